@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/borescope/borescope/internal/testenv"
 )
@@ -21,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite internal/testdata/api with the 
 const (
 	mostLines   = 5500
 	mostMethods = 60
-	mostNames   = 1913
+	mostNames   = 1885
 
 	// scripts are a language's: a type for each kind of node, counted apart.
 	mostScriptNames = 170
@@ -30,8 +31,8 @@ const (
 // large are the packages that may have more lines, or do today: then with what they
 // have, which only falls.
 var large = map[string]int{
-	"probe":  8000,
-	"symbol": 6760, // 7000
+	"probe":  8200, // 8000 with lines of any width
+	"symbol": 6770, // 7000
 }
 
 // slack is how far a package may fall below its line in large before that has to fall too.
@@ -156,6 +157,43 @@ func TestPublicNames(t *testing.T) {
 	}
 	if scriptNames > mostScriptNames {
 		t.Errorf("%d public names in probe/script, want up to %d", scriptNames, mostScriptNames)
+	}
+}
+
+// TestWidth: lines that fit a window beside another. What a long string makes longer
+// stays in one piece, so that it is found when it is looked for; so do code and output in
+// comments.
+func TestWidth(t *testing.T) {
+	const most, long = 100, 50
+	for _, p := range packages(t) {
+		for name, f := range p.files {
+			if p.isTest(name) || ast.IsGenerated(f) {
+				continue
+			}
+			file := filepath.Join(p.dir, name)
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			excused := map[int]bool{}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {
+					line := fset.Position(s.Pos()).Line
+					for part := range strings.SplitSeq(s.Value, "\n") {
+						excused[line] = excused[line] || utf8.RuneCountInString(part) >= long
+						line++
+					}
+				}
+				return true
+			})
+			line := 0
+			for text := range strings.SplitSeq(string(b), "\n") {
+				verbatim := strings.HasPrefix(text, "//\t") || strings.HasPrefix(text, "//go:")
+				if line++; utf8.RuneCountInString(text) > most && !excused[line] && !verbatim {
+					t.Errorf("%s:%d has more than %d columns", file, line, most)
+				}
+			}
+		}
 	}
 }
 

@@ -38,22 +38,24 @@ func coreSpec(typ uint32) spec {
 // coreKinds are notes that have a name but no type of their own.
 var coreKinds = map[uint32]string{
 	4: "taskstruct", 0x46e62b7f: "prxfpreg",
-	0x100: "ppc-vmx", 0x101: "ppc-spe", 0x102: "ppc-vsx", 0x103: "ppc-tar", 0x104: "ppc-ppr", 0x105: "ppc-dscr",
-	0x106: "ppc-ebb", 0x107: "ppc-pmu", 0x10d: "ppc-tm-cdscr", 0x110: "ppc-pkey",
+	0x100: "ppc-vmx", 0x101: "ppc-spe", 0x102: "ppc-vsx", 0x103: "ppc-tar", 0x104: "ppc-ppr",
+	0x105: "ppc-dscr", 0x106: "ppc-ebb", 0x107: "ppc-pmu", 0x10d: "ppc-tm-cdscr", 0x110: "ppc-pkey",
 	0x200: "386-tls", 0x201: "386-ioperm", 0x203: "x86-shstk-old", 0x204: "x86-shstk",
-	0x300: "s390-high-gprs", 0x301: "s390-timer", 0x302: "s390-todcmp", 0x303: "s390-todpreg", 0x304: "s390-ctrs",
-	0x305: "s390-prefix", 0x306: "s390-last-break", 0x307: "s390-system-call", 0x308: "s390-tdb",
-	0x309: "s390-vxrs-low", 0x30a: "s390-vxrs-high", 0x30b: "s390-gs-cb", 0x30c: "s390-gs-bc",
-	0x900: "riscv-csr", 0x901: "riscv-vector", 0x902: "riscv-tagged-addr-ctrl",
-	0xa00: "loongarch-cpucfg", 0xa01: "loongarch-csr", 0xa02: "loongarch-lsx", 0xa03: "loongarch-lasx", 0xa04: "loongarch-lbt",
+	0x300: "s390-high-gprs", 0x301: "s390-timer", 0x302: "s390-todcmp", 0x303: "s390-todpreg",
+	0x304: "s390-ctrs", 0x305: "s390-prefix", 0x306: "s390-last-break", 0x307: "s390-system-call",
+	0x308: "s390-tdb", 0x309: "s390-vxrs-low", 0x30a: "s390-vxrs-high", 0x30b: "s390-gs-cb",
+	0x30c: "s390-gs-bc", 0x900: "riscv-csr", 0x901: "riscv-vector", 0x902: "riscv-tagged-addr-ctrl",
+	0xa00: "loongarch-cpucfg", 0xa01: "loongarch-csr", 0xa02: "loongarch-lsx", 0xa03: "loongarch-lasx",
+	0xa04: "loongarch-lbt",
 }
 
 // armKinds are the notes of arm and arm64.
 var armKinds = map[uint32]string{
-	0x400: "arm-vfp", 0x401: "arm-tls", 0x402: "arm-hw-break", 0x403: "arm-hw-watch", 0x404: "arm-system-call",
-	0x405: "arm-sve", 0x406: "arm-pac-mask", 0x407: "arm-paca-keys", 0x408: "arm-pacg-keys",
-	0x409: "arm-tagged-addr-ctrl", 0x40a: "arm-pac-enabled-keys", 0x40b: "arm-ssve", 0x40c: "arm-za", 0x40d: "arm-zt",
-	0x40e: "arm-fpmr", 0x40f: "arm-poe", 0x410: "arm-gcs",
+	0x400: "arm-vfp", 0x401: "arm-tls", 0x402: "arm-hw-break", 0x403: "arm-hw-watch",
+	0x404: "arm-system-call", 0x405: "arm-sve", 0x406: "arm-pac-mask", 0x407: "arm-paca-keys",
+	0x408: "arm-pacg-keys", 0x409: "arm-tagged-addr-ctrl", 0x40a: "arm-pac-enabled-keys",
+	0x40b: "arm-ssve", 0x40c: "arm-za", 0x40d: "arm-zt", 0x40e: "arm-fpmr", 0x40f: "arm-poe",
+	0x410: "arm-gcs",
 }
 
 // PRStatus is the state of one thread in a core file: NT_PRSTATUS. The notes
@@ -200,7 +202,10 @@ func decodePRPSInfo(n Note) (Value, error) {
 	if r.short {
 		return nil, r.err()
 	}
-	p := PRPSInfo{State: strings.TrimRight(string(b[1:2]), "\x00"), Zombie: b[2] != 0, Nice: int8(b[3])}
+	p := PRPSInfo{
+		State: strings.TrimRight(string(b[1:2]), "\x00"), Zombie: b[2] != 0,
+		Nice: int8(b[3]),
+	}
 	if n.word() == 8 {
 		r.skip(4)
 	}
@@ -269,10 +274,11 @@ type AuxEntry struct {
 }
 
 var auxNames = map[uint64]string{
-	2: "EXECFD", 3: "PHDR", 4: "PHENT", 5: "PHNUM", 6: "PAGESZ", 7: "BASE", 8: "FLAGS", 9: "ENTRY", 10: "NOTELF",
-	11: "UID", 12: "EUID", 13: "GID", 14: "EGID", 15: "PLATFORM", 16: "HWCAP", 17: "CLKTCK", 23: "SECURE",
-	24: "BASE_PLATFORM", 25: "RANDOM", 26: "HWCAP2", 27: "RSEQ_FEATURE_SIZE", 28: "RSEQ_ALIGN", 29: "HWCAP3",
-	30: "HWCAP4", 31: "EXECFN", 32: "SYSINFO", 33: "SYSINFO_EHDR", 51: "MINSIGSTKSZ",
+	2: "EXECFD", 3: "PHDR", 4: "PHENT", 5: "PHNUM", 6: "PAGESZ", 7: "BASE", 8: "FLAGS", 9: "ENTRY",
+	10: "NOTELF", 11: "UID", 12: "EUID", 13: "GID", 14: "EGID", 15: "PLATFORM", 16: "HWCAP",
+	17: "CLKTCK", 23: "SECURE", 24: "BASE_PLATFORM", 25: "RANDOM", 26: "HWCAP2",
+	27: "RSEQ_FEATURE_SIZE", 28: "RSEQ_ALIGN", 29: "HWCAP3", 30: "HWCAP4", 31: "EXECFN", 32: "SYSINFO",
+	33: "SYSINFO_EHDR", 51: "MINSIGSTKSZ",
 }
 
 // Find returns the value of an entry, and reports whether it is there.

@@ -22,7 +22,8 @@ type FPRegs struct {
 
 // String reads "32 vector registers, control 0x0 status 0x10".
 func (f FPRegs) String() string {
-	return fmt.Sprintf("%d vector registers, control %#x status %#x", len(f.Vectors), f.Control, f.Status)
+	return fmt.Sprintf("%d vector registers, control %#x status %#x", len(f.Vectors), f.Control,
+		f.Status)
 }
 
 func (FPRegs) value() {}
@@ -80,7 +81,8 @@ var xFeatures = []string{
 
 // String reads "xcr0 x87, SSE, AVX used x87, SSE, 2696 bytes".
 func (x XState) String() string {
-	return fmt.Sprintf("xcr0 %s used %s, %d bytes", flagNames(x.XCR0, xFeatures), flagNames(x.Used, xFeatures), len(x.Area))
+	return fmt.Sprintf("xcr0 %s used %s, %d bytes", flagNames(x.XCR0, xFeatures),
+		flagNames(x.Used, xFeatures), len(x.Area))
 }
 
 func (XState) value() {}

@@ -75,7 +75,10 @@ func (n Note) Decode() (Value, error) {
 	}
 	v, err := decode(n)
 	if err != nil {
-		return nil, &FormatError{Where: n.Where, Offset: n.Offset, Msg: fmt.Sprintf("%s note %s", n.Owner, n.Kind()), Err: err}
+		return nil, &FormatError{
+			Where: n.Where, Offset: n.Offset,
+			Msg: fmt.Sprintf("%s note %s", n.Owner, n.Kind()), Err: err,
+		}
 	}
 	return v, nil
 }

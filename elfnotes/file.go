@@ -181,11 +181,17 @@ func (f *File) walk(g region, yield func(Note) bool) (bool, error) {
 		limit = defaultMaxBytes
 	}
 	if g.size > uint64(limit) {
-		return true, &FormatError{Where: g.where, Offset: int64(g.offset), Msg: fmt.Sprintf("%d bytes are more than the limit of %d", g.size, limit)}
+		return true, &FormatError{
+			Where: g.where, Offset: int64(g.offset),
+			Msg: fmt.Sprintf("%d bytes are more than the limit of %d", g.size, limit),
+		}
 	}
 	b, readErr := readAt(f.r, int64(g.offset), int(g.size))
 	if readErr != nil {
-		readErr = &FormatError{Where: g.where, Offset: int64(g.offset) + int64(len(b)), Msg: "notes are cut off", Err: readErr}
+		readErr = &FormatError{
+			Where: g.where, Offset: int64(g.offset) + int64(len(b)),
+			Msg: "notes are cut off", Err: readErr,
+		}
 	}
 	if g.where == gap {
 		if zeros(b) {
@@ -193,7 +199,10 @@ func (f *File) walk(g region, yield func(Note) bool) (bool, error) {
 		}
 		g.where = "PT_NOTE"
 	}
-	proto := Note{Where: g.where, Offset: int64(g.offset), Order: f.Order, Class: f.Class, Machine: f.Machine}
+	proto := Note{
+		Where: g.where, Offset: int64(g.offset), Order: f.Order, Class: f.Class,
+		Machine: f.Machine,
+	}
 	more, err := walk(b, proto, g.align, yield)
 	if readErr != nil {
 		return more, readErr // the cause of what walk found

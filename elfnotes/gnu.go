@@ -172,10 +172,16 @@ func (n Note) property(typ uint32, data []byte) Property {
 
 var (
 	x86Features  = []string{"IBT", "SHSTK", "LAM_U48", "LAM_U57"}
-	x86Features2 = []string{"x86", "x87", "MMX", "XMM", "YMM", "ZMM", "FXSR", "XSAVE", "XSAVEOPT", "XSAVEC", "TMM", "MASK"}
-	x86ISA       = []string{"x86-64-baseline", "x86-64-v2", "x86-64-v3", "x86-64-v4"}
+	x86Features2 = []string{
+		"x86", "x87", "MMX", "XMM", "YMM", "ZMM", "FXSR", "XSAVE", "XSAVEOPT",
+		"XSAVEC", "TMM", "MASK",
+	}
+	x86ISA = []string{"x86-64-baseline", "x86-64-v2", "x86-64-v3", "x86-64-v4"}
 	// The two values of binutils before 2.36 numbered single instruction sets.
-	x86ISAOld      = []string{"i486", "586", "686", "SSE", "SSE2", "SSE3", "SSSE3", "SSE4_1", "SSE4_2", "AVX", "AVX2", "FMA", "AVX512F"}
+	x86ISAOld = []string{
+		"i486", "586", "686", "SSE", "SSE2", "SSE3", "SSSE3", "SSE4_1", "SSE4_2",
+		"AVX", "AVX2", "FMA", "AVX512F",
+	}
 	arm64Features  = []string{"BTI", "PAC", "GCS"}
 	riscvFeatures  = []string{"CFI_LP_UNLABELED", "CFI_SS", "CFI_LP_FUNC_SIG"}
 	machineAndType = map[elf.Machine]map[uint32]struct {
@@ -204,7 +210,8 @@ func (n Note) machineProperty(p *Property) bool {
 	}
 	if m == elf.EM_AARCH64 && p.Type == 0xc0000001 && len(p.Data) == 16 {
 		p.Name = "AArch64 PAuth ABI"
-		p.Text = fmt.Sprintf("platform %#x version %#x", n.Order.Uint64(p.Data), n.Order.Uint64(p.Data[8:]))
+		p.Text = fmt.Sprintf("platform %#x version %#x", n.Order.Uint64(p.Data),
+			n.Order.Uint64(p.Data[8:]))
 		return true
 	}
 	known, ok := machineAndType[m][p.Type]

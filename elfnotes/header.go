@@ -63,7 +63,10 @@ func parseHeader(r io.ReaderAt) (*header, error) {
 	case elf.ELFDATA2MSB:
 		h.order = binary.BigEndian
 	default:
-		return nil, &FormatError{Where: "header", Offset: elf.EI_DATA, Msg: fmt.Sprintf("unknown byte order %d", b[elf.EI_DATA])}
+		return nil, &FormatError{
+			Where: "header", Offset: elf.EI_DATA,
+			Msg: fmt.Sprintf("unknown byte order %d", b[elf.EI_DATA]),
+		}
 	}
 	want := 64
 	switch h.class {
@@ -71,7 +74,10 @@ func parseHeader(r io.ReaderAt) (*header, error) {
 		want = 52
 	case elf.ELFCLASS64:
 	default:
-		return nil, &FormatError{Where: "header", Offset: elf.EI_CLASS, Msg: fmt.Sprintf("unknown class %d", b[elf.EI_CLASS])}
+		return nil, &FormatError{
+			Where: "header", Offset: elf.EI_CLASS,
+			Msg: fmt.Sprintf("unknown class %d", b[elf.EI_CLASS]),
+		}
 	}
 	if n < want {
 		return nil, &FormatError{Where: "header", Msg: "ELF header is cut off", Err: io.ErrUnexpectedEOF}
@@ -115,7 +121,10 @@ func (h *header) extend(r io.ReaderAt) error {
 	})
 	if s == nil {
 		if h.phnum == pnXnum {
-			return &FormatError{Where: "header", Offset: int64(h.shoff), Msg: "section 0 with the number of segments is missing", Err: err}
+			return &FormatError{
+				Where: "header", Offset: int64(h.shoff),
+				Msg: "section 0 with the number of segments is missing", Err: err,
+			}
 		}
 		return nil // no sections after all; the segments remain
 	}
@@ -149,7 +158,10 @@ func (h *header) segmentSize() int {
 // piece, so that a wrong count costs no memory.
 func (h *header) table(r io.ReaderAt, off, count uint64, size int, visit func([]byte)) error {
 	if off > 1<<62 || count > 1<<40 {
-		return &FormatError{Where: "header", Offset: int64(off), Msg: "header table lies outside any file"}
+		return &FormatError{
+			Where: "header", Offset: int64(off),
+			Msg: "header table lies outside any file",
+		}
 	}
 	const batch = 64
 	buf := make([]byte, int(min(count, batch))*size)
@@ -163,7 +175,10 @@ func (h *header) table(r io.ReaderAt, off, count uint64, size int, visit func([]
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF
 			}
-			return &FormatError{Where: "header", Offset: int64(off), Msg: "header table is cut off", Err: err}
+			return &FormatError{
+				Where: "header", Offset: int64(off), Msg: "header table is cut off",
+				Err: err,
+			}
 		}
 		off += uint64(want)
 		count -= uint64(want / size)
@@ -213,7 +228,10 @@ func (h *header) sections(r io.ReaderAt) ([]region, error) {
 	})
 	regions := make([]region, len(notes))
 	for i, s := range notes {
-		regions[i] = region{where: sectionName(r, names, s.name), offset: s.offset, size: s.size, align: int(s.align & 0xff), index: i}
+		regions[i] = region{
+			where: sectionName(r, names, s.name), offset: s.offset, size: s.size,
+			align: int(s.align & 0xff), index: i,
+		}
 	}
 	return regions, err
 }
@@ -248,7 +266,8 @@ func (h *header) segments(r io.ReaderAt) ([]region, error) {
 		if h.class == elf.ELFCLASS64 {
 			g.offset, g.size, g.align = o.Uint64(b[8:]), o.Uint64(b[32:]), int(o.Uint64(b[48:])&0xff)
 		} else {
-			g.offset, g.size, g.align = uint64(o.Uint32(b[4:])), uint64(o.Uint32(b[16:])), int(o.Uint32(b[28:])&0xff)
+			g.offset, g.size, g.align = uint64(o.Uint32(b[4:])), uint64(o.Uint32(b[16:])),
+				int(o.Uint32(b[28:])&0xff)
 		}
 		if g.size > 0 {
 			regions = append(regions, g)

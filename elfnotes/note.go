@@ -109,12 +109,14 @@ func walk(b []byte, proto Note, align int, yield func(Note) bool) (bool, error) 
 		if desc > size {
 			// A last note without descriptor need not pad its name.
 			if descsz != 0 || pos+headerSize+namesz > size {
-				return true, proto.errorAt(pos, fmt.Sprintf("name of %d bytes is longer than the notes", namesz))
+				return true, proto.errorAt(pos,
+					fmt.Sprintf("name of %d bytes is longer than the notes", namesz))
 			}
 			desc = size
 		}
 		if descsz > size-desc {
-			return true, proto.errorAt(pos, fmt.Sprintf("descriptor of %d bytes is longer than the notes", descsz))
+			return true, proto.errorAt(pos,
+				fmt.Sprintf("descriptor of %d bytes is longer than the notes", descsz))
 		}
 		n := proto
 		n.Offset += int64(pos)

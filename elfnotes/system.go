@@ -38,9 +38,9 @@ func linuxSpec(typ uint32) spec {
 // Firecracker and Cloud Hypervisor use.
 var xenNotes = []string{
 	"xen-info", "xen-entry", "xen-hypercall-page", "xen-virt-base", "xen-paddr-offset", "xen-version",
-	"xen-guest-os", "xen-guest-version", "xen-loader", "xen-pae-mode", "xen-features", "xen-bsd-symtab",
-	"xen-hv-start-low", "xen-l1-mfn-valid", "xen-suspend-cancel", "xen-init-p2m", "xen-mod-start-pfn",
-	"xen-supported-features", "xen-phys32-entry", "xen-phys32-reloc",
+	"xen-guest-os", "xen-guest-version", "xen-loader", "xen-pae-mode", "xen-features",
+	"xen-bsd-symtab", "xen-hv-start-low", "xen-l1-mfn-valid", "xen-suspend-cancel", "xen-init-p2m",
+	"xen-mod-start-pfn", "xen-supported-features", "xen-phys32-entry", "xen-phys32-reloc",
 }
 
 func xenSpec(typ uint32) spec {
@@ -195,7 +195,8 @@ type Stapsdt struct {
 
 // String reads "PROVIDER:NAME pc 0x… base 0x… semaphore 0x… args …".
 func (s Stapsdt) String() string {
-	return fmt.Sprintf("%s:%s pc %#x base %#x semaphore %#x args %s", s.Provider, s.Name, s.PC, s.Base, s.Semaphore, s.Args)
+	return fmt.Sprintf("%s:%s pc %#x base %#x semaphore %#x args %s", s.Provider, s.Name, s.PC, s.Base,
+		s.Semaphore, s.Args)
 }
 
 func (Stapsdt) value() {}

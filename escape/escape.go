@@ -140,7 +140,8 @@ func Folded(frames ...string) string {
 	return strings.Join(safe, ";")
 }
 
-var markup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;")
+var markup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'",
+	"&apos;")
 
 // Markup returns s as text of XML and HTML, between tags and within quotes. Line feeds and
 // tabs stay.

@@ -36,7 +36,8 @@ func wrap(args []any) []any {
 		switch a := a.(type) {
 		case string:
 			out[i] = Terminal(a)
-		case bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32, float64, nil:
+		case bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32,
+			float64, nil:
 			out[i] = a
 		default:
 			out[i] = argument{a}
@@ -91,7 +92,8 @@ func (e *Encoder) Encode(v any) error {
 // Errors returns the errors that errors.Join put together, each as one line; for any other
 // error it returns one line.
 func Errors(err error) []string {
-	if j, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(j.Unwrap()...).Error() {
+	if j, ok := err.(interface{ Unwrap() []error }); ok &&
+		err.Error() == errors.Join(j.Unwrap()...).Error() {
 		var lines []string
 		for _, e := range j.Unwrap() {
 			lines = append(lines, Errors(e)...)

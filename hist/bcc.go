@@ -78,7 +78,8 @@ func (h *Log2) printBCC(w io.Writer, o BCCOptions) error {
 
 func (h *Linear) printBCC(w io.Writer, o BCCOptions) error {
 	if h.counts[0] > 0 {
-		return fmt.Errorf("print: %d values below the minimum, for which BCC's layout has no row", h.counts[0])
+		return fmt.Errorf("print: %d values below the minimum, for which BCC's layout has no row",
+			h.counts[0])
 	}
 	_, last := span(h.counts)
 	var b strings.Builder
@@ -89,7 +90,8 @@ func (h *Linear) printBCC(w io.Writer, o BCCOptions) error {
 	most := largest(h)
 	for i := 1; i <= last; i++ {
 		lo, _ := h.bounds(i)
-		fmt.Fprintf(&b, "        %-10d : %-8d |%-*s|\n", lo, h.counts[i], 40, stars(h.counts[i], most, 40))
+		fmt.Fprintf(&b, "        %-10d : %-8d |%-*s|\n", lo, h.counts[i], 40,
+			stars(h.counts[i], most, 40))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

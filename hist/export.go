@@ -64,7 +64,8 @@ func ToPrometheus(d Distribution, scale float64) Prometheus {
 		}
 		total += b.Count
 		if b.Hi != math.MaxInt64 {
-			p.Buckets = append(p.Buckets, PrometheusBucket{LE: scaleBy(float64(b.Hi-1), scale), Count: total})
+			p.Buckets = append(p.Buckets,
+				PrometheusBucket{LE: scaleBy(float64(b.Hi-1), scale), Count: total})
 		}
 	}
 	p.Buckets = append(p.Buckets, PrometheusBucket{LE: math.Inf(1), Count: total})

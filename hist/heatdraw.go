@@ -107,8 +107,10 @@ func (g Grid) WriteSVG(w io.Writer, opts *HeatOptions) error {
 // hover is the text of a cell.
 func (g *Grid) hover(c Column, y int, n, column uint64, o *HeatOptions) string {
 	r := g.Rows[y]
-	return fmt.Sprintf("%s, %s: %d (%.1f %% of the column, %.2f %% of all)", stamp(c.Start, g.Interval, o.Zone),
-		o.valueRange(r.Lo, r.Hi, g.Offset), n, 100*float64(n)/float64(column), 100*float64(n)/float64(g.Total))
+	return fmt.Sprintf("%s, %s: %d (%.1f %% of the column, %.2f %% of all)",
+		stamp(c.Start, g.Interval, o.Zone),
+		o.valueRange(r.Lo, r.Hi, g.Offset), n, 100*float64(n)/float64(column),
+		100*float64(n)/float64(g.Total))
 }
 
 func (g *Grid) axes(b *strings.Builder, cell, left, top int, o *HeatOptions) {
@@ -216,7 +218,8 @@ func (o *HeatOptions) value(v int64, offset bool) string {
 		return scaled(float64(v)*ns, []step{{1e9, " s"}, {1e6, " ms"}, {1e3, " µs"}, {1, " ns"}})
 	}
 	if unit == "bytes" {
-		return scaled(float64(v), []step{{1 << 30, " GiB"}, {1 << 20, " MiB"}, {1 << 10, " KiB"}, {1, " B"}})
+		return scaled(float64(v),
+			[]step{{1 << 30, " GiB"}, {1 << 20, " MiB"}, {1 << 10, " KiB"}, {1, " B"}})
 	}
 	s := strconv.FormatInt(v, 10)
 	if unit != "" {

@@ -44,9 +44,11 @@ const maxIntervals = 1 << 20
 // NewSeries returns a series of the newest n intervals.
 func NewSeries(interval time.Duration, n int, reduce Reduction) (*Series, error) {
 	if interval <= 0 || n <= 0 || n > maxIntervals || reduce > Count {
-		return nil, fmt.Errorf("time series of %d × %v: want 1 to %d intervals longer than 0", n, interval, maxIntervals)
+		return nil, fmt.Errorf("time series of %d × %v: want 1 to %d intervals longer than 0", n,
+			interval, maxIntervals)
 	}
-	return &Series{interval: interval, reduce: reduce, cells: make([]cell, n), newest: math.MinInt64}, nil
+	return &Series{interval: interval, reduce: reduce, cells: make([]cell, n), newest: math.MinInt64},
+		nil
 }
 
 // Add adds a value. It drops a value that is older than all kept intervals, and returns
@@ -155,7 +157,8 @@ func (s *Series) Text(zone *time.Location) string {
 	var b strings.Builder
 	scale := fmt.Sprintf("%-21d%*d\n", lo, plotWidth-21, hi)
 	fmt.Fprintf(&b, "%*s%s", width+1, "", scale)
-	fmt.Fprintf(&b, "%s%s|%s|\n", heading, strings.Repeat(" ", width+1-bytesWidth(heading)), strings.Repeat("_", plotWidth-2))
+	fmt.Fprintf(&b, "%s%s|%s|\n", heading, strings.Repeat(" ", width+1-bytesWidth(heading)),
+		strings.Repeat("_", plotWidth-2))
 	zero := 0
 	if lo < 0 && hi > 0 {
 		zero = int(float32(plotWidth) * float32(-lo) / float32(uint64(hi)-uint64(lo)))
@@ -180,7 +183,8 @@ func pointLine(p Point, lo, hi int64, zero, digits int, zone *time.Location) str
 	value := "-"
 	if p.OK {
 		// In 32-bit floating point, as bpftrace computes it.
-		at := int(float32(plotWidth-1) * float32(uint64(p.Value)-uint64(lo)) / float32(uint64(hi)-uint64(lo)))
+		at := int(
+			float32(plotWidth-1) * float32(uint64(p.Value)-uint64(lo)) / float32(uint64(hi)-uint64(lo)))
 		line[max(0, min(plotWidth-1, at))] = '*'
 		value = strconv.FormatInt(p.Value, 10)
 	}

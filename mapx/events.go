@@ -41,7 +41,8 @@ func (e *Events[T]) Next(ctx context.Context, v *T) error {
 		return err
 	}
 	if len(e.rec.Data) < e.codec.Size {
-		return fmt.Errorf("event of %d bytes: %v has %d: %w", len(e.rec.Data), reflect.TypeFor[T](), e.codec.Size, io.ErrUnexpectedEOF)
+		return fmt.Errorf("event of %d bytes: %v has %d: %w", len(e.rec.Data), reflect.TypeFor[T](),
+			e.codec.Size, io.ErrUnexpectedEOF)
 	}
 	e.codec.Decode(unsafe.Pointer(v), e.rec.Data)
 	return nil
@@ -66,7 +67,8 @@ func (e *Events[T]) All(ctx context.Context) (iter.Seq[*T], func() error) {
 				return
 			}
 		}
-		if errors.Is(err, io.EOF) || ctx.Err() != nil && errors.Is(err, ctx.Err()) || errors.Is(err, os.ErrClosed) {
+		if errors.Is(err, io.EOF) || ctx.Err() != nil && errors.Is(err, ctx.Err()) ||
+			errors.Is(err, os.ErrClosed) {
 			err = nil
 		}
 	}

@@ -41,7 +41,9 @@ var _ Table[uint32, uint64] = (*Flip[uint32, uint64])(nil)
 
 // NewFlip makes a Flip of two maps of the same kind; a becomes the one that
 // programs find in outer[slot]. outer is an array of maps.
-func NewFlip[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *Map[K, V]) (*Flip[K, V], error) {
+func NewFlip[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *Map[K, V]) (*Flip[K, V],
+	error,
+) {
 	if outer == nil || a == nil || b == nil {
 		return nil, fmt.Errorf("flip: %w", raw.ErrNoMap)
 	}
@@ -56,7 +58,9 @@ func NewFlip[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *Map[K, V])
 }
 
 // NewFlipPerCPU is NewFlip for two per-CPU maps.
-func NewFlipPerCPU[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *PerCPU[K, V]) (*Flip[K, []V], error) {
+func NewFlipPerCPU[K comparable, V any](outer *ebpf.Map, slot uint32, a,
+	b *PerCPU[K, V],
+) (*Flip[K, []V], error) {
 	if outer == nil || a == nil || b == nil {
 		return nil, fmt.Errorf("flip: %w", raw.ErrNoMap)
 	}

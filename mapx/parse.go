@@ -130,7 +130,8 @@ func (p *valueParser[K, V]) entry(e *Entry[K, V], key, value string) error {
 	case *Average:
 		*to, err = parseMean(value)
 	case *Totals:
-		_, err = fmt.Sscanf(value+"\n", "{ .count = %d, .average = %d, .total = %d }\n", &to.Count, new(int64), &to.Total)
+		_, err = fmt.Sscanf(value+"\n", "{ .count = %d, .average = %d, .total = %d }\n", &to.Count,
+			new(int64), &to.Total)
 	case *Extreme:
 		to.Set = 1
 		to.Value, err = parseInt(value)

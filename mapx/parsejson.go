@@ -70,7 +70,8 @@ func (p *valueParser[K, V]) jsonMap(body json.RawMessage) (s Snapshot[K, V], err
 			key = "(" + key + ")"
 		}
 		var raw json.RawMessage
-		if err := errors.Join(parseValue(k, key, ","), dec.Decode(&raw), p.jsonValue(&e.Value, raw)); err != nil {
+		if err := errors.Join(parseValue(k, key, ","), dec.Decode(&raw),
+			p.jsonValue(&e.Value, raw)); err != nil {
 			return s, fmt.Errorf("key %q: %w", token, err)
 		}
 		s.Entries = append(s.Entries, e)

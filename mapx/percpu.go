@@ -92,7 +92,9 @@ func (t *PerCPU[K, V]) read(del bool) (Snapshot[K, []V], error) {
 }
 
 // decode appends n entries whose values lie in backing.
-func (t *PerCPU[K, V]) decode(dst []Entry[K, []V], backing []V, keys, values []byte, n int) []Entry[K, []V] {
+func (t *PerCPU[K, V]) decode(dst []Entry[K, []V], backing []V, keys, values []byte,
+	n int,
+) []Entry[K, []V] {
 	t.decodeValues(backing, values, n)
 	for i := range n {
 		var e Entry[K, []V]
@@ -160,7 +162,8 @@ func (t *PerCPU[K, V]) Put(key K, values []V) error {
 	for i := range values {
 		t.value.Encode(b[i*t.stride:i*t.stride], unsafe.Pointer(&values[i]))
 	}
-	err := kernel.MapElem(kernel.MapUpdate, t.raw.M.FD(), t.key.Encode(nil, unsafe.Pointer(&key)), b, 0)
+	err := kernel.MapElem(kernel.MapUpdate, t.raw.M.FD(), t.key.Encode(nil, unsafe.Pointer(&key)), b,
+		0)
 	if err != nil {
 		return t.raw.Failed("update", err)
 	}

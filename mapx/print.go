@@ -227,7 +227,11 @@ func (p *printer[K, V]) divided(v V) reflect.Value {
 		return reflect.ValueOf(any(v).(Average).Mean() / p.div)
 	case Totals:
 		t := any(v).(Totals)
-		return reflect.ValueOf(named{{"count", t.Count}, {"average", t.Mean() / p.div}, {"total", t.Total}})
+		return reflect.ValueOf(named{
+			{"count", t.Count},
+			{"average", t.Mean() / p.div},
+			{"total", t.Total},
+		})
 	case Extreme:
 		return reflect.ValueOf(any(v).(Extreme).Value / p.div)
 	}

@@ -68,11 +68,13 @@ func (r *ring) open(m *ebpf.Map, opts *RingOptions) error {
 
 func (r *ring) mmap(fd int) (err error) {
 	page := os.Getpagesize()
-	r.consPage, err = syscall.Mmap(fd, 0, page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	r.consPage, err = syscall.Mmap(fd, 0, page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("mmap consumer page: %w", err)
 	}
-	r.prodPages, err = syscall.Mmap(fd, int64(page), page+2*int(r.size), syscall.PROT_READ, syscall.MAP_SHARED)
+	r.prodPages, err = syscall.Mmap(fd, int64(page), page+2*int(r.size), syscall.PROT_READ,
+		syscall.MAP_SHARED)
 	if err != nil {
 		r.munmap()
 		return fmt.Errorf("mmap data pages: %w", err)
@@ -94,7 +96,9 @@ func (r *ring) munmap() error {
 
 func (r *ring) consumer() *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(r.consPage))) }
 
-func (r *ring) producer() *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(r.prodPages))) }
+func (r *ring) producer() *uint64 {
+	return (*uint64)(unsafe.Pointer(unsafe.SliceData(r.prodPages)))
+}
 
 // give returns the space up to pos to the kernel.
 func (r *ring) give() {

@@ -97,7 +97,8 @@ func Delta[K comparable, V Number](before, now Snapshot[K, V]) Snapshot[K, V] {
 
 // deltaFunc returns the entries of now, each with fn of its old and new value;
 // one that is new has the zero value as its old one.
-func deltaFunc[K comparable, V any](before, now Snapshot[K, V], fn func(old, v V) V) Snapshot[K, V] {
+func deltaFunc[K comparable, V any](before, now Snapshot[K, V], fn func(old, v V) V) Snapshot[K,
+	V] {
 	old := Values(before)
 	out := make([]Entry[K, V], len(now.Entries))
 	for i, e := range now.Entries {
@@ -171,18 +172,24 @@ func (e *Extreme) KeepMax(b *Extreme) {
 // Histograms gathers a map that counts by key and bucket into a histogram for each key.
 // split returns the key and the bucket of a map's key, and k is that of hist.Log2Index,
 // which numbered the buckets. Keys are in the order in which they first occur.
-func Histograms[B any, K comparable](s Snapshot[B, uint64], k int, split func(B) (K, int)) (Snapshot[K, *hist.Log2], error) {
+func Histograms[B any, K comparable](s Snapshot[B, uint64], k int,
+	split func(B) (K, int),
+) (Snapshot[K, *hist.Log2], error) {
 	return gather(s, split, func() (*hist.Log2, error) { return hist.NewLog2(k) })
 }
 
 // LinearHistograms is Histograms for the buckets of hist.LinearIndex.
-func LinearHistograms[B any, K comparable](s Snapshot[B, uint64], lo, hi, step int64, split func(B) (K, int)) (Snapshot[K, *hist.Linear], error) {
+func LinearHistograms[B any, K comparable](s Snapshot[B, uint64], lo, hi, step int64,
+	split func(B) (K, int),
+) (Snapshot[K, *hist.Linear], error) {
 	return gather(s, split, func() (*hist.Linear, error) { return hist.NewLinear(lo, hi, step) })
 }
 
 type bucketAdder interface{ AddBucket(index int, n uint64) }
 
-func gather[B any, K comparable, H bucketAdder](s Snapshot[B, uint64], split func(B) (K, int), make func() (H, error)) (Snapshot[K, H], error) {
+func gather[B any, K comparable, H bucketAdder](s Snapshot[B, uint64], split func(B) (K, int),
+	make func() (H, error),
+) (Snapshot[K, H], error) {
 	var out Snapshot[K, H]
 	at := map[K]int{}
 	for _, e := range s.Entries {

@@ -23,7 +23,8 @@ func OpenCgroup(path string) (*os.File, error) {
 		return os.Open(path)
 	}
 	if at == "" {
-		return nil, notexist.Errorf("cgroup %s: neither cgroup v1's perf_event hierarchy nor cgroup2 is mounted", path)
+		return nil, notexist.Errorf(
+			"cgroup %s: neither cgroup v1's perf_event hierarchy nor cgroup2 is mounted", path)
 	}
 	return os.Open(filepath.Join(at, filepath.Clean("/"+path)))
 }

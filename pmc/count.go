@@ -242,7 +242,10 @@ func (c Counts) Sub(earlier Counts) Counts {
 	for _, r := range earlier.Rows {
 		old[rowKey{r.Event, r.TID, r.CPU}] = r
 	}
-	out := Counts{Time: c.Time - earlier.Time, Events: c.Events, Errors: c.Errors, Rows: slices.Clone(c.Rows)}
+	out := Counts{
+		Time: c.Time - earlier.Time, Events: c.Events, Errors: c.Errors,
+		Rows: slices.Clone(c.Rows),
+	}
 	for i := range out.Rows {
 		r := &out.Rows[i]
 		o, ok := old[rowKey{r.Event, r.TID, r.CPU}]

@@ -142,11 +142,14 @@ func (b *opener) set(set []int, places []Place, split bool) error {
 			}
 			if !decided {
 				decided, rest = true, left
-				set = slices.DeleteFunc(set, func(i int) bool { return slices.Contains(left, i) || b.c.errs[i] != "" })
+				set = slices.DeleteFunc(set, func(i int) bool {
+					return slices.Contains(left, i) || b.c.errs[i] != ""
+				})
 			}
 		}
 		if !decided {
-			return cmp.Or(skipped, fmt.Errorf("event %s: none of the CPUs asked for is one of its PMU's", b.c.events[set[0]]))
+			return cmp.Or(skipped,
+				fmt.Errorf("event %s: none of the CPUs asked for is one of its PMU's", b.c.events[set[0]]))
 		}
 		if len(set) > 0 {
 			b.count++
@@ -158,7 +161,9 @@ func (b *opener) set(set []int, places []Place, split bool) error {
 
 // vanished reports whether a thread ended, or a CPU went offline, since the
 // places were listed.
-func vanished(err error) bool { return errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENODEV) }
+func vanished(err error) bool {
+	return errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENODEV)
+}
 
 // sets separates events that can't be in one group: those of PMUs that are on some of the
 // CPUs only.
@@ -188,7 +193,9 @@ func (b *opener) placesOf(set []int, places []Place) []Place {
 	if list == nil {
 		return places
 	}
-	return slices.DeleteFunc(slices.Clone(places), func(p Place) bool { return !slices.Contains(list, p.CPU) })
+	return slices.DeleteFunc(slices.Clone(places), func(p Place) bool {
+		return !slices.Contains(list, p.CPU)
+	})
 }
 
 // at opens the set as one group at one place, and returns the events that did not fit, if
@@ -236,7 +243,8 @@ func (b *opener) one(i int, p Place, g *openGroup) (*Handle, error) {
 	} else {
 		o.disabled, o.enableOnExec = true, b.o.EnableOnExec
 	}
-	o.readFormat = perfring.FormatGroup | perfring.FormatID | perfring.FormatEnabled | perfring.FormatRunning
+	o.readFormat = perfring.FormatGroup | perfring.FormatID | perfring.FormatEnabled |
+		perfring.FormatRunning
 	if b.lost {
 		o.readFormat |= perfring.FormatLost
 	}

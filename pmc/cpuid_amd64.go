@@ -6,7 +6,10 @@ func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 // decodeCPUID reads; nil on other architectures than amd64.
 func recordCPUID() leaves {
 	l := leaves{}
-	for _, n := range []uint32{leafVendor, leafFeatures, leafIntelPMU, leafExtended, leafAMDFlags, leafAMDPerfV2} {
+	for _, n := range []uint32{
+		leafVendor, leafFeatures, leafIntelPMU, leafExtended, leafAMDFlags,
+		leafAMDPerfV2,
+	} {
 		// For a leaf beyond the last one the CPU returns another leaf's values.
 		if base := n & leafExtended; n != base && n > l[base].EAX {
 			continue

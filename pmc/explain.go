@@ -33,7 +33,10 @@ func Explain(err error, e Event, at Place, a Attr) error {
 // drivers that it asks, in the order in which they are tried.
 func explain(r refusal, f facts) error {
 	unsupported := func(format string, args ...any) error {
-		return &UnsupportedError{Feature: "event " + r.event.String(), Hint: fmt.Sprintf(format, args...), Err: r.err}
+		return &UnsupportedError{
+			Feature: "event " + r.event.String(), Hint: fmt.Sprintf(format, args...),
+			Err: r.err,
+		}
 	}
 	plain := func(format string, args ...any) error {
 		return fmt.Errorf("event %s on %s: %s: %w", r.event, r.place, fmt.Sprintf(format, args...), r.err)
@@ -44,7 +47,8 @@ func explain(r refusal, f facts) error {
 	}
 	switch errno {
 	case syscall.ENOSYS:
-		return unsupported("the kernel has no perf_event_open (CONFIG_PERF_EVENTS is not set, or a sandbox hides it)")
+		return unsupported(
+			"the kernel has no perf_event_open (CONFIG_PERF_EVENTS is not set, or a sandbox hides it)")
 	case syscall.EACCES, syscall.EPERM:
 		return unsupported("%s", explainDenied(errno, r, f))
 	case syscall.ENOENT:
@@ -66,7 +70,8 @@ func explain(r refusal, f facts) error {
 	case syscall.EMFILE, syscall.ENFILE:
 		return plain("too many open files: one is needed for each event, thread and CPU (raise RLIMIT_NOFILE, ulimit -n)")
 	case syscall.EOVERFLOW:
-		return plain("call chains of %d frames: at most kernel.perf_event_max_stack = %d", r.attr.SampleMaxStack, f.maxStack)
+		return plain("call chains of %d frames: at most kernel.perf_event_max_stack = %d",
+			r.attr.SampleMaxStack, f.maxStack)
 	case syscall.EBADF:
 		return plain("%s", explainBadFile(r))
 	case syscall.ENOMEM:
@@ -96,13 +101,15 @@ func explainDenied(errno syscall.Errno, r refusal, f facts) string {
 	at := "kernel.perf_event_paranoid is " + level
 	switch {
 	case f.paranoid >= 3:
-		return at + " (Debian's level: no events without CAP_PERFMON); " + lift + "2 for one's own threads"
+		return at + " (Debian's level: no events without CAP_PERFMON); " + lift +
+			"2 for one's own threads"
 	case r.event.Type == perfring.EventTracepoint && f.paranoid > -1:
 		return at + ": tracepoints need -1; " + lift + "-1"
 	case (r.place.PID == -1 || r.place.Cgroup != nil) && f.paranoid > 0:
 		return at + ": a whole CPU or a cgroup needs 0; " + lift + "0"
 	case f.paranoid > 1 && r.attr.Flags&perfring.AttrExcludeKernel == 0:
-		return at + ": counting in the kernel needs 1; count user space only (" + r.event.String() + ":u), or " + lift + "1"
+		return at + ": counting in the kernel needs 1; count user space only (" + r.event.String() +
+			":u), or " + lift + "1"
 	case r.place.PID > 0:
 		return at + ": another user's process needs CAP_SYS_PTRACE; " + lift + "does not help"
 	case errno == syscall.EPERM:
@@ -120,7 +127,8 @@ func explainMissing(r refusal, f facts) string {
 		if len(f.core) == 0 {
 			return noPMU(f)
 		}
-		return fmt.Sprintf("the PMU %s has no such event%s", strings.Join(f.core, ", "), cpuHas(r.event, f))
+		return fmt.Sprintf("the PMU %s has no such event%s", strings.Join(f.core, ", "),
+			cpuHas(r.event, f))
 	case perfring.EventSoftware:
 		return "this kernel does not know the event (cgroup-switches needs 5.13)"
 	case perfring.EventTracepoint:
@@ -168,7 +176,8 @@ func explainNotSampling(r refusal, f facts) string {
 	case r.attr.BranchSampleType != 0 || r.attr.SampleType&perfring.SampleBranchStack != 0:
 		return "this PMU records no branches (LBR, BRBE): software events and most virtual machines can't"
 	case r.attr.Flags.Precise() > 0:
-		return fmt.Sprintf("precise level %d can't be had here (PEBS or IBS needed)", r.attr.Flags.Precise())
+		return fmt.Sprintf("precise level %d can't be had here (PEBS or IBS needed)",
+			r.attr.Flags.Precise())
 	case r.attr.Sample != 0:
 		return "this PMU has no overflow interrupt, so it counts but can't sample; sample cpu-clock instead"
 	case len(f.core) == 0 && r.event.Hardware():
@@ -180,23 +189,28 @@ func explainNotSampling(r refusal, f facts) string {
 func explainInvalid(r refusal, f facts) string {
 	switch {
 	case r.attr.Flags&perfring.AttrFreq != 0 && f.maxRate != 0 && r.attr.Sample > f.maxRate:
-		return fmt.Sprintf("%d samples a second: at most kernel.perf_event_max_sample_rate = %d", r.attr.Sample, f.maxRate)
+		return fmt.Sprintf("%d samples a second: at most kernel.perf_event_max_sample_rate = %d",
+			r.attr.Sample, f.maxRate)
 	case r.place.PID == -1 && r.place.CPU == -1:
 		return "all tasks on any CPU: name the CPU, and open the event on each"
 	case r.place.CPU < -1:
 		return fmt.Sprintf("no such CPU: %d", r.place.CPU)
 	case f.possible != nil && r.place.CPU >= 0 && !slices.Contains(f.possible, r.place.CPU):
-		return fmt.Sprintf("no such CPU: %d; this machine can have %s", r.place.CPU, cpus.Format(f.possible))
+		return fmt.Sprintf("no such CPU: %d; this machine can have %s", r.place.CPU,
+			cpus.Format(f.possible))
 	case r.event.Type == perfring.EventBreakpoint:
 		return "a breakpoint that this CPU can't do: 1, 2, 4 or 8 aligned bytes; x86 watches w, rw or x (8 bytes)"
 	case r.grouped:
 		return "the group does not fit: more events than counters, or events of different PMUs; split it"
-	case r.attr.Flags&perfring.AttrInherit != 0 && r.attr.SampleType&perfring.SampleReadGroup != 0 && r.attr.ReadFormat&perfring.FormatGroup != 0:
+	case r.attr.Flags&perfring.AttrInherit != 0 && r.attr.SampleType&perfring.SampleReadGroup != 0 &&
+		r.attr.ReadFormat&perfring.FormatGroup != 0:
 		return "inherited events can't sample group reads before 6.12"
 	case (r.event.restricted() || r.event.Exclude.Idle) && r.event.PMU != "" && !r.event.Hardware():
-		return "the PMU " + r.event.PMU + " can't tell user space from the kernel: leave the modifiers out"
+		return "the PMU " + r.event.PMU +
+			" can't tell user space from the kernel: leave the modifiers out"
 	case r.place.PID != -1 && r.event.PMU != "" && !r.event.Hardware():
-		return "the PMU " + r.event.PMU + " counts for whole CPUs only: open it for CPUs (Scope.CPUs, AllCPUs)"
+		return "the PMU " + r.event.PMU +
+			" counts for whole CPUs only: open it for CPUs (Scope.CPUs, AllCPUs)"
 	}
 	return "the kernel or the PMU does not take this combination (config, exclusion, sample type)"
 }

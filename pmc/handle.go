@@ -73,10 +73,12 @@ func openEvent(e Event, at Place, o *openOptions) (*Handle, error) {
 		return nil, fmt.Errorf("event %s: %w", e, never)
 	}
 	if err != nil {
-		return nil, explain(refusal{err: err, event: e, place: at, attr: a, grouped: o.leader != nil}, readFacts(o.root))
+		return nil, explain(refusal{err: err, event: e, place: at, attr: a, grouped: o.leader != nil},
+			readFacts(o.root))
 	}
 	a.Config1 = e.Config1
-	return &Handle{file: os.NewFile(uintptr(fd), "perf_event"), fd: fd, event: e, place: at, attr: a}, nil
+	return &Handle{file: os.NewFile(uintptr(fd), "perf_event"), fd: fd, event: e, place: at, attr: a},
+		nil
 }
 
 // available returns why there are no perf events on this system, nil on Linux.
@@ -116,7 +118,8 @@ func openFallback(a *perfring.Attr, at Place, leader int, exact bool) (int, erro
 
 // retry reports whether a refusal may be about precision or exclusion.
 func retry(err error) bool {
-	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOENT)
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) ||
+		errors.Is(err, syscall.ENOENT)
 }
 
 // FD returns the event's descriptor, which the Handle keeps; -1 after Close of the

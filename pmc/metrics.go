@@ -77,21 +77,73 @@ var rules = []rule{
 	{"IPC", "", "instructions / cycles", []string{"instructions", "cycles"}, ratio(1)},
 	{"CPI", "", "cycles / instructions", []string{"cycles", "instructions"}, ratio(1)},
 	{"frequency", "GHz", "cycles / task-clock", []string{"cycles", "task-clock"}, ratio(1)},
-	{"branch miss rate", "%", "branch-misses / branches", []string{"branch-misses", "branches"}, ratio(100)},
-	{"cache hit ratio", "%", "1 - cache-misses / cache-references", []string{"cache-misses", "cache-references"}, hits},
-	{"LLC hit ratio", "%", "1 - LLC-load-misses / LLC-loads", []string{"LLC-load-misses", "LLC-loads"}, hits},
-	{"L1 hit ratio", "%", "1 - L1-dcache-load-misses / L1-dcache-loads", []string{"L1-dcache-load-misses", "L1-dcache-loads"}, hits},
-	{"dTLB miss rate", "%", "dTLB-load-misses / dTLB-loads", []string{"dTLB-load-misses", "dTLB-loads"}, ratio(100)},
-	{"frontend stalled", "%", "stalled-cycles-frontend / cycles", []string{"stalled-cycles-frontend", "cycles"}, ratio(100)},
-	{"backend stalled", "%", "stalled-cycles-backend / cycles", []string{"stalled-cycles-backend", "cycles"}, ratio(100)},
-	{"retiring", "%", "topdown-retiring / (retiring + bad-spec + fe-bound + be-bound)", topdownEvents("topdown-retiring"), topdown},
-	{"bad speculation", "%", "topdown-bad-spec / (retiring + bad-spec + fe-bound + be-bound)", topdownEvents("topdown-bad-spec"), topdown},
-	{"frontend bound", "%", "topdown-fe-bound / (retiring + bad-spec + fe-bound + be-bound)", topdownEvents("topdown-fe-bound"), topdown},
-	{"backend bound", "%", "topdown-be-bound / (retiring + bad-spec + fe-bound + be-bound)", topdownEvents("topdown-be-bound"), topdown},
+	{
+		"branch miss rate", "%", "branch-misses / branches",
+		[]string{"branch-misses", "branches"},
+		ratio(100),
+	},
+	{
+		"cache hit ratio", "%", "1 - cache-misses / cache-references",
+		[]string{"cache-misses", "cache-references"},
+		hits,
+	},
+	{
+		"LLC hit ratio", "%", "1 - LLC-load-misses / LLC-loads",
+		[]string{"LLC-load-misses", "LLC-loads"},
+		hits,
+	},
+	{
+		"L1 hit ratio", "%", "1 - L1-dcache-load-misses / L1-dcache-loads",
+		[]string{"L1-dcache-load-misses", "L1-dcache-loads"},
+		hits,
+	},
+	{
+		"dTLB miss rate", "%", "dTLB-load-misses / dTLB-loads",
+		[]string{"dTLB-load-misses", "dTLB-loads"},
+		ratio(100),
+	},
+	{
+		"frontend stalled", "%", "stalled-cycles-frontend / cycles",
+		[]string{"stalled-cycles-frontend", "cycles"},
+		ratio(100),
+	},
+	{
+		"backend stalled", "%", "stalled-cycles-backend / cycles",
+		[]string{"stalled-cycles-backend", "cycles"},
+		ratio(100),
+	},
+	{
+		"retiring", "%", "topdown-retiring / (retiring + bad-spec + fe-bound + be-bound)",
+		topdownEvents("topdown-retiring"), topdown,
+	},
+	{
+		"bad speculation", "%", "topdown-bad-spec / (retiring + bad-spec + fe-bound + be-bound)",
+		topdownEvents("topdown-bad-spec"), topdown,
+	},
+	{
+		"frontend bound", "%", "topdown-fe-bound / (retiring + bad-spec + fe-bound + be-bound)",
+		topdownEvents("topdown-fe-bound"), topdown,
+	},
+	{
+		"backend bound", "%", "topdown-be-bound / (retiring + bad-spec + fe-bound + be-bound)",
+		topdownEvents("topdown-be-bound"), topdown,
+	},
 	{"page faults", "/s", "page-faults / elapsed", []string{"page-faults"}, perSecond(1)},
-	{"context switches", "/s", "context-switches / elapsed", []string{"context-switches"}, perSecond(1)},
-	{"memory read", "MiB/s", "uncore cas_count_read × 64 B / elapsed", []string{"cas_count_read"}, perSecond(1)},
-	{"memory write", "MiB/s", "uncore cas_count_write × 64 B / elapsed", []string{"cas_count_write"}, perSecond(1)},
+	{
+		"context switches", "/s", "context-switches / elapsed",
+		[]string{"context-switches"},
+		perSecond(1),
+	},
+	{
+		"memory read", "MiB/s", "uncore cas_count_read × 64 B / elapsed",
+		[]string{"cas_count_read"},
+		perSecond(1),
+	},
+	{
+		"memory write", "MiB/s", "uncore cas_count_write × 64 B / elapsed",
+		[]string{"cas_count_write"},
+		perSecond(1),
+	},
 }
 
 // topdownEvents are the four of level 1, the one asked for first. They are
@@ -99,7 +151,10 @@ var rules = []rule{
 // intel/core.c, icl_update_topdown_event), so their sum stands for "slots".
 func topdownEvents(first string) []string {
 	out := []string{first}
-	for _, n := range []string{"topdown-retiring", "topdown-bad-spec", "topdown-fe-bound", "topdown-be-bound"} {
+	for _, n := range []string{
+		"topdown-retiring", "topdown-bad-spec", "topdown-fe-bound",
+		"topdown-be-bound",
+	} {
 		if n != first {
 			out = append(out, n)
 		}
@@ -152,7 +207,10 @@ func (c Counts) Metrics() []Metric {
 			if k.name != r.events[0] {
 				continue
 			}
-			m := Metric{Name: strings.TrimSpace(k.pmu + " " + r.name), Unit: r.unit, Formula: r.formula, Confidence: Exact}
+			m := Metric{
+				Name: strings.TrimSpace(k.pmu + " " + r.name), Unit: r.unit, Formula: r.formula,
+				Confidence: Exact,
+			}
 			var args []float64
 			for _, name := range r.events {
 				v := values[key{k.pmu, name, k.exclude}]

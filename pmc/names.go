@@ -123,7 +123,8 @@ func parseCache(s string) (config uint64, ok bool) {
 // returns "" if the config is not a cache event's.
 func cacheName(config uint64) string {
 	kind, op, result := config&0xff, config>>8&0xff, config>>16
-	if kind >= uint64(len(cacheTypes)) || op >= uint64(len(cacheOps)) || result >= uint64(len(cacheResults)) {
+	if kind >= uint64(len(cacheTypes)) || op >= uint64(len(cacheOps)) ||
+		result >= uint64(len(cacheResults)) {
 		return ""
 	}
 	if result == 0 {

@@ -255,7 +255,8 @@ func (p *parser) events(it listItem, groupMods string) ([]Event, error) {
 	return events, nil
 }
 
-var errEmpty = errors.New("no event here: want a name such as cycles, PMU/TERMS/ or GROUP:TRACEPOINT")
+var errEmpty = errors.New(
+	"no event here: want a name such as cycles, PMU/TERMS/ or GROUP:TRACEPOINT")
 
 // base parses an event without its modifiers, and returns these.
 func (p *parser) base(s string) (events []Event, mods string, err error) {
@@ -276,7 +277,8 @@ func (p *parser) base(s string) (events []Event, mods string, err error) {
 	}
 	if e, rest, ok := parseNumeric(s); ok {
 		if e.Type == perfring.EventBreakpoint {
-			return nil, "", errors.New("a number can't say what a breakpoint watches: want mem:ADDRESS[/LENGTH][:ACCESS]")
+			return nil, "", errors.New(
+				"a number can't say what a breakpoint watches: want mem:ADDRESS[/LENGTH][:ACCESS]")
 		}
 		return []Event{p.onePMU(e)}, rest, nil
 	}

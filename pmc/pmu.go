@@ -39,7 +39,8 @@ func parseFormat(name, text string) (Format, error) {
 	case "config1", "config2", "config3":
 		f.Word = int(word[6] - '0')
 	default:
-		return Format{}, fmt.Errorf("format %s: no such word: %.40q: want config, config1, config2 or config3", name, word)
+		return Format{}, fmt.Errorf(
+			"format %s: no such word: %.40q: want config, config1, config2 or config3", name, word)
 	}
 	if !some {
 		f.Bits = ^uint64(0)

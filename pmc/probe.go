@@ -228,7 +228,8 @@ func (m *Machine) features(root fs.FS) {
 		add(fmt.Sprintf("precise level %d", level), a)
 	}
 	// PERF_SAMPLE_BRANCH_USER|ANY
-	add("branch records", tryEvent(Cycles(), onThread(0), root, &SamplingSpec{Period: 1 << 20, Branches: 1 | 8}))
+	add("branch records",
+		tryEvent(Cycles(), onThread(0), root, &SamplingSpec{Period: 1 << 20, Branches: 1 | 8}))
 	add("user-space reads", userReads(root))
 	add("breakpoints", tryEvent(Breakpoint(0x1000, 8, BPWrite), onThread(0), root, nil))
 	tp, err := Tracepoint("sched", "sched_switch", &Options{Root: root})
@@ -322,7 +323,10 @@ func listGeneric() []Description {
 				if result == 1 {
 					text = "misses"
 				}
-				out = append(out, Description{name, "cache", cacheTexts[level] + ": " + cacheOps[op][0] + " " + text})
+				out = append(out, Description{
+					name, "cache",
+					cacheTexts[level] + ": " + cacheOps[op][0] + " " + text,
+				})
 			}
 		}
 	}
@@ -342,14 +346,15 @@ var (
 		"cycles at a constant frequency",
 	}
 	softwareTexts = [...]string{
-		"time, by a timer of each CPU, in nanoseconds", "time the tasks ran, in nanoseconds", "page faults",
-		"switches between tasks", "moves of tasks between CPUs", "page faults without disk reads",
-		"page faults with disk reads", "unaligned accesses that the kernel fixed",
-		"instructions that the kernel emulated", "nothing: a carrier of records", "output of BPF programs",
+		"time, by a timer of each CPU, in nanoseconds", "time the tasks ran, in nanoseconds",
+		"page faults", "switches between tasks", "moves of tasks between CPUs",
+		"page faults without disk reads", "page faults with disk reads",
+		"unaligned accesses that the kernel fixed", "instructions that the kernel emulated",
+		"nothing: a carrier of records", "output of BPF programs",
 		"switches between tasks of different cgroups",
 	}
 	cacheTexts = [...]string{
-		"level 1 data cache", "level 1 instruction cache", "last level cache", "data TLB", "instruction TLB",
-		"branch predictor", "memory of this node",
+		"level 1 data cache", "level 1 instruction cache", "last level cache", "data TLB",
+		"instruction TLB", "branch predictor", "memory of this node",
 	}
 )

@@ -93,7 +93,8 @@ func OpenSampler(e Event, s Scope, spec SamplingSpec, o *SamplerOptions) (sm *Sa
 		pages = 64
 	}
 	if spec.silent(e) {
-		return nil, fmt.Errorf("event %s: a sampler needs a period or a frequency: set SamplingSpec.Period or Freq", e)
+		return nil, fmt.Errorf(
+			"event %s: a sampler needs a period or a frequency: set SamplingSpec.Period or Freq", e)
 	}
 	fsys := rootOf(&Options{Root: o.Root})
 	places, err := s.places(fsys)
@@ -110,7 +111,8 @@ func OpenSampler(e Event, s Scope, spec SamplingSpec, o *SamplerOptions) (sm *Sa
 	// A sample's read gives the event's own value: times and id.
 	open := openOptions{
 		sampling: &spec, inherit: o.Inherit, enableOnExec: o.EnableOnExec, disabled: true,
-		exactPrecise: o.ExactPrecise, root: o.Root, readFormat: perfring.FormatID | perfring.FormatEnabled | perfring.FormatRunning,
+		exactPrecise: o.ExactPrecise, root: o.Root,
+		readFormat: perfring.FormatID | perfring.FormatEnabled | perfring.FormatRunning,
 	}
 	sm = &Sampler{format: spec.format(open.readFormat)}
 	defer func() {

@@ -172,8 +172,10 @@ func applyCommon(e *Event, t term) (done bool, err error) {
 		}
 		return true, nil
 	case "branch_type", "time", "call-graph", "stack-size", "inherit", "no-inherit", "max-stack",
-		"max-events", "overwrite", "no-overwrite", "driver-config", "percore", "aux-output", "aux-sample-size", "metric-id":
-		return true, fmt.Errorf("term %s belongs to perf record or perf stat; give it when the event is opened", t.name)
+		"max-events", "overwrite", "no-overwrite", "driver-config", "percore", "aux-output",
+		"aux-sample-size", "metric-id":
+		return true, fmt.Errorf(
+			"term %s belongs to perf record or perf stat; give it when the event is opened", t.name)
 	default:
 		return false, nil
 	}
@@ -279,7 +281,8 @@ func (p sysfsPMU) unknownTerm(t term) error {
 	formats := p.list("format")
 	events := p.aliasNames()
 	return notexist.Errorf("no term %.40q; it has %s%s", t.name,
-		strings.Join(append([]string{"config"}, formats...), ", "), near.Hint(t.name, append(events, formats...)))
+		strings.Join(append([]string{"config"}, formats...), ", "),
+		near.Hint(t.name, append(events, formats...)))
 }
 
 // list returns the names in a directory of the PMU.

@@ -58,7 +58,10 @@ func (b *opener) schedulable(events []Event) bool {
 		}
 	}()
 	for i, e := range events {
-		o := &openOptions{disabled: i == 0, readFormat: perfring.FormatEnabled | perfring.FormatRunning, root: b.o.Root}
+		o := &openOptions{
+			disabled: i == 0, readFormat: perfring.FormatEnabled | perfring.FormatRunning,
+			root: b.o.Root,
+		}
 		if i > 0 {
 			o.leader = handles[0]
 		}

@@ -142,7 +142,8 @@ func cpuModel(root fs.FS) (string, error) {
 	family, err1 := strconv.Atoi(field("cpu family"))
 	model, err2 := strconv.Atoi(field("model"))
 	if err1 != nil || err2 != nil {
-		return "", errors.New("proc/cpuinfo names no x86 CPU; give a directory with the .json files of this one")
+		return "", errors.New(
+			"proc/cpuinfo names no x86 CPU; give a directory with the .json files of this one")
 	}
 	id := fmt.Sprintf("%s-%X-%02X", field("vendor_id"), family, model)
 	if step, err := strconv.Atoi(field("stepping")); err == nil {

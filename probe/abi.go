@@ -32,7 +32,8 @@ func abiOf(arch string) (callABI, error) {
 	abi, ok := abis[arch]
 	if !ok {
 		return abi, &feature.UnsupportedError{
-			Feature: "arguments on " + arch, Hint: "the calling conventions known are those of amd64 and arm64",
+			Feature: "arguments on " + arch,
+			Hint:    "the calling conventions known are those of amd64 and arm64",
 		}
 	}
 	return abi, nil
@@ -42,7 +43,10 @@ func abiOf(arch string) (callABI, error) {
 func (abi *callABI) untypedArgs(user bool) []Arg {
 	args := make([]Arg, len(abi.args))
 	for i, reg := range abi.args {
-		args[i] = Arg{Name: fmt.Sprintf("arg%d", i), Loc: Location{Kind: LocationReg, Reg: reg, Size: 8, User: user}}
+		args[i] = Arg{
+			Name: fmt.Sprintf("arg%d", i),
+			Loc:  Location{Kind: LocationReg, Reg: reg, Size: 8, User: user},
+		}
 	}
 	return args
 }

@@ -91,7 +91,8 @@ func (p *Plan) Attach(progs map[string]*ebpf.Program, o *AttachOptions) (*Link, 
 	for i := range p.Programs {
 		name := p.Programs[i].Name
 		if progs[name] == nil {
-			return nil, fmt.Errorf("attach %s: the plan's program %s is not among those loaded", p.Programs[i].Place(), name)
+			return nil, fmt.Errorf("attach %s: the plan's program %s is not among those loaded",
+				p.Programs[i].Place(), name)
 		}
 	}
 	env := o.Env
@@ -174,10 +175,12 @@ func (p *Plan) fits(prog *ebpf.Program, at ebpf.AttachType) error {
 		g := &p.Programs[i]
 		switch {
 		case g.Type != prog.Type():
-			return fmt.Errorf("attach %s: the program is of type %s, the target needs %s", g.Place(), prog.Type(), g.Type)
+			return fmt.Errorf("attach %s: the program is of type %s, the target needs %s", g.Place(),
+				prog.Type(), g.Type)
 		case g.Type != ebpf.Tracing:
 		case at != ebpf.AttachNone && at != g.AttachType:
-			return fmt.Errorf("attach %s: the program is of attach type %s, the target needs %s", g.Place(), attachTypeName(at), attachTypeName(g.AttachType))
+			return fmt.Errorf("attach %s: the program is of attach type %s, the target needs %s", g.Place(),
+				attachTypeName(at), attachTypeName(g.AttachType))
 		case i > 0 && g.Method == MethodTracing:
 			return fmt.Errorf("attach %s: the program was loaded for one function, and this is another: load it with attach type %s, or one for each with Resolve and Plan.Attach",
 				g.Place(), attachTypeName(AttachFentryMulti))

@@ -19,7 +19,9 @@ import (
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
-func attachPlan(p *Plan, progs map[string]*ebpf.Program, env *Env, o *AttachOptions) (*Link, error) {
+func attachPlan(p *Plan, progs map[string]*ebpf.Program, env *Env, o *AttachOptions) (*Link,
+	error,
+) {
 	a := &attacher{env: env, o: o, link: &Link{}, ids: p.Files}
 	defer a.closeFile()
 	if err := a.attachAll(p, progs); err != nil {
@@ -125,7 +127,8 @@ func (a *attacher) program(g *Program, prog *ebpf.Program) error {
 		return a.uprobeMulti(g, prog)
 	case MethodTracingMulti:
 		return a.tracingMulti(g, prog, g.Sites)
-	case MethodPerfLink, MethodPerfIoctl, MethodRawTracepoint, MethodTracing, MethodIter, MethodSocket, MethodTracefs:
+	case MethodPerfLink, MethodPerfIoctl, MethodRawTracepoint, MethodTracing, MethodIter, MethodSocket,
+		MethodTracefs:
 	default:
 		return fmt.Errorf("attach %s: the plan has no method", g.Place())
 	}
@@ -279,7 +282,8 @@ func (a *attacher) iter(prog *ebpf.Program, s *Site) error {
 		if task != nil && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.E2BIG)) {
 			return &feature.UnsupportedError{
 				Feature: "iterator with a pid", Since: "6.1", Err: err,
-				Hint: "Linux " + a.env.Release() + " iterates over all tasks only: compare the pid in the program",
+				Hint: "Linux " + a.env.Release() +
+					" iterates over all tasks only: compare the pid in the program",
 			}
 		}
 		return feature.Explain(feature.Iter, err)
@@ -393,7 +397,8 @@ func (a *attacher) uprobeFile(g *Program, prog *ebpf.Program, sites []Site) erro
 	if err != nil {
 		return a.missing(first, fmt.Errorf("attach %s: %w", firstOf(sites), err))
 	}
-	fd, err := kernel.UprobeMulti(prog.FD(), uint32(g.AttachType), path, offsets, refs, cookies, first.PID, flags)
+	fd, err := kernel.UprobeMulti(prog.FD(), uint32(g.AttachType), path, offsets, refs, cookies,
+		first.PID, flags)
 	if err == nil {
 		a.keep(held{fd: fd, link: true, method: MethodUprobeMulti}, sites...)
 		return nil
@@ -405,7 +410,8 @@ func (a *attacher) uprobeFile(g *Program, prog *ebpf.Program, sites []Site) erro
 		}
 		return a.uprobeFile(g, prog, sites[h:])
 	}
-	return a.missing(first, fmt.Errorf("attach %s: %w", firstOf(sites), a.explainUprobeMulti(g, first, err)))
+	return a.missing(first,
+		fmt.Errorf("attach %s: %w", firstOf(sites), a.explainUprobeMulti(g, first, err)))
 }
 
 func (a *attacher) explainUprobeMulti(g *Program, s *Site, err error) error {
@@ -420,7 +426,8 @@ func (a *attacher) explainUprobeMulti(g *Program, s *Site, err error) error {
 	case errors.Is(err, syscall.ESRCH):
 		return notexist.Errorf("no process %d", s.PID)
 	case errors.Is(err, syscall.EINVAL):
-		return fmt.Errorf("the program was not loaded with attach type %s, or the file's system takes no uprobes: %w",
+		return fmt.Errorf(
+			"the program was not loaded with attach type %s, or the file's system takes no uprobes: %w",
 			strings.ToLower(attachTypeName(g.AttachType)), err)
 	}
 	return err

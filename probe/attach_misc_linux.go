@@ -85,20 +85,26 @@ func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
 		return a.explainKprobe(s, err)
 	}
 	undo := func() error { return removeEvent(a.env, "kprobe_events", tracefs.Group+"/"+name) }
-	if err := a.tracefsEvent(g, prog, s, path.Join("/", dir.Path, "events", tracefs.Group, name, "id"), undo); err != nil {
+	if err := a.tracefsEvent(g, prog, s, path.Join("/", dir.Path, "events", tracefs.Group, name, "id"),
+		undo); err != nil {
 		return errors.Join(err, undo())
 	}
 	return nil
 }
 
 // tracefsEvent opens the event and attaches the program.
-func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile string, undo func() error) error {
+func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile string,
+	undo func() error,
+) error {
 	id := readNumber(idFile)
 	if id == 0 {
 		return fmt.Errorf("%s: no id", idFile)
 	}
 	ev, err := a.anyCPU(&perfevent.Event{
-		Attr: perfring.Attr{Type: perfring.EventTracepoint, Config: id, Sample: 1}, Explain: func(err error) error { return a.explainKprobe(s, err) },
+		Attr: perfring.Attr{Type: perfring.EventTracepoint, Config: id, Sample: 1},
+		Explain: func(err error) error {
+			return a.explainKprobe(s, err)
+		},
 	})
 	if err != nil {
 		return err

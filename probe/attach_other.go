@@ -15,7 +15,10 @@ import (
 
 // attachPlan fails: probes exist on Linux only.
 func attachPlan(*Plan, map[string]*ebpf.Program, *Env, *AttachOptions) (*Link, error) {
-	return nil, &feature.UnsupportedError{Feature: "attach", Hint: "probes are for Linux, this is " + runtime.GOOS}
+	return nil, &feature.UnsupportedError{
+		Feature: "attach",
+		Hint:    "probes are for Linux, this is " + runtime.GOOS,
+	}
 }
 
 func tracingMultiType(*Env, *ebpf.Program, Target) ebpf.AttachType { return ebpf.AttachNone }

@@ -35,7 +35,8 @@ func (a *attacher) tracingMulti(g *Program, prog *ebpf.Program, sites []Site) er
 		}
 		return a.tracingMulti(g, prog, sites[h:])
 	}
-	return a.missing(&sites[0], fmt.Errorf("attach %s: %w", firstOf(sites), explainTracingMulti(g, err)))
+	return a.missing(&sites[0],
+		fmt.Errorf("attach %s: %w", firstOf(sites), explainTracingMulti(g, err)))
 }
 
 func explainTracingMulti(g *Program, err error) error {
@@ -46,7 +47,8 @@ func explainTracingMulti(g *Program, err error) error {
 	case errors.Is(err, syscall.EINVAL):
 		return fmt.Errorf("the program was not loaded with attach type %s, or a function is not traceable: %w", attachTypeName(g.AttachType), err)
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.EBUSY):
-		return fmt.Errorf("the entry of a function is not patchable (notrace), or another user has replaced it: %w", err)
+		return fmt.Errorf(
+			"the entry of a function is not patchable (notrace), or another user has replaced it: %w", err)
 	case errors.Is(err, syscall.E2BIG):
 		return fmt.Errorf("38 programs on one function is the kernel's limit: %w", err)
 	}

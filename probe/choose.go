@@ -153,14 +153,18 @@ func (r *resolver) listed(p *Program) map[string][]kallsyms.Symbol {
 
 // functionsOf returns the functions of a name: those in the list, which has only what a
 // multi link accepts, or all functions of that name if it is not in the list.
-func (r *resolver) functionsOf(listed map[string][]kallsyms.Symbol, module, name string) ([]kallsyms.Symbol, error) {
+func (r *resolver) functionsOf(listed map[string][]kallsyms.Symbol, module,
+	name string,
+) ([]kallsyms.Symbol, error) {
 	found := listed[name]
 	if module != "" {
 		want := module
 		if module == "vmlinux" {
 			want = ""
 		}
-		found = slices.DeleteFunc(slices.Clone(found), func(s kallsyms.Symbol) bool { return s.Module != want })
+		found = slices.DeleteFunc(slices.Clone(found), func(s kallsyms.Symbol) bool {
+			return s.Module != want
+		})
 	}
 	if len(found) > 0 {
 		return found, nil
@@ -192,7 +196,8 @@ func (r *resolver) chooseUser(p *Program) {
 			p.Flags &^= flagSleepable
 		}
 	}
-	want := len(p.Sites) > 1 || r.o.Session || p.Sleepable() || isMultiType(r.o.AttachType) || r.unprivileged()
+	want := len(p.Sites) > 1 || r.o.Session || p.Sleepable() || isMultiType(r.o.AttachType) ||
+		r.unprivileged()
 	if !want || r.o.NoMulti {
 		r.perfMethod(p)
 		return

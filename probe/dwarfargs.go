@@ -146,14 +146,20 @@ func (a *goAssigner) assign(t btf.Type, name string, out *[]Arg, depth int) bool
 		if a.floats++; a.floats > goFloatRegs {
 			return false
 		}
-		*out = append(*out, Arg{Name: name, Type: t, Loc: Location{Reason: "in a floating point register"}})
+		*out = append(*out, Arg{
+			Name: name, Type: t,
+			Loc: Location{Reason: "in a floating point register"},
+		})
 		return true
 	}
 	size, err := btf.Sizeof(t)
 	if err != nil || size > 8 || a.next >= len(a.abi.args) {
 		return false
 	}
-	*out = append(*out, Arg{Name: name, Type: t, Loc: Location{Kind: LocationReg, Reg: a.abi.args[a.next], Size: size, User: true}})
+	*out = append(*out, Arg{
+		Name: name, Type: t,
+		Loc: Location{Kind: LocationReg, Reg: a.abi.args[a.next], Size: size, User: true},
+	})
 	a.next++
 	return true
 }

@@ -22,7 +22,8 @@ func (a *attacher) explainOpen(ev *perfevent.Event, err error) error {
 		return fmt.Errorf("no process %d: %w", ev.PID, err)
 	case errors.Is(err, syscall.EMFILE):
 		return fmt.Errorf("out of file descriptors: raise RLIMIT_NOFILE (ulimit -n): %w", err)
-	case errors.Is(err, syscall.EACCES) && caps.Paranoid(a.env) > 2 && caps.Lacks(a.env, "CAP_SYS_ADMIN"):
+	case errors.Is(err, syscall.EACCES) && caps.Paranoid(a.env) > 2 &&
+		caps.Lacks(a.env, "CAP_SYS_ADMIN"):
 		return fmt.Errorf("kernel.perf_event_paranoid is %d, where this kernel gives perf events to CAP_SYS_ADMIN only: lower it to 2, or hold that: %w",
 			caps.Paranoid(a.env), err)
 	}

@@ -132,7 +132,8 @@ func (r *resolver) filter() error {
 		return nil
 	}
 	if len(f.PIDs) > maxFilter || len(f.Cgroups) > maxFilter {
-		return fmt.Errorf("filter: %d processes and %d cgroups, %d of each at most", len(f.PIDs), len(f.Cgroups), maxFilter)
+		return fmt.Errorf("filter: %d processes and %d cgroups, %d of each at most", len(f.PIDs),
+			len(f.Cgroups), maxFilter)
 	}
 	out := &TaskFilter{}
 	for _, pid := range f.PIDs {
@@ -149,8 +150,10 @@ func (r *resolver) filter() error {
 		out.Cgroups = append(out.Cgroups, c)
 	}
 	// bpf_get_current_ancestor_cgroup_id: commit 95b861a7935b, 5.15.
-	if v, ok := feature.ParseVersion(r.env.Release()); ok && len(f.Cgroups) > 0 && v.Before(feature.Version{5, 15}) {
-		offsets, err := memberOffsets(r.env, "task_struct.cgroups", "css_set.dfl_cgrp", "cgroup.level", "cgroup.ancestor_ids")
+	if v, ok := feature.ParseVersion(r.env.Release()); ok && len(f.Cgroups) > 0 &&
+		v.Before(feature.Version{5, 15}) {
+		offsets, err := memberOffsets(r.env, "task_struct.cgroups", "css_set.dfl_cgrp", "cgroup.level",
+			"cgroup.ancestor_ids")
 		if err != nil {
 			return fmt.Errorf("filter: cgroup: %w", err)
 		}
@@ -169,7 +172,8 @@ func (r *resolver) filter() error {
 			return fmt.Errorf("filter: mount namespace of %d: %w", pid, err)
 		}
 		out.MountNamespace = uint32(id.Inode)
-		offsets, err := memberOffsets(r.env, "task_struct.nsproxy", "nsproxy.mnt_ns", "mnt_namespace.ns.inum")
+		offsets, err := memberOffsets(r.env, "task_struct.nsproxy", "nsproxy.mnt_ns",
+			"mnt_namespace.ns.inum")
 		if err != nil {
 			return fmt.Errorf("filter: mount namespace: %w", err)
 		}

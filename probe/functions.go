@@ -15,7 +15,9 @@ import (
 )
 
 // kernelSites adds one program for each function that the name stands for.
-func (r *resolver) kernelSites(p Program, t Target, module, symbol string, offset uint64, site func(m, s string) Target) error {
+func (r *resolver) kernelSites(p Program, t Target, module, symbol string, offset uint64,
+	site func(m, s string) Target,
+) error {
 	if err := r.canKprobe(); err != nil {
 		return err
 	}
@@ -50,7 +52,9 @@ func kernelSite(fn kallsyms.Symbol, offset uint64, t Target) Site {
 }
 
 // kernelMatches adds the functions that a pattern stands for.
-func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint64, site func(m, s string) Target) error {
+func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint64,
+	site func(m, s string) Target,
+) error {
 	list, err := r.env.Traceable()
 	if err != nil {
 		return err

@@ -68,7 +68,10 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.S
 func (r *resolver) goTarget(f *elffile.File, path string) *GoTarget {
 	if r.code.program == nil {
 		v := r.goVersion(path)
-		r.code.program = &GoTarget{GReg: usercode.GoRegs[usercode.Arch(f.Machine)], Version: v, GoidOffset: usercode.GoidOffset(v)}
+		r.code.program = &GoTarget{
+			GReg: usercode.GoRegs[usercode.Arch(f.Machine)], Version: v,
+			GoidOffset: usercode.GoidOffset(v),
+		}
 	}
 	return r.code.program
 }

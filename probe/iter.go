@@ -71,7 +71,8 @@ func (r *resolver) iterFields(name string) ([]Arg, error) {
 	}
 	var s *btf.Struct
 	if err := spec.TypeByName(iterPrefix+name, &s); err != nil {
-		return nil, notexist.Errorf("no iterator %s%s", name, near.Hint(name, prototype.Names[*btf.Struct](spec, iterPrefix)))
+		return nil, notexist.Errorf("no iterator %s%s", name,
+			near.Hint(name, prototype.Names[*btf.Struct](spec, iterPrefix)))
 	}
 	var out []Arg
 	for _, m := range s.Members {
@@ -83,7 +84,10 @@ func (r *resolver) iterFields(name string) ([]Arg, error) {
 // iterField returns a member of an iterator's context: pointers are in unions that keep
 // them 8 bytes wide (__bpf_md_ptr).
 func iterField(m btf.Member) Arg {
-	a := Arg{Name: m.Name, Type: m.Type, Loc: Location{Kind: LocationContext, Offset: int64(m.Offset.Bytes()), Size: 8}}
+	a := Arg{
+		Name: m.Name, Type: m.Type,
+		Loc: Location{Kind: LocationContext, Offset: int64(m.Offset.Bytes()), Size: 8},
+	}
 	if u, ok := m.Type.(*btf.Union); ok && m.Name == "" && len(u.Members) > 0 {
 		a.Name, a.Type = u.Members[0].Name, u.Members[0].Type
 	}
@@ -93,7 +97,12 @@ func iterField(m btf.Member) Arg {
 	return a
 }
 
-var iterSpelled = spelled{words: []string{"iter", "it"}, parse: single("iter:NAME", func(name string) Target { return Iter{Name: name} })}
+var iterSpelled = spelled{
+	words: []string{"iter", "it"},
+	parse: single("iter:NAME", func(name string) Target {
+		return Iter{Name: name}
+	}),
+}
 
 func (t Iter) withPID(pid int) Target {
 	t.PID = pid

@@ -169,7 +169,12 @@ func (a *attacher) kprobeEvent(g *Program, s *Site) (*perfevent.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	ev := &perfevent.Event{Attr: perfring.Attr{Type: t.Number, Config2: s.Offset}, Explain: func(err error) error { return a.explainKprobe(s, err) }}
+	ev := &perfevent.Event{
+		Attr: perfring.Attr{Type: t.Number, Config2: s.Offset},
+		Explain: func(err error) error {
+			return a.explainKprobe(s, err)
+		},
+	}
 	if g.Returns {
 		ev.Attr.Config |= 1 << t.Return
 	}
@@ -199,7 +204,8 @@ func (a *attacher) explainKprobe(s *Site, err error) error {
 	case errors.Is(err, syscall.EILSEQ):
 		return fmt.Errorf("offset %d is not where an instruction begins: %w", s.Offset, err)
 	case kallsyms.Blacklist(a.env.Root())[s.Symbol]:
-		return fmt.Errorf("%s is on the kprobe blacklist: the kernel itself needs it to handle probes: %w", s.Symbol, err)
+		return fmt.Errorf(
+			"%s is on the kprobe blacklist: the kernel itself needs it to handle probes: %w", s.Symbol, err)
 	case errors.Is(err, syscall.EINVAL) && s.Offset != 0:
 		return fmt.Errorf("offset %d into %s cannot be probed: outside the function, or within an instruction that ftrace patches: %w",
 			s.Offset, s.Symbol, err)
@@ -214,10 +220,13 @@ func (a *attacher) explainKprobe(s *Site, err error) error {
 
 var kprobeSpelled = spelled{words: []string{"kprobe", "k"}, parse: parseKprobe}
 
-var kretprobeSpelled = spelled{words: []string{"kretprobe", "kr"}, parse: func(s *spelling.Scanned) (Target, error) {
-	m, sym, err := s.ModuleSymbol("kretprobe:[MODULE:]FUNCTION")
-	return Kretprobe{Module: m, Symbol: sym}, err
-}}
+var kretprobeSpelled = spelled{
+	words: []string{"kretprobe", "kr"},
+	parse: func(s *spelling.Scanned) (Target, error) {
+		m, sym, err := s.ModuleSymbol("kretprobe:[MODULE:]FUNCTION")
+		return Kretprobe{Module: m, Symbol: sym}, err
+	},
+}
 
 func (t Kretprobe) withMaxActive(n int) Target {
 	t.MaxActive = n
@@ -225,7 +234,9 @@ func (t Kretprobe) withMaxActive(n int) Target {
 }
 
 // kprobes lists kernel functions for kprobes or kretprobes, if this kernel has any.
-func (l *lister) kprobes(module, pattern string, one func(s kallsyms.Symbol, again bool) Match) error {
+func (l *lister) kprobes(module, pattern string,
+	one func(s kallsyms.Symbol, again bool) Match,
+) error {
 	if err := l.r.canKprobe(); err != nil {
 		return err
 	}

@@ -124,7 +124,9 @@ func (l *lister) list(pattern string) error {
 
 // functions lists kernel functions. one makes the Match of a function, and reports false if
 // its kind does not list it; again is set if several functions have the name.
-func (l *lister) functions(module, pattern string, one func(s kallsyms.Symbol, again bool) (Match, bool)) error {
+func (l *lister) functions(module, pattern string,
+	one func(s kallsyms.Symbol, again bool) (Match, bool),
+) error {
 	list, err := l.env.Traceable()
 	if err != nil {
 		return err
@@ -159,7 +161,9 @@ func repeated(list []kallsyms.Symbol) map[string]bool {
 
 // listNames lists the matching names of a kind, which types of the kind T in the module's
 // BTF, or the kernel's, have behind a prefix. one makes the Match of a name.
-func listNames[T btf.Type](l *lister, module, prefix, pattern string, one func(name string) Match) error {
+func listNames[T btf.Type](l *lister, module, prefix, pattern string,
+	one func(name string) Match,
+) error {
 	spec, err := prototype.Types(l.env, module)
 	if err != nil {
 		return err

@@ -69,4 +69,9 @@ func hooks(e *Env) []string {
 	return prototype.Names[*btf.Func](spec, hookPrefix)
 }
 
-var lsmSpelled = spelled{words: []string{"lsm"}, parse: single("lsm:HOOK", func(hook string) Target { return LSM{Hook: hook} })}
+var lsmSpelled = spelled{
+	words: []string{"lsm"},
+	parse: single("lsm:HOOK", func(hook string) Target {
+		return LSM{Hook: hook}
+	}),
+}

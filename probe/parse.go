@@ -77,9 +77,10 @@ type spelled struct {
 
 // kinds are all kinds, in the order in which error messages offer them.
 var kinds = []spelled{
-	kprobeSpelled, kretprobeSpelled, fentrySpelled, fexitSpelled, fmodRetSpelled, lsmSpelled, tracepointSpelled,
-	rawTracepointSpelled, uprobeSpelled, uretprobeSpelled, usdtSpelled, profileSpelled, intervalSpelled, softwareSpelled,
-	hardwareSpelled, perfSpelled, watchpointSpelled, iterSpelled, socketSpelled, beginSpelled, endSpelled,
+	kprobeSpelled, kretprobeSpelled, fentrySpelled, fexitSpelled, fmodRetSpelled, lsmSpelled,
+	tracepointSpelled, rawTracepointSpelled, uprobeSpelled, uretprobeSpelled, usdtSpelled,
+	profileSpelled, intervalSpelled, softwareSpelled, hardwareSpelled, perfSpelled, watchpointSpelled,
+	iterSpelled, socketSpelled, beginSpelled, endSpelled,
 }
 
 // kindNamed returns the kind that the word names, nil if there is none.

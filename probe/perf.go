@@ -74,12 +74,18 @@ var timeUnits = []struct {
 }{{"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}, {"ns", time.Nanosecond}}
 
 var (
-	profileSpelled = spelled{words: []string{"profile", "p"}, parse: func(s *spelling.Scanned) (Target, error) {
-		return parseTimer(s, false)
-	}}
-	intervalSpelled = spelled{words: []string{"interval", "i"}, parse: func(s *spelling.Scanned) (Target, error) {
-		return parseTimer(s, true)
-	}}
+	profileSpelled = spelled{
+		words: []string{"profile", "p"},
+		parse: func(s *spelling.Scanned) (Target, error) {
+			return parseTimer(s, false)
+		},
+	}
+	intervalSpelled = spelled{
+		words: []string{"interval", "i"},
+		parse: func(s *spelling.Scanned) (Target, error) {
+			return parseTimer(s, true)
+		},
+	}
 	softwareSpelled = counterSpelled(perfring.EventSoftware, "software", "s")
 	hardwareSpelled = counterSpelled(perfring.EventHardware, "hardware", "h")
 	perfSpelled     = spelled{words: []string{"perf"}, parse: parsePerfEvent}
@@ -145,7 +151,9 @@ func parseTimer(s *spelling.Scanned, interval bool) (Target, error) {
 	return nil, s.Errorf(p[0].Off, "unknown unit %q: want hz, s, ms, us or ns", unit)
 }
 
-func parseFrequency(s *spelling.Scanned, interval bool, p spelling.Part, hz uint64) (Target, error) {
+func parseFrequency(s *spelling.Scanned, interval bool, p spelling.Part, hz uint64) (Target,
+	error,
+) {
 	if !interval {
 		return Perf{Freq: hz}, nil
 	}
@@ -171,7 +179,8 @@ func parseCounter(s *spelling.Scanned, typ uint32) (Target, error) {
 		return nil, err
 	}
 	if ev.Type != typ && (typ != perfring.EventHardware || ev.Type != perfring.EventCache) {
-		return nil, s.Errorf(p[0].Off, "%s is no %s event; perf:EVENT:period:N takes any", p[0].Text, s.Kind)
+		return nil, s.Errorf(p[0].Off, "%s is no %s event; perf:EVENT:period:N takes any", p[0].Text,
+			s.Kind)
 	}
 	period := defaultPeriods[ev.Name]
 	if period == 0 {
@@ -389,7 +398,8 @@ func checkPerf(t Perf) error {
 	}
 	switch {
 	case n == 0:
-		return errors.New("it says neither how often (Freq, Every) nor after how many events (Period) to fire")
+		return errors.New(
+			"it says neither how often (Freq, Every) nor after how many events (Period) to fire")
 	case n > 1:
 		return errors.New("only one of Freq, Period and Every may be set")
 	case t.Every < 0:

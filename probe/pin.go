@@ -35,7 +35,8 @@ func (l *Link) Pin(dir string) error {
 	}
 	for i := range l.held {
 		if err := l.held[i].pin(filepath.Join(dir, strconv.Itoa(i))); err != nil {
-			return errors.Join(fmt.Errorf("pin: %s is on no BPF file system, perhaps: %w", dir, err), Unpin(dir))
+			return errors.Join(fmt.Errorf("pin: %s is on no BPF file system, perhaps: %w", dir, err),
+				Unpin(dir))
 		}
 	}
 	return nil
@@ -79,7 +80,8 @@ func (l *Link) Files() ([]*os.File, error) {
 	var out []*os.File
 	for i := range l.held {
 		h := &l.held[i]
-		err := fmt.Errorf("%s is attached by %s, which no bpf_link owns: %w", l.siteName(h), h.method, errors.ErrUnsupported)
+		err := fmt.Errorf("%s is attached by %s, which no bpf_link owns: %w", l.siteName(h), h.method,
+			errors.ErrUnsupported)
 		if h.link {
 			var f *os.File
 			if f, err = h.file(); err == nil {

@@ -262,12 +262,13 @@ const (
 	LocationReg                  // a register of the pt_regs that the context points to (or holds)
 	LocationStack                // memory at the stack pointer + Offset
 	LocationContext              // the context itself, at Offset
-	LocationDataLoc              // a __data_loc of a tracepoint record: u32 at Offset, low 16 bits offset, high 16 length
-	LocationRelLoc               // a __rel_loc: the same, relative to the end of the u32
-	LocationUSDT                 // Operand
-	LocationConst                // the constant Offset
-	LocationFuncArg              // the argument of number Offset, by bpf_get_func_arg
-	LocationFuncRet              // the return value, by bpf_get_func_ret
+	// a __data_loc of a tracepoint record: u32 at Offset, low 16 bits offset, high 16 length
+	LocationDataLoc
+	LocationRelLoc  // a __rel_loc: the same, relative to the end of the u32
+	LocationUSDT    // Operand
+	LocationConst   // the constant Offset
+	LocationFuncArg // the argument of number Offset, by bpf_get_func_arg
+	LocationFuncRet // the return value, by bpf_get_func_ret
 )
 
 // GoTarget describes the Go program that a probe is in.

@@ -86,8 +86,8 @@ type argJSON struct {
 
 var locationNames = []string{
 	LocationNone: "none", LocationReg: "reg", LocationStack: "stack", LocationContext: "context",
-	LocationDataLoc: "data_loc", LocationRelLoc: "rel_loc", LocationUSDT: "usdt", LocationConst: "const",
-	LocationFuncArg: "func_arg", LocationFuncRet: "func_ret",
+	LocationDataLoc: "data_loc", LocationRelLoc: "rel_loc", LocationUSDT: "usdt",
+	LocationConst: "const", LocationFuncArg: "func_arg", LocationFuncRet: "func_ret",
 }
 
 // MarshalJSON records the plan, except BTF, Cache and Symbols, which belong to the
@@ -95,7 +95,10 @@ var locationNames = []string{
 // p.BTF has them, other types in full.
 func (p *Plan) MarshalJSON() ([]byte, error) {
 	types := typejson.Encoder{Kernel: p.BTF}
-	out := planJSON{Format: planFormat, Arch: p.Arch, Kernel: p.Kernel, Programs: []programJSON{}, Files: p.Files, Filter: p.Filter}
+	out := planJSON{
+		Format: planFormat, Arch: p.Arch, Kernel: p.Kernel, Programs: []programJSON{},
+		Files: p.Files, Filter: p.Filter,
+	}
 	for i := range p.Programs {
 		out.Programs = append(out.Programs, encodeProgram(&p.Programs[i], &types))
 	}
@@ -121,7 +124,10 @@ func (p *Plan) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("read plan: %w", err)
 	}
-	out := Plan{Arch: in.Arch, Kernel: in.Kernel, BTF: p.BTF, Symbols: p.Symbols, Files: in.Files, Filter: in.Filter}
+	out := Plan{
+		Arch: in.Arch, Kernel: in.Kernel, BTF: p.BTF, Symbols: p.Symbols, Files: in.Files,
+		Filter: in.Filter,
+	}
 	for i := range in.Programs {
 		g, err := decodeProgram(&in.Programs[i], types)
 		if err != nil {
@@ -145,7 +151,9 @@ var errorKinds = []struct {
 	name string
 	err  error
 }{
-	{"not exist", fs.ErrNotExist}, {"unsupported", errors.ErrUnsupported}, {"permission", fs.ErrPermission},
+	{"not exist", fs.ErrNotExist},
+	{"unsupported", errors.ErrUnsupported},
+	{"permission", fs.ErrPermission},
 }
 
 func errorKind(err error) string {
@@ -179,9 +187,9 @@ func recordedError(m missingJSON) error {
 func encodeProgram(g *Program, types *typejson.Encoder) programJSON {
 	out := programJSON{
 		Name: g.Name, Group: g.Group, Type: g.Type.String(), AttachTo: g.AttachTo, Flags: g.Flags,
-		AttachTarget: g.AttachTarget, Context: g.Context.String(), UserRegs: g.UserRegs, Returns: g.Returns,
-		Go: g.Go, Method: g.Method.String(), Sites: []siteJSON{}, Why: g.FallbackReason,
-		Args: encodeArgs(g.Args, types), Fields: encodeArgs(g.Fields, types),
+		AttachTarget: g.AttachTarget, Context: g.Context.String(), UserRegs: g.UserRegs,
+		Returns: g.Returns, Go: g.Go, Method: g.Method.String(), Sites: []siteJSON{},
+		Why: g.FallbackReason, Args: encodeArgs(g.Args, types), Fields: encodeArgs(g.Fields, types),
 	}
 	if g.AttachType != ebpf.AttachNone {
 		out.AttachType = g.AttachType.String()
@@ -195,7 +203,8 @@ func encodeProgram(g *Program, types *typejson.Encoder) programJSON {
 	for i := range g.Sites {
 		s := &g.Sites[i]
 		out.Sites = append(out.Sites, siteJSON{
-			s.Target.String(), uint64(s.Cookie), s.Symbol, s.Module, s.Address, s.Offset, s.Boundary, s.Path, s.RefCtrOffset, s.PID, s.CPU,
+			s.Target.String(), uint64(s.Cookie), s.Symbol, s.Module, s.Address, s.Offset, s.Boundary, s.Path,
+			s.RefCtrOffset, s.PID, s.CPU,
 		})
 	}
 	return out
@@ -235,8 +244,9 @@ func named[T interface {
 
 func decodeProgram(in *programJSON, types []typejson.Decoded) (Program, error) {
 	g := Program{
-		Name: in.Name, Group: in.Group, AttachTo: in.AttachTo, Flags: in.Flags, AttachTarget: in.AttachTarget,
-		UserRegs: in.UserRegs, Returns: in.Returns, Go: in.Go, FallbackReason: in.Why,
+		Name: in.Name, Group: in.Group, AttachTo: in.AttachTo, Flags: in.Flags,
+		AttachTarget: in.AttachTarget, UserRegs: in.UserRegs, Returns: in.Returns, Go: in.Go,
+		FallbackReason: in.Why,
 	}
 	var errs [8]error
 	g.Type, errs[0] = named("program type", in.Type, ebpf.ProgramType(64))
@@ -274,7 +284,8 @@ func decodeSites(list []siteJSON) ([]Site, error) {
 			return nil, fmt.Errorf("site %d: %w", i, err)
 		}
 		out = append(out, Site{
-			t, Cookie(s.Cookie), s.Symbol, s.Module, s.Address, s.Offset, s.Boundary, s.Path, s.RefCtrOffset, s.PID, s.CPU,
+			t, Cookie(s.Cookie), s.Symbol, s.Module, s.Address, s.Offset, s.Boundary, s.Path, s.RefCtrOffset,
+			s.PID, s.CPU,
 		})
 	}
 	return out, nil
@@ -288,7 +299,8 @@ func decodeArgs(list []argJSON, types []typejson.Decoded) ([]Arg, error) {
 			return nil, fmt.Errorf("argument %s has type %d of %d", in.Name, in.Type, len(types))
 		}
 		a := Arg{Name: in.Name, Loc: Location{
-			Reg: in.Reg, Offset: in.Offset, Size: in.Size, Operand: in.Operand, User: in.User, Reason: in.Reason,
+			Reg: in.Reg, Offset: in.Offset, Size: in.Size, Operand: in.Operand, User: in.User,
+			Reason: in.Reason,
 		}}
 		if in.Type > 0 {
 			a.Type = types[in.Type-1].T

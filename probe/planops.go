@@ -38,8 +38,9 @@ func (m Method) String() string {
 }
 
 var contextNames = [...]string{
-	ContextNone: "none", ContextPtRegs: "pt_regs", ContextPerf: "perf_event_data", ContextRecord: "record",
-	ContextRawArgs: "raw args", ContextTramp: "args", ContextIter: "iterator", ContextSocket: "skb",
+	ContextNone: "none", ContextPtRegs: "pt_regs", ContextPerf: "perf_event_data",
+	ContextRecord: "record", ContextRawArgs: "raw args", ContextTramp: "args", ContextIter: "iterator",
+	ContextSocket:  "skb",
 	ContextSyscall: "own struct",
 }
 

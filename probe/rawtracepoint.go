@@ -103,7 +103,10 @@ func (r *resolver) preferTyped(p *Program, t RawTracepoint) {
 func rawSlots() []Arg {
 	args := make([]Arg, rawbtf.MaxArgs)
 	for i := range args {
-		args[i] = Arg{Name: fmt.Sprintf("arg%d", i), Loc: Location{Kind: LocationContext, Offset: int64(i) * 8, Size: 8}}
+		args[i] = Arg{
+			Name: fmt.Sprintf("arg%d", i),
+			Loc:  Location{Kind: LocationContext, Offset: int64(i) * 8, Size: 8},
+		}
 	}
 	return args
 }
@@ -130,7 +133,8 @@ func (t RawTracepoint) prototype(r *resolver) ([]btf.FuncParam, error) {
 		return nil, fmt.Errorf("BTF: %s has no prototype", td.Name)
 	}
 	// The typedef has no names; the function that calls the probes does.
-	if named, err := prototype.In(spec, "__traceiter_"+t.Name); err == nil && len(named[0].Params) == len(proto.Params) {
+	if named, err := prototype.In(spec, "__traceiter_"+t.Name); err == nil &&
+		len(named[0].Params) == len(proto.Params) {
 		proto = named[0]
 	}
 	return proto.Params[1:], nil
@@ -138,7 +142,8 @@ func (t RawTracepoint) prototype(r *resolver) ([]btf.FuncParam, error) {
 
 func (r *resolver) noRaw(spec *btf.Spec, name string) error {
 	if group, n, ok := strings.Cut(name, ":"); ok {
-		return notexist.Errorf("no raw tracepoint %q; raw tracepoints have no group (%s): name it %s", name, group, n)
+		return notexist.Errorf("no raw tracepoint %q; raw tracepoints have no group (%s): name it %s",
+			name, group, n)
 	}
 	hint := near.Hint(name, prototype.Names[*btf.Typedef](spec, rawTypePrefix))
 	if call, ok := strings.CutPrefix(name, "sys_enter_"); ok {
@@ -171,10 +176,13 @@ func (t RawTracepoint) matches(r *resolver) error {
 	return nil
 }
 
-var rawTracepointSpelled = spelled{words: []string{"rawtracepoint", "rt", "raw_tracepoint"}, parse: func(s *spelling.Scanned) (Target, error) {
-	m, name, err := s.ModuleSymbol("rawtracepoint:[MODULE:]NAME")
-	return RawTracepoint{Module: m, Name: name}, err
-}}
+var rawTracepointSpelled = spelled{
+	words: []string{"rawtracepoint", "rt", "raw_tracepoint"},
+	parse: func(s *spelling.Scanned) (Target, error) {
+		m, name, err := s.ModuleSymbol("rawtracepoint:[MODULE:]NAME")
+		return RawTracepoint{Module: m, Name: name}, err
+	},
+}
 
 func (t RawTracepoint) withSleepable() Target {
 	t.Sleepable = true

@@ -61,7 +61,8 @@ func Requires(env *Env, targets []Target) []Requirement {
 		}
 	}
 	if v, ok := feature.ParseVersion(env.Release()); ok && v.Before(feature.Version{5, 11}) {
-		q.capability("CAP_SYS_RESOURCE", "raising RLIMIT_MEMLOCK, which maps are accounted to before Linux 5.11")
+		q.capability("CAP_SYS_RESOURCE",
+			"raising RLIMIT_MEMLOCK, which maps are accounted to before Linux 5.11")
 	}
 	return q.list
 }
@@ -74,7 +75,9 @@ type requirer struct {
 }
 
 func (q *requirer) add(r Requirement) {
-	if !slices.ContainsFunc(q.list, func(o Requirement) bool { return o.Kind == r.Kind && o.Name == r.Name }) {
+	if !slices.ContainsFunc(q.list, func(o Requirement) bool {
+		return o.Kind == r.Kind && o.Name == r.Name
+	}) {
 		q.list = append(q.list, r)
 	}
 }
@@ -83,7 +86,8 @@ func (q *requirer) capability(name, what string) {
 	r := Requirement{Kind: "capability", Name: name, For: what}
 	has := func(n string) bool { return q.held&(1<<caps.Names[n]) != 0 }
 	// CAP_SYS_ADMIN includes the capabilities that were split off from it (5.8).
-	admin := (name == "CAP_BPF" || name == "CAP_PERFMON" || name == "CAP_SYSLOG") && has("CAP_SYS_ADMIN")
+	admin := (name == "CAP_BPF" || name == "CAP_PERFMON" || name == "CAP_SYSLOG") &&
+		has("CAP_SYS_ADMIN")
 	if q.known && !has(name) && !admin {
 		r.Missing = "not held: run as root, or grant it (setcap, AmbientCapabilities=, securityContext.capabilities)"
 	}
@@ -92,7 +96,10 @@ func (q *requirer) capability(name, what string) {
 
 // token adds what makes the capabilities of a user namespace effective.
 func (q *requirer) token() {
-	r := Requirement{Kind: "mount", Name: "bpf", For: "BPF tokens, which let a user namespace load programs"}
+	r := Requirement{
+		Kind: "mount", Name: "bpf",
+		For: "BPF tokens, which let a user namespace load programs",
+	}
 	if q.env.Supports(feature.RawTracepoint) != nil {
 		r.Missing = "no BPF file system of this user namespace gives tokens: let it be mounted with delegate_cmds, delegate_maps, " +
 			"delegate_progs and delegate_attachs (Linux 6.9), or run in the initial namespace"
@@ -109,7 +116,10 @@ func (q *requirer) feature(f feature.Feature, what string) {
 }
 
 func (q *requirer) mount() {
-	r := Requirement{Kind: "mount", Name: "/sys/kernel/tracing", For: "tracepoints' numbers and formats, and the list of traceable functions"}
+	r := Requirement{
+		Kind: "mount", Name: "/sys/kernel/tracing",
+		For: "tracepoints' numbers and formats, and the list of traceable functions",
+	}
 	dir, err := tracefs.Need(q.env.Root(), q.env.Live())
 	if err != nil {
 		r.Missing = feature.Reason(err)
@@ -120,7 +130,8 @@ func (q *requirer) mount() {
 		q.capability("CAP_SYS_ADMIN", "a tracefs of one's own (Linux 5.2), while none is mounted")
 	}
 	q.add(r)
-	q.capability("CAP_DAC_READ_SEARCH", "reading tracefs, which is the superuser's unless it is mounted with another mode")
+	q.capability("CAP_DAC_READ_SEARCH",
+		"reading tracefs, which is the superuser's unless it is mounted with another mode")
 }
 
 const perfmon = "tracing programs and perf events"
@@ -157,7 +168,8 @@ func (q *requirer) user(pid int) {
 		q.capability("CAP_SYS_ADMIN", "uprobes by perf events; some kernels are content with CAP_PERFMON")
 	}
 	if pid != 0 {
-		q.capability("CAP_SYS_PTRACE", "looking into another user's process: /proc/PID/root, exe and maps")
+		q.capability("CAP_SYS_PTRACE",
+			"looking into another user's process: /proc/PID/root, exe and maps")
 	}
 }
 

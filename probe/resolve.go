@@ -127,7 +127,10 @@ func Resolve(env *Env, targets []Target, o *Options) (*Plan, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	r := &resolver{ctx: ctx, env: env, o: o, plan: &Plan{Arch: env.Arch(), Kernel: env.Release(), Files: userfile.FileIDs{}, Cache: env.TypeCache()}}
+	r := &resolver{ctx: ctx, env: env, o: o, plan: &Plan{
+		Arch: env.Arch(), Kernel: env.Release(),
+		Files: userfile.FileIDs{}, Cache: env.TypeCache(),
+	}}
 	for i, t := range targets {
 		if t == nil {
 			return nil, fmt.Errorf("resolve: target %d is nil", i)
@@ -267,7 +270,8 @@ func (r *resolver) addAlike(p Program) {
 	if n := len(r.parts); n > 0 {
 		q := &r.parts[n-1]
 		args := len(q.Args) == len(p.Args) && (len(p.Args) == 0 || &q.Args[0] == &p.Args[0])
-		if args && q.Ret == nil && p.Ret == nil && q.FallbackReason == p.FallbackReason && r.joins(q, &p) {
+		if args && q.Ret == nil && p.Ret == nil && q.FallbackReason == p.FallbackReason &&
+			r.joins(q, &p) {
 			q.Sites = append(q.Sites, p.Sites...)
 			return
 		}
@@ -331,7 +335,8 @@ func distinct(list []Program) []Program {
 				p.name = s.Target.String()
 			}
 			have := seen[p]
-			again := len(have) > 0 && (s.Address == 0 || slices.Contains(have, s.Address) || slices.Contains(have, 0))
+			again := len(have) > 0 && (s.Address == 0 || slices.Contains(have, s.Address) ||
+				slices.Contains(have, 0))
 			if !again {
 				seen[p] = append(have, s.Address)
 			}
@@ -360,7 +365,8 @@ func canMerge(q, p *Program) bool {
 	default:
 		return false
 	}
-	return q.Type == p.Type && q.AttachType == p.AttachType && q.Method == p.Method && q.Flags == p.Flags &&
+	return q.Type == p.Type && q.AttachType == p.AttachType && q.Method == p.Method &&
+		q.Flags == p.Flags &&
 		q.Context == p.Context && q.Returns == p.Returns && q.UserRegs == p.UserRegs &&
 		q.Specs == nil && p.Specs == nil && sameGo(q.Go, p.Go) && sameFields(q.Fields, p.Fields)
 }
@@ -405,7 +411,8 @@ func commonArgs(a, b []Arg) []Arg {
 			x.Type = nil
 		}
 		if x.Loc != y.Loc {
-			if x.Loc.Kind == y.Loc.Kind && x.Loc.Reg == y.Loc.Reg && x.Loc.Offset == y.Loc.Offset && x.Loc.Reason == y.Loc.Reason {
+			if x.Loc.Kind == y.Loc.Kind && x.Loc.Reg == y.Loc.Reg && x.Loc.Offset == y.Loc.Offset &&
+				x.Loc.Reason == y.Loc.Reason {
 				x.Loc.Size = max(x.Loc.Size, y.Loc.Size)
 			} else {
 				x.Loc = Location{Reason: "it lies in different places in the functions that share this probe"}

@@ -34,6 +34,9 @@ func (t SocketFilter) resolve(r *resolver) error {
 	return nil
 }
 
-var socketSpelled = spelled{words: []string{"socket"}, parse: single("socket:INTERFACE", func(name string) Target {
-	return SocketFilter{Interface: name}
-})}
+var socketSpelled = spelled{
+	words: []string{"socket"},
+	parse: single("socket:INTERFACE", func(name string) Target {
+		return SocketFilter{Interface: name}
+	}),
+}

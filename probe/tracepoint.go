@@ -64,7 +64,8 @@ func (t Tracepoint) word() string { return t.Name }
 
 // String returns "tracepoint:GROUP:NAME[ sleepable]".
 func (t Tracepoint) String() string {
-	return "tracepoint:" + spelling.Quote(t.Group) + ":" + spelling.Quote(t.Name) + sleepable(t.Sleepable)
+	return "tracepoint:" + spelling.Quote(t.Group) + ":" + spelling.Quote(t.Name) +
+		sleepable(t.Sleepable)
 }
 
 // flagSleepable is BPF_F_SLEEPABLE.
@@ -128,10 +129,16 @@ func (t Tracepoint) recordFields(r *resolver, cause error) ([]Arg, error) {
 		if err != nil || m.Name == "ent" || size == 0 {
 			continue
 		}
-		a := Arg{Name: m.Name, Type: m.Type, Loc: Location{Kind: LocationContext, Offset: int64(m.Offset.Bytes()), Size: size}}
+		a := Arg{
+			Name: m.Name, Type: m.Type,
+			Loc: Location{Kind: LocationContext, Offset: int64(m.Offset.Bytes()), Size: size},
+		}
 		if name, ok := strings.CutPrefix(m.Name, "__data_loc_"); ok {
 			a.Name, a.Loc.Kind = name, LocationDataLoc
-			a.Type = &btf.Array{Index: &btf.Int{Name: "unsigned int", Size: 4}, Type: &btf.Int{Name: "char", Size: 1, Encoding: btf.Char}}
+			a.Type = &btf.Array{
+				Index: &btf.Int{Name: "unsigned int", Size: 4},
+				Type:  &btf.Int{Name: "char", Size: 1, Encoding: btf.Char},
+			}
 		}
 		out = append(out, a)
 	}
@@ -229,13 +236,16 @@ func (a *attacher) tracepointID(t Tracepoint) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(b)))
 }
 
-var tracepointSpelled = spelled{words: []string{"tracepoint", "t"}, parse: func(s *spelling.Scanned) (Target, error) {
-	p, err := s.Exactly(2, "tracepoint:GROUP:NAME", "")
-	if err != nil {
-		return nil, err
-	}
-	return Tracepoint{Group: p[0].Text, Name: p[1].Text}, nil
-}}
+var tracepointSpelled = spelled{
+	words: []string{"tracepoint", "t"},
+	parse: func(s *spelling.Scanned) (Target, error) {
+		p, err := s.Exactly(2, "tracepoint:GROUP:NAME", "")
+		if err != nil {
+			return nil, err
+		}
+		return Tracepoint{Group: p[0].Text, Name: p[1].Text}, nil
+	},
+}
 
 func (t Tracepoint) withSleepable() Target {
 	t.Sleepable = true

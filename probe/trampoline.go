@@ -46,7 +46,10 @@ func (t Fentry) resolve(r *resolver) error {
 }
 
 func (t Fentry) trampoline() trampoline {
-	return trampoline{target: t, module: t.Module, symbol: t.Symbol, bpf: t.BPF, at: ebpf.AttachTraceFEntry}
+	return trampoline{
+		target: t, module: t.Module, symbol: t.Symbol, bpf: t.BPF,
+		at: ebpf.AttachTraceFEntry,
+	}
 }
 
 func (t Fentry) requires(q *requirer) { q.kernel(feature.Fentry, t.Symbol) }
@@ -64,7 +67,10 @@ func (t Fexit) resolve(r *resolver) error {
 }
 
 func (t Fexit) trampoline() trampoline {
-	return trampoline{target: t, module: t.Module, symbol: t.Symbol, bpf: t.BPF, at: ebpf.AttachTraceFExit}
+	return trampoline{
+		target: t, module: t.Module, symbol: t.Symbol, bpf: t.BPF,
+		at: ebpf.AttachTraceFExit,
+	}
 }
 
 func (t Fexit) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
@@ -78,7 +84,10 @@ func (t Fexit) list(l *lister) error {
 func (t Fexit) word() string { return t.Symbol }
 
 func (t FmodRet) resolve(r *resolver) error {
-	return trampoline{target: t, module: t.Module, symbol: t.Symbol, at: ebpf.AttachModifyReturn}.tracing(r)
+	return trampoline{
+		target: t, module: t.Module, symbol: t.Symbol,
+		at: ebpf.AttachModifyReturn,
+	}.tracing(r)
 }
 
 func (t FmodRet) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
@@ -87,7 +96,9 @@ func (t FmodRet) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (t FmodRet) word() string { return t.Symbol }
 
-func parseTrampoline(s *spelling.Scanned, name string) (module, symbol string, id uint32, err error) {
+func parseTrampoline(s *spelling.Scanned, name string) (module, symbol string, id uint32,
+	err error,
+) {
 	if len(s.Parts) != 3 {
 		module, symbol, err = s.ModuleSymbol(name + ":[MODULE:]FUNCTION or " + name + ":bpf:ID:FUNCTION")
 		return module, symbol, 0, err
@@ -97,7 +108,8 @@ func parseTrampoline(s *spelling.Scanned, name string) (module, symbol string, i
 		return "", "", 0, err
 	}
 	if p[0].Text != "bpf" || p[0].Quoted {
-		return "", "", 0, s.Errorf(p[0].Off, "want %s:bpf:ID:FUNCTION, with the id of a loaded BPF program", name)
+		return "", "", 0, s.Errorf(p[0].Off,
+			"want %s:bpf:ID:FUNCTION, with the id of a loaded BPF program", name)
 	}
 	n, err := s.Number(p[1], 32)
 	if err == nil && n == 0 {
@@ -194,7 +206,10 @@ func tracingProgram(t trampoline, proto *btf.FuncProto) Program {
 		return p
 	}
 	size, err := btf.Sizeof(proto.Return)
-	p.Ret = &Arg{Name: "retval", Type: proto.Return, Loc: Location{Kind: LocationContext, Offset: int64(slots) * 8, Size: size}}
+	p.Ret = &Arg{
+		Name: "retval", Type: proto.Return,
+		Loc: Location{Kind: LocationContext, Offset: int64(slots) * 8, Size: size},
+	}
 	if err != nil || size > 8 {
 		p.Ret.Loc = Location{Reason: byValue(isAggregate(proto.Return), size)}
 	}
@@ -211,7 +226,8 @@ func (t trampoline) refused(r *resolver, err error) error {
 		return notexist.Errorf("no function %s in BTF", t.symbol)
 	}
 	if len(k.Lookup(t.module, t.symbol)) > 0 {
-		return notexist.Errorf("%s has no prototype in BTF, which a trampoline needs; kprobe:%s does without",
+		return notexist.Errorf(
+			"%s has no prototype in BTF, which a trampoline needs; kprobe:%s does without",
 			t.symbol, t.symbol)
 	}
 	return k.Absent(t.module, t.symbol)
@@ -264,24 +280,35 @@ func (t trampoline) ofBPF(r *resolver) error {
 	return nil
 }
 
-var fentrySpelled = spelled{words: []string{"fentry", "f", "kfunc"}, parse: func(s *spelling.Scanned) (Target, error) {
-	m, sym, id, err := parseTrampoline(s, "fentry")
-	return Fentry{Module: m, Symbol: sym, BPF: id}, err
-}}
+var fentrySpelled = spelled{
+	words: []string{"fentry", "f", "kfunc"},
+	parse: func(s *spelling.Scanned) (Target, error) {
+		m, sym, id, err := parseTrampoline(s, "fentry")
+		return Fentry{Module: m, Symbol: sym, BPF: id}, err
+	},
+}
 
-var fexitSpelled = spelled{words: []string{"fexit", "fr", "kretfunc"}, parse: func(s *spelling.Scanned) (Target, error) {
-	m, sym, id, err := parseTrampoline(s, "fexit")
-	return Fexit{Module: m, Symbol: sym, BPF: id}, err
-}}
+var fexitSpelled = spelled{
+	words: []string{"fexit", "fr", "kretfunc"},
+	parse: func(s *spelling.Scanned) (Target, error) {
+		m, sym, id, err := parseTrampoline(s, "fexit")
+		return Fexit{Module: m, Symbol: sym, BPF: id}, err
+	},
+}
 
-var fmodRetSpelled = spelled{words: []string{"fmod_ret"}, parse: func(s *spelling.Scanned) (Target, error) {
-	m, sym, err := s.ModuleSymbol("fmod_ret:[MODULE:]FUNCTION")
-	return FmodRet{Module: m, Symbol: sym}, err
-}}
+var fmodRetSpelled = spelled{
+	words: []string{"fmod_ret"},
+	parse: func(s *spelling.Scanned) (Target, error) {
+		m, sym, err := s.ModuleSymbol("fmod_ret:[MODULE:]FUNCTION")
+		return FmodRet{Module: m, Symbol: sym}, err
+	},
+}
 
 // trampolines lists the functions that match a trampoline's target and have the prototype
 // that a trampoline needs.
-func (l *lister) trampolines(t trampoline, needs feature.Feature, target func(kallsyms.Symbol) Target) error {
+func (l *lister) trampolines(t trampoline, needs feature.Feature,
+	target func(kallsyms.Symbol) Target,
+) error {
 	if err := l.env.Supports(needs); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}

@@ -99,7 +99,8 @@ func (t trampoline) addMulti(r *resolver, typed bool) error {
 // programs for many functions with a module's types (its #2078).
 func (t trampoline) addSingle(r *resolver) error {
 	if r.o.AttachType != ebpf.AttachNone {
-		return fmt.Errorf("it is in module %s, and the program was loaded for functions of the kernel itself", t.module)
+		return fmt.Errorf(
+			"it is in module %s, and the program was loaded for functions of the kernel itself", t.module)
 	}
 	proto, err := prototype.Of(r.env, t.module, t.symbol)
 	if err != nil {

@@ -62,7 +62,9 @@ type Uretprobe struct {
 func (t Uprobe) requires(q *requirer) { q.user(t.PID) }
 
 func (t Uprobe) list(l *lister) error {
-	return l.userFunctions(t.Path, t.Symbol, t.PID, func(p, s string) Target { return Uprobe{Path: p, Symbol: s, PID: t.PID} })
+	return l.userFunctions(t.Path, t.Symbol, t.PID, func(p, s string) Target {
+		return Uprobe{Path: p, Symbol: s, PID: t.PID}
+	})
 }
 
 func (t Uprobe) word() string { return t.Symbol }
@@ -70,7 +72,9 @@ func (t Uprobe) word() string { return t.Symbol }
 func (t Uretprobe) requires(q *requirer) { q.user(t.PID) }
 
 func (t Uretprobe) list(l *lister) error {
-	return l.userFunctions(t.Path, t.Symbol, t.PID, func(p, s string) Target { return Uretprobe{Path: p, Symbol: s, PID: t.PID} })
+	return l.userFunctions(t.Path, t.Symbol, t.PID, func(p, s string) Target {
+		return Uretprobe{Path: p, Symbol: s, PID: t.PID}
+	})
 }
 
 func (t Uretprobe) word() string { return t.Symbol }
@@ -99,7 +103,8 @@ func parseUprobe(s *spelling.Scanned) (Target, error) {
 	case len(p) == 3 && spelling.IsNumber(p[1]):
 		return parseSourceLine(s, u, p[0], p[1], &p[2])
 	case len(p) > 2:
-		return nil, s.Errorf(p[2].Off-1, "too many parts: want %s; a part with a colon is written in quotes", uprobeForms)
+		return nil, s.Errorf(p[2].Off-1,
+			"too many parts: want %s; a part with a colon is written in quotes", uprobeForms)
 	case spelling.IsAddress(p[0]):
 		a, err := s.Number(p[0], 64)
 		u.Address = a
@@ -112,7 +117,9 @@ func parseUprobe(s *spelling.Scanned) (Target, error) {
 }
 
 // parseSourceLine parses FILE:LINE[:COLUMN].
-func parseSourceLine(s *spelling.Scanned, u Uprobe, file, line spelling.Part, column *spelling.Part) (Target, error) {
+func parseSourceLine(s *spelling.Scanned, u Uprobe, file, line spelling.Part,
+	column *spelling.Part,
+) (Target, error) {
 	if file.Text == "" {
 		return nil, s.Errorf(file.Off, "empty part: want %s", uprobeForms)
 	}
@@ -121,7 +128,8 @@ func parseSourceLine(s *spelling.Scanned, u Uprobe, file, line spelling.Part, co
 	}
 	n, err := s.Number(line, 31)
 	if err != nil {
-		return nil, s.Errorf(line.Off, "%q is no line number, and %q no language (cpp, rust, go): want %s",
+		return nil, s.Errorf(line.Off,
+			"%q is no line number, and %q no language (cpp, rust, go): want %s",
 			line.Text, file.Text, uprobeForms)
 	}
 	if n == 0 {
@@ -154,7 +162,8 @@ func parseUretprobe(s *spelling.Scanned) (Target, error) {
 		return u, err
 	}
 	if len(p) > 1 {
-		return nil, s.Errorf(p[1].Off-1, "too many parts: want %s; a part with a colon is written in quotes", want)
+		return nil, s.Errorf(p[1].Off-1,
+			"too many parts: want %s; a part with a colon is written in quotes", want)
 	}
 	if spelling.IsAddress(p[0]) {
 		return nil, s.Errorf(p[0].Off, "a return probe needs a function's name, not an address")
@@ -259,14 +268,20 @@ func (a *attacher) uprobeEvent(g *Program, s *Site) (*perfevent.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	ev := &perfevent.Event{Attr: perfring.Attr{Type: t.Number, Config2: s.Offset}, Path: path, Explain: func(err error) error { return a.explainUprobe(s, err) }}
+	ev := &perfevent.Event{
+		Attr: perfring.Attr{Type: t.Number, Config2: s.Offset}, Path: path,
+		Explain: func(err error) error {
+			return a.explainUprobe(s, err)
+		},
+	}
 	if g.returnProbe() {
 		ev.Attr.Config |= 1 << t.Return
 	}
 	// config:32-63 since 4.20, commit a6ca88b241d5.
 	ev.Attr.Config |= s.RefCtrOffset << 32
 	if s.RefCtrOffset>>32 != 0 {
-		return nil, fmt.Errorf("the semaphore's file offset %#x does not fit into 32 bits", s.RefCtrOffset)
+		return nil, fmt.Errorf("the semaphore's file offset %#x does not fit into 32 bits",
+			s.RefCtrOffset)
 	}
 	if s.PID != 0 {
 		ev.PID, ev.CPU = s.PID, -1
@@ -317,7 +332,9 @@ func (t Uretprobe) withPID(pid int) Target {
 	return t
 }
 
-func (l *lister) userFunctions(name, pattern string, pid int, target func(path, symbol string) Target) error {
+func (l *lister) userFunctions(name, pattern string, pid int,
+	target func(path, symbol string) Target,
+) error {
 	paths, err := userfile.Paths(l.env, name, pid)
 	if err != nil {
 		return err

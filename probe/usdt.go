@@ -56,7 +56,8 @@ func parseUSDT(s *spelling.Scanned) (Target, error) {
 		return nil, err
 	}
 	if len(s.Parts) > 3 {
-		return nil, s.Errorf(s.Parts[3].Off-1, "too many parts: want %s; a part with a colon is written in quotes", want)
+		return nil, s.Errorf(s.Parts[3].Off-1,
+			"too many parts: want %s; a part with a colon is written in quotes", want)
 	}
 	for _, p := range s.Parts {
 		if p.Suffix != "" {
@@ -281,8 +282,9 @@ func (t USDT) programs(r *resolver, sites []usdtSite) []Program {
 		at := places[sum][k]
 		p := &out[at.program]
 		p.Sites = append(p.Sites, Site{
-			Target: target, Cookie: MakeCookie(0, at.spec, 0), Symbol: s.Name, Address: s.PC, Offset: s.Offset, Boundary: s.unsafe == nil,
-			Path: s.path, RefCtrOffset: s.SemaphoreOffset, PID: t.PID, CPU: -1,
+			Target: target, Cookie: MakeCookie(0, at.spec, 0), Symbol: s.Name, Address: s.PC,
+			Offset: s.Offset, Boundary: s.unsafe == nil, Path: s.path, RefCtrOffset: s.SemaphoreOffset,
+			PID: t.PID, CPU: -1,
 		})
 	}
 	return out
@@ -313,7 +315,10 @@ func usdtArgs(args []usdt.Arg, bad error) []Arg {
 	var syntax *usdt.SyntaxError
 	if errors.As(bad, &syntax) {
 		// The arguments from the bad one on are lost, those before are not.
-		out = append(out, Arg{Name: fmt.Sprintf("arg%d", len(args)), Loc: Location{Reason: syntax.Error()}})
+		out = append(out, Arg{
+			Name: fmt.Sprintf("arg%d", len(args)),
+			Loc:  Location{Reason: syntax.Error()},
+		})
 	}
 	return out
 }
@@ -334,7 +339,10 @@ func usdtType(a *usdt.Arg) btf.Type {
 		return nil
 	}
 	if a.Signed {
-		return &btf.Int{Name: fmt.Sprintf("int%d_t", a.Size*8), Size: uint32(a.Size), Encoding: btf.Signed}
+		return &btf.Int{
+			Name: fmt.Sprintf("int%d_t", a.Size*8), Size: uint32(a.Size),
+			Encoding: btf.Signed,
+		}
 	}
 	return &btf.Int{Name: fmt.Sprintf("uint%d_t", a.Size*8), Size: uint32(a.Size)}
 }
@@ -365,12 +373,15 @@ func usdtFile(e *Env, from userfile.Sources, path string) ([]usdt.Site, error) {
 	return f.Sites()
 }
 
-var usdtSpelled = spelled{words: []string{"usdt", "U"}, parse: parseUSDT, pattern: func(l *lister, rest string) (string, bool, error) {
-	if rest == "*" || rest == "" {
-		return "", true, l.mappedUSDT()
-	}
-	return allOfFile(l, rest)
-}}
+var usdtSpelled = spelled{
+	words: []string{"usdt", "U"}, parse: parseUSDT,
+	pattern: func(l *lister, rest string) (string, bool, error) {
+		if rest == "*" || rest == "" {
+			return "", true, l.mappedUSDT()
+		}
+		return allOfFile(l, rest)
+	},
+}
 
 func (t USDT) withPID(pid int) Target {
 	t.PID = pid

@@ -51,7 +51,9 @@ func (r *resolver) user(name string, u userProbe) error {
 		if len(paths) == 1 {
 			shown = name
 		}
-		err := userfile.WithELF(r.env, r.sources(), p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
+		err := userfile.WithELF(r.env, r.sources(), p, func(f *elffile.File) error {
+			return r.userFile(f, p, shown, u)
+		})
 		if err != nil && first == nil {
 			first = err
 		}
@@ -65,7 +67,8 @@ func (r *resolver) user(name string, u userProbe) error {
 // userFile adds the programs for one file.
 func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) error {
 	if arch := usercode.Arch(f.Machine); arch != r.env.Arch() || f.Class != elf.ELFCLASS64 {
-		return fmt.Errorf("%s is for %s %s; the registers of %s only are known here", path, f.Machine, f.Class, r.env.Arch())
+		return fmt.Errorf("%s is for %s %s; the registers of %s only are known here", path, f.Machine,
+			f.Class, r.env.Arch())
 	}
 	goProgram := userfile.IsGo(f)
 	r.code = newUserCode(r.ctx, f)
@@ -79,7 +82,9 @@ func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) er
 }
 
 // userAddress adds a probe at a virtual address of the file.
-func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe, goProgram bool) error {
+func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe,
+	goProgram bool,
+) error {
 	off, ok := f.Offset(u.address)
 	if !ok {
 		return notexist.Errorf("address %#x lies in no loaded segment of %s: addresses are those of nm and objdump, not a process's",
@@ -87,7 +92,10 @@ func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe,
 	}
 	p := r.userProgram(f, goProgram)
 	p.Args = withReason(p.Args, "arguments are known at a function's entry only")
-	site := Site{Target: u.renamed(shown, ""), Offset: off, Address: u.address, Path: path, PID: u.pid, CPU: -1}
+	site := Site{
+		Target: u.renamed(shown, ""), Offset: off, Address: u.address, Path: path, PID: u.pid,
+		CPU: -1,
+	}
 	if err := r.begins(&site, r.code.Check(u.address)); err != nil {
 		return err
 	}
@@ -120,7 +128,9 @@ func (r *resolver) userProgram(f *elffile.File, goProgram bool) Program {
 }
 
 // userSymbols adds a probe at the functions that a name stands for.
-func (r *resolver) userSymbols(f *elffile.File, path, shown string, u userProbe, goProgram bool) error {
+func (r *resolver) userSymbols(f *elffile.File, path, shown string, u userProbe,
+	goProgram bool,
+) error {
 	found, err := r.findSymbols(f, path, u, goProgram)
 	if err != nil {
 		return err
@@ -137,13 +147,16 @@ func (r *resolver) userSymbols(f *elffile.File, path, shown string, u userProbe,
 		}
 	}
 	if added == 0 {
-		return notexist.Errorf("none of the %d functions that match in %s can be probed", len(found), path)
+		return notexist.Errorf("none of the %d functions that match in %s can be probed", len(found),
+			path)
 	}
 	return nil
 }
 
 // userFunction adds the program for one function.
-func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe, s userfile.Symbol, goProgram bool) error {
+func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe, s userfile.Symbol,
+	goProgram bool,
+) error {
 	if s.Ifunc {
 		return fmt.Errorf("it is an indirect function: at start-up its resolver picks an implementation for this CPU, which has a name of its own (nm -D %s); probe that", path)
 	}
@@ -156,7 +169,10 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 	if s.Name != u.symbol && (glob.IsPattern(u.symbol) || u.lang != "") {
 		target = u.renamed(shown, s.Name)
 	}
-	site := Site{Target: target, Symbol: s.Name, Offset: off, Address: at, Path: path, PID: u.pid, CPU: -1}
+	site := Site{
+		Target: target, Symbol: s.Name, Offset: off, Address: at, Path: path, PID: u.pid,
+		CPU: -1,
+	}
 	if err := r.begins(&site, r.code.CheckFunction(s, u.offset)); err != nil {
 		return err
 	}
@@ -186,14 +202,18 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 }
 
 // symbolFilter returns a filter of the symbol names that a probe's name stands for.
-func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte) bool, version string) {
+func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte) bool,
+	version string,
+) {
 	name := u.symbol
 	switch u.lang {
 	case "cpp", "rust":
 		g := glob.Compile(name)
 		prefixes := map[string][]string{"cpp": {"_Z"}, "rust": {"_R", "_ZN"}}[u.lang]
 		return func(b []byte) bool {
-			if !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(string(b), p) }) {
+			if !slices.ContainsFunc(prefixes, func(p string) bool {
+				return strings.HasPrefix(string(b), p)
+			}) {
 				return false
 			}
 			full := demangle(string(b))
@@ -222,7 +242,9 @@ func (r *resolver) take(n int) error {
 }
 
 // findSymbols finds the functions of that name, one for each address, sorted.
-func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProgram bool) ([]userfile.Symbol, error) {
+func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe,
+	goProgram bool,
+) ([]userfile.Symbol, error) {
 	want, version := u.symbolFilter(symbol.NewDemangler(nil).Demangle)
 	var found []userfile.Symbol
 	total := 0
@@ -251,7 +273,9 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe, goProg
 // pick settles which of several functions is meant: all for a pattern, the global one
 // among functions of one name, else none.
 func (u *userProbe) pick(found []userfile.Symbol) ([]userfile.Symbol, error) {
-	exact := slices.DeleteFunc(slices.Clone(found), func(s userfile.Symbol) bool { return s.Name != u.symbol })
+	exact := slices.DeleteFunc(slices.Clone(found), func(s userfile.Symbol) bool {
+		return s.Name != u.symbol
+	})
 	if len(exact) > 0 {
 		found = exact // a name with brackets or stars of its own: Go's
 	}
@@ -269,16 +293,19 @@ func (u *userProbe) pick(found []userfile.Symbol) ([]userfile.Symbol, error) {
 	for _, s := range found[:min(len(found), 4)] {
 		at = append(at, fmt.Sprintf("%#x", s.Value))
 	}
-	return nil, fmt.Errorf("%d functions are called %s; name one by address: %s", len(found), u.symbol, strings.Join(at, ", "))
+	return nil, fmt.Errorf("%d functions are called %s; name one by address: %s", len(found), u.symbol,
+		strings.Join(at, ", "))
 }
 
 // noSymbol explains why there is no function of that name in the file.
 func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int) error {
 	if total == 0 {
-		return notexist.Errorf("%s has no symbols (stripped): give an address, or install its debug symbols", path)
+		return notexist.Errorf(
+			"%s has no symbols (stripped): give an address, or install its debug symbols", path)
 	}
 	if userfile.Imported(f, u.symbol) {
-		return notexist.Errorf("%s only calls %s, which a shared library defines: probe the library, such as uprobe:libc:%s",
+		return notexist.Errorf(
+			"%s only calls %s, which a shared library defines: probe the library, such as uprobe:libc:%s",
 			path, u.symbol, u.symbol)
 	}
 	meant := near.New(u.symbol)
@@ -292,7 +319,9 @@ func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int
 
 // userLine adds a probe at a source line: at the first instruction of every place that the
 // compiler made of it (inlining makes several).
-func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, goProgram bool) error {
+func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe,
+	goProgram bool,
+) error {
 	addrs, err := usercode.LineAddresses(r.ctx, f, name, u.file, u.line, u.column)
 	if err != nil {
 		return err
@@ -308,7 +337,10 @@ func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe, go
 		if !ok {
 			continue
 		}
-		site := Site{Target: u.renamed(shown, ""), Offset: off, Address: a, Path: name, PID: u.pid, CPU: -1}
+		site := Site{
+			Target: u.renamed(shown, ""), Offset: off, Address: a, Path: name, PID: u.pid,
+			CPU: -1,
+		}
 		if err := r.begins(&site, r.code.Check(a)); err != nil {
 			bad = err // in code that the linker has dropped, whose lines remain
 			continue

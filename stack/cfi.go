@@ -78,7 +78,9 @@ func cfiRoom(f *elffile.File) int64 { return 64<<20 + 8*f.Stored() }
 func (t *CFITable) Stats() CFIStats { return t.stats }
 
 // Covers reports whether the table has a rule for an address in the file's own numbering.
-func (t *CFITable) Covers(vaddr uint64) bool { return t.rules.Lookup(vaddr).CFA.Kind != rules.CFANone }
+func (t *CFITable) Covers(vaddr uint64) bool {
+	return t.rules.Lookup(vaddr).CFA.Kind != rules.CFANone
+}
 
 // Rules returns the table's rules, for the walker inside BPF (package bpfwalk). The caller
 // must not change them.
@@ -191,7 +193,10 @@ func ehFrameByHeader(f *elffile.File) (cfiSection, bool) {
 		}
 		for j := range f.Progs {
 			if l := &f.Progs[j]; l.Type == elf.PT_LOAD && off >= l.Offset && off-l.Offset < l.Filesz {
-				return cfiSection{off: off, len: min(l.Filesz-(off-l.Offset), uint64(f.Size())-off), addr: addr}, true
+				return cfiSection{
+					off: off, len: min(l.Filesz-(off-l.Offset), uint64(f.Size())-off),
+					addr: addr,
+				}, true
 			}
 		}
 	}
@@ -240,7 +245,10 @@ func (b *cfiBuilder) full() bool { return int64(rowCost*len(b.pcs)+segCost*len(b
 
 func newCFIBuilder(m elf.Machine, base uint64, room int64) *cfiBuilder {
 	room = min(room, math.MaxUint32) // rows are counted in 32 bits
-	b := &cfiBuilder{machine: m, base: base, left: room, ids: make(map[string]uint16), exprIDs: make(map[string]int32)}
+	b := &cfiBuilder{
+		machine: m, base: base, left: room, ids: make(map[string]uint16),
+		exprIDs: make(map[string]int32),
+	}
 	var none cfiState
 	b.intern(&none) // rule 0
 	return b
@@ -279,7 +287,10 @@ func (b *cfiBuilder) expr(e []byte) int32 {
 func (b *cfiBuilder) table() *CFITable {
 	b.sortSegs()
 	t := &CFITable{exprs: b.exprs, stats: b.stats, how: SourceCFI}
-	t.rules = rules.Table{Machine: b.machine, Base: b.base, Rows: rules.PackRows(b.merged), Rules: slices.Clip(b.rules)}
+	t.rules = rules.Table{
+		Machine: b.machine, Base: b.base, Rows: rules.PackRows(b.merged),
+		Rules: slices.Clip(b.rules),
+	}
 	t.count()
 	return t
 }
@@ -291,7 +302,8 @@ func (t *CFITable) count() {
 	compact := make([]bool, len(t.rules.Rules))
 	for i := range t.rules.Rules {
 		compact[i] = isCompact(&t.rules.Rules[i])
-		s.Size += int(unsafe.Sizeof(rules.Rule{})) + len(t.rules.Rules[i].Saved)*int(unsafe.Sizeof(rules.SavedReg{}))
+		s.Size += int(unsafe.Sizeof(rules.Rule{})) +
+			len(t.rules.Rules[i].Saved)*int(unsafe.Sizeof(rules.SavedReg{}))
 	}
 	for _, e := range t.exprs {
 		s.Size += 24 + len(e)

@@ -215,7 +215,10 @@ func (b *cfiBuilder) fde(rd *dwarfReader, c *cie, addr uint64) bool {
 		return false
 	}
 	first := len(b.pcs)
-	b.exec = cfiExec{b: b, cie: c, state: c.initial, pc: uint32(from), end: uint32(from + size), rowPC: uint32(from), emit: true, saved: b.exec.saved[:0]}
+	b.exec = cfiExec{
+		b: b, cie: c, state: c.initial, pc: uint32(from), end: uint32(from + size),
+		rowPC: uint32(from), emit: true, saved: b.exec.saved[:0],
+	}
 	err := b.exec.run(rd.b[rd.pos:])
 	if err == nil {
 		b.exec.flush(b.exec.end)

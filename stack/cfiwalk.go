@@ -81,7 +81,8 @@ const maxBlock = 34 * 8
 
 // Registers that a called function keeps.
 const (
-	amd64Kept = 1<<AMD64RBX | 1<<AMD64RBP | 1<<AMD64RSP | 1<<AMD64R12 | 1<<AMD64R13 | 1<<AMD64R14 | 1<<AMD64R15 | 1<<AMD64RIP
+	amd64Kept = 1<<AMD64RBX | 1<<AMD64RBP | 1<<AMD64RSP | 1<<AMD64R12 | 1<<AMD64R13 | 1<<AMD64R14 |
+		1<<AMD64R15 | 1<<AMD64RIP
 	arm64Kept = (1<<ARM64LR+1<<ARM64LR-1)&^(1<<19-1) | 1<<ARM64SP | 1<<ARM64PC
 )
 
@@ -362,7 +363,9 @@ func (w *CFIWalker) readBlock(rule *rules.Rule, cfa, sp uint64, mem Memory) []by
 }
 
 // value restores one register.
-func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block []byte, lo int32, mem Memory) (uint64, StopReason) {
+func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block []byte, lo int32,
+	mem Memory,
+) (uint64, StopReason) {
 	addr := cfa + uint64(int64(s.Off))
 	switch s.Kind {
 	case rules.RegUndef:
@@ -404,15 +407,18 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 // isSigreturn looks for the instructions of a signal trampoline, to whose first byte
 // handlers return, or for the rules of one: core files rarely have programs' code.
 func (w *CFIWalker) isSigreturn(mem Memory, pc uint64) bool {
-	if m := w.Modules.Find(pc); m != nil && m.CFI != nil && m.CFI.rules.Lookup(pc-m.Bias).CFA.Kind == rules.CFASignal {
+	if m := w.Modules.Find(pc); m != nil && m.CFI != nil &&
+		m.CFI.rules.Lookup(pc-m.Bias).CFA.Kind == rules.CFASignal {
 		return true
 	}
 	if w.regs.Machine == elf.EM_AARCH64 {
 		// mov x8, #139; svc #0
-		return mem.ReadMemory(w.buf[:8], pc) == nil && binary.LittleEndian.Uint64(w.buf[:8]) == 0xd4000001_d2801168
+		return mem.ReadMemory(w.buf[:8], pc) == nil &&
+			binary.LittleEndian.Uint64(w.buf[:8]) == 0xd4000001_d2801168
 	}
 	// mov $15, %rax; syscall
-	return mem.ReadMemory(w.buf[:9], pc) == nil && string(w.buf[:9]) == "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
+	return mem.ReadMemory(w.buf[:9], pc) == nil &&
+		string(w.buf[:9]) == "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
 }
 
 // signal takes all registers from the frame that the kernel pushed.

@@ -94,7 +94,9 @@ func (m *exprMachine) pop() uint64 {
 
 // eval computes an expression. start is pushed first if withStart (the CFA, for
 // register rules).
-func (m *exprMachine) eval(expr []byte, r *Regs, mem Memory, start uint64, withStart bool) (uint64, error) {
+func (m *exprMachine) eval(expr []byte, r *Regs, mem Memory, start uint64, withStart bool) (uint64,
+	error,
+) {
 	m.rd = dwarfReader{b: expr}
 	m.n = 0
 	if withStart {
@@ -320,7 +322,8 @@ func compactCFA(expr []byte) (rules.CFA, bool) {
 	if rest := rd.b[rd.pos:]; len(rest) == 9 || len(rest) == 8 {
 		// breg16 0; lit15; and; lit10 or lit11; ge; lit3; shl; plus
 		if rest[0] == opBreg0+16 && rest[1] == 0 && rest[2] == opLit0+15 && rest[3] == opAnd &&
-			rest[4] >= opLit0 && rest[4] < opLit0+16 && rest[5] == opGe && rest[6] == opLit0+3 && rest[7] == opShl &&
+			rest[4] >= opLit0 && rest[4] < opLit0+16 && rest[5] == opGe && rest[6] == opLit0+3 &&
+			rest[7] == opShl &&
 			len(rest) == 9 && rest[8] == opPlus {
 			c.Kind, c.Off2 = rules.CFAPLT, int32(rest[4]-opLit0)
 			return c, true
@@ -358,7 +361,8 @@ func compactCFA(expr []byte) (rules.CFA, bool) {
 func compactReg(expr []byte) (rules.RegRule, bool) {
 	rd := dwarfReader{b: expr}
 	reg, off, ok := rd.bregOp()
-	return rules.RegRule{Kind: rules.RegAtReg, Reg: reg, Off: int32(off)}, ok && fitsInt32(off) && !rd.more()
+	return rules.RegRule{Kind: rules.RegAtReg, Reg: reg, Off: int32(off)},
+		ok && fitsInt32(off) && !rd.more()
 }
 
 // bregOp reads a breg or bregx operation.

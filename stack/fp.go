@@ -64,7 +64,9 @@ func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 // step reads the frame record at fp, which must not lie below sp: the caller's
 // frame pointer and the return address. It ends with StopUnknown if there is a
 // caller.
-func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, next uint64, end StopReason) {
+func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, next uint64,
+	end StopReason,
+) {
 	switch {
 	case fp == 0:
 		return 0, 0, StopBottom

@@ -61,7 +61,8 @@ func (b *cfiBuilder) goFunc(fn *pclntab.Func, kind goKind, grow *goGrow) {
 	if n == 0 {
 		return // a mark, not a function
 	}
-	b.segs = append(b.segs, cfiSeg{uint32(fn.Entry - b.base), uint32(fn.End - b.base), uint32(first), uint32(n)})
+	b.segs = append(b.segs,
+		cfiSeg{uint32(fn.Entry - b.base), uint32(fn.End - b.base), uint32(first), uint32(n)})
 	b.stats.FDEs++
 }
 
@@ -117,7 +118,10 @@ func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
 	if b.machine == elf.EM_AARCH64 {
 		return b.goRuleARM64(kind, int32(delta))
 	}
-	s := cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFAReg, Reg: AMD64RSP, Off: int32(delta) + 8}}
+	s := cfiState{
+		how: SourceGo,
+		cfa: rules.CFA{Kind: rules.CFAReg, Reg: AMD64RSP, Off: int32(delta) + 8},
+	}
 	s.setReg(AMD64RIP, rules.RegRule{Kind: rules.RegAtCFA, Off: -8})
 	if delta >= 8 { // below the return address (cmd/internal/obj/x86/obj6.go)
 		s.setReg(AMD64RBP, rules.RegRule{Kind: rules.RegAtCFA, Off: -16})

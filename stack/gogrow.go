@@ -101,7 +101,8 @@ func goGrowARM64(morestack, systemstack []byte) (at int, g goGrow, ok bool) {
 		}
 	}
 	for i := 0; i+4 <= len(systemstack); i += 4 {
-		if off, reg, base := str64(systemstack[i:], 0xf9400000); reg == 6 && base == 4 { // MOVD m_curg(R4), R6
+		// MOVD m_curg(R4), R6
+		if off, reg, base := str64(systemstack[i:], 0xf9400000); reg == 6 && base == 4 {
 			g.curg = off
 			return at, g, at > 0 && g.bp > 0
 		}
@@ -126,7 +127,10 @@ func (b *cfiBuilder) goGrowRule(grow *goGrow) uint16 {
 	if b.machine == elf.EM_AARCH64 {
 		reg = 28
 	}
-	return b.intern(&cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFAGrow, Reg: reg, Off: grow.curg, Off2: grow.bp}})
+	return b.intern(&cfiState{
+		how: SourceGo,
+		cfa: rules.CFA{Kind: rules.CFAGrow, Reg: reg, Off: grow.curg, Off2: grow.bp},
+	})
 }
 
 // grow continues at the function whose stack is too small, with the registers that

@@ -29,9 +29,19 @@ var orcHeaders = map[string]rules.ORCVersion{
 
 // orcRegs gives the kernel's numbers: A up to 7.0, B since.
 var (
-	orcRegsA = [...]rules.ORCReg{rules.ORCUndefined, rules.ORCPrevSP, rules.ORCDX, rules.ORCDI, rules.ORCBP, rules.ORCSP, rules.ORCR10, rules.ORCR13, rules.ORCBPIndirect, rules.ORCSPIndirect}
-	orcRegsB = [...]rules.ORCReg{rules.ORCUndefined, rules.ORCAX, rules.ORCDX, rules.ORCSP, rules.ORCBP, rules.ORCDI, rules.ORCR10, rules.ORCR13, rules.ORCPrevSP, rules.ORCSPIndirect, rules.ORCBPIndirect}
-	orcNames = [...]string{"(und)", "prevsp", "ax", "dx", "di", "bp", "sp", "r10", "r13", "bp(ind)", "sp(ind)", "?"}
+	orcRegsA = [...]rules.ORCReg{
+		rules.ORCUndefined, rules.ORCPrevSP, rules.ORCDX, rules.ORCDI,
+		rules.ORCBP, rules.ORCSP, rules.ORCR10, rules.ORCR13, rules.ORCBPIndirect, rules.ORCSPIndirect,
+	}
+	orcRegsB = [...]rules.ORCReg{
+		rules.ORCUndefined, rules.ORCAX, rules.ORCDX, rules.ORCSP,
+		rules.ORCBP, rules.ORCDI, rules.ORCR10, rules.ORCR13, rules.ORCPrevSP, rules.ORCSPIndirect,
+		rules.ORCBPIndirect,
+	}
+	orcNames = [...]string{
+		"(und)", "prevsp", "ax", "dx", "di", "bp", "sp", "r10", "r13", "bp(ind)",
+		"sp(ind)", "?",
+	}
 )
 
 var orcTypeNames = [...]string{"(und)", "end", "call", "regs", "regs (partial)", "?"}
@@ -39,7 +49,11 @@ var orcTypeNames = [...]string{"(und)", "end", "call", "regs", "regs (partial)",
 // decodeORC reads one six-byte entry.
 func decodeORC(b []byte, v rules.ORCVersion) rules.ORC {
 	flags := binary.LittleEndian.Uint16(b[4:])
-	r := rules.ORC{SPOffset: int16(binary.LittleEndian.Uint16(b)), BPOffset: int16(binary.LittleEndian.Uint16(b[2:])), SP: rules.ORCBadReg, BP: rules.ORCBadReg, Type: rules.ORCBadType}
+	r := rules.ORC{
+		SPOffset: int16(binary.LittleEndian.Uint16(b)),
+		BPOffset: int16(binary.LittleEndian.Uint16(b[2:])), SP: rules.ORCBadReg, BP: rules.ORCBadReg,
+		Type: rules.ORCBadType,
+	}
 	regs := orcRegsA[:]
 	if v == rules.ORC4 {
 		regs = orcRegsB[:]
@@ -148,7 +162,8 @@ func ReadORC(b []byte) (*ORCFile, error) {
 // kernelImage returns the ELF file in b: b itself, what it decompresses to, or
 // the payload of a bzImage (Documentation/arch/x86/boot.rst, protocol 2.08).
 func kernelImage(b []byte) ([]byte, error) {
-	const setupSects, headerMagic, version, payloadOffset, payloadLength = 0x1f1, 0x202, 0x206, 0x248, 0x24c
+	const setupSects, headerMagic, version, payloadOffset, payloadLength = 0x1f1, 0x202, 0x206, 0x248,
+		0x24c
 	le := binary.LittleEndian
 	if len(b) > 0x250 && string(b[headerMagic:headerMagic+4]) == "HdrS" {
 		if le.Uint16(b[version:]) < 0x208 {
@@ -165,7 +180,8 @@ func kernelImage(b []byte) ([]byte, error) {
 		}
 		b = b[off : off+n]
 		// The build appends the uncompressed size to all but gzip, which has it.
-		if format := decompress.Detect(b); format != decompress.Gzip && format != decompress.None && len(b) > 4 {
+		if format := decompress.Detect(b); format != decompress.Gzip && format != decompress.None &&
+			len(b) > 4 {
 			size := int64(le.Uint32(b[len(b)-4:]))
 			if image, err := decompress.Bytes(format, b[:len(b)-4], size); err == nil {
 				return image, nil
@@ -193,7 +209,8 @@ func readORC(f *elffile.File) (o *ORCFile, err error) {
 		return nil, ErrNoORC
 	}
 	if len(entries)%6 != 0 || len(ip)/4 != len(entries)/6 || len(ip)%4 != 0 {
-		return nil, fmt.Errorf("ORC: %d bytes of entries for %d bytes of addresses", len(entries), len(ip))
+		return nil, fmt.Errorf("ORC: %d bytes of entries for %d bytes of addresses", len(entries),
+			len(ip))
 	}
 	o = &ORCFile{entries: bytes.Clone(entries), ip: bytes.Clone(ip), ipAddr: ips.Addr}
 	if f.Type == elf.ET_REL {
@@ -280,12 +297,14 @@ func ORCVersionOf(header []byte) (rules.ORCVersion, error) {
 // ipAddr is the address of the first one.
 func NewORC(ip, entries []byte, ipAddr uint64, v rules.ORCVersion) (*ORCFile, error) {
 	if len(ip)%4 != 0 || len(entries) != len(ip)/4*6 {
-		return nil, fmt.Errorf("ORC: %d bytes of entries for %d bytes of addresses", len(entries), len(ip))
+		return nil, fmt.Errorf("ORC: %d bytes of entries for %d bytes of addresses", len(entries),
+			len(ip))
 	}
 	if v < rules.ORC1 || v > rules.ORC4 {
 		return nil, fmt.Errorf("ORC: layout %d", v)
 	}
-	return &ORCFile{Version: v, entries: bytes.Clone(entries), ip: bytes.Clone(ip), ipAddr: ipAddr}, nil
+	return &ORCFile{Version: v, entries: bytes.Clone(entries), ip: bytes.Clone(ip), ipAddr: ipAddr},
+		nil
 }
 
 // len is the number of entries.
@@ -305,7 +324,10 @@ func (o *ORCFile) All() iter.Seq[ORCEntry] {
 
 func (o *ORCFile) entry(i int) ORCEntry {
 	raw := o.entries[6*i:]
-	e := ORCEntry{Rule: decodeORC(raw, o.Version), raw: binary.LittleEndian.Uint16(raw[4:]), version: o.Version}
+	e := ORCEntry{
+		Rule: decodeORC(raw, o.Version), raw: binary.LittleEndian.Uint16(raw[4:]),
+		version: o.Version,
+	}
 	if o.places != nil {
 		e.Section, e.Addr = o.places[i].section, o.places[i].off
 	} else {

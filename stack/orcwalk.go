@@ -25,7 +25,9 @@ type ORCTable struct {
 // (/sys/module/NAME/sections); entries of sections for which it returns false are left out.
 // It is not used for a kernel, and may be nil. slide is the offset that KASLR added to a
 // kernel's addresses.
-func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (uint64, bool)) *ORCTable {
+func (o *ORCFile) Table(start, end, slide uint64,
+	address func(section string) (uint64, bool),
+) *ORCTable {
 	type row struct {
 		addr uint64
 		rule rules.ORC
@@ -55,7 +57,9 @@ func (o *ORCFile) Table(start, end, slide uint64, address func(section string) (
 		}
 		return 1
 	}
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(ends(a), ends(b))) })
+	slices.SortStableFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(ends(a), ends(b)))
+	})
 	t := &ORCTable{base: start, Start: start, End: end}
 	ids := make(map[rules.ORC]uint16)
 	for _, r := range rows {
@@ -128,7 +132,10 @@ type ORCWalker struct {
 // for other code.
 var (
 	orcNull = rules.ORC{SP: rules.ORCSP, SPOffset: 8, Type: rules.ORCTypeCall}
-	orcFP   = rules.ORC{SP: rules.ORCBP, SPOffset: 16, BP: rules.ORCPrevSP, BPOffset: -16, Type: rules.ORCTypeCall}
+	orcFP   = rules.ORC{
+		SP: rules.ORCBP, SPOffset: 16, BP: rules.ORCPrevSP, BPOffset: -16,
+		Type: rules.ORCTypeCall,
+	}
 )
 
 // Walk implements Walker.

@@ -34,7 +34,9 @@ var ErrNoMemory = fmt.Errorf("memory not recorded: %w", io.ErrUnexpectedEOF)
 // NewRanges returns the pieces as one memory. Empty pieces are left out; where
 // pieces overlap, the one that begins last is read.
 func NewRanges(pieces ...MemoryRange) *Ranges {
-	list := slices.DeleteFunc(slices.Clone(pieces), func(r MemoryRange) bool { return len(r.Data) == 0 })
+	list := slices.DeleteFunc(slices.Clone(pieces), func(r MemoryRange) bool {
+		return len(r.Data) == 0
+	})
 	slices.SortStableFunc(list, func(a, b MemoryRange) int {
 		switch {
 		case a.Addr < b.Addr:

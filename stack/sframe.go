@@ -87,7 +87,10 @@ func parseSFrame(data []byte, addr, base uint64, room int64) (*CFITable, error) 
 	if len(data) < sframeHeaderLen || le.Uint16(data) != sframeMagic {
 		return nil, errBadSFrame
 	}
-	s := &sframe{data: data, addr: addr, version: data[2], flags: data[3], fixedFP: int8(data[5]), fixedRA: int8(data[6])}
+	s := &sframe{
+		data: data, addr: addr, version: data[2], flags: data[3], fixedFP: int8(data[5]),
+		fixedRA: int8(data[6]),
+	}
 	if s.version < 1 || s.version > 3 {
 		return nil, fmt.Errorf("SFrame version %d: %w", s.version, errors.ErrUnsupported)
 	}
@@ -104,7 +107,8 @@ func parseSFrame(data []byte, addr, base uint64, room int64) (*CFITable, error) 
 	fdes, freLen := uint64(le.Uint32(data[8:])), uint64(le.Uint32(data[16:]))
 	fdeOff, freOff := body+uint64(le.Uint32(data[20:])), body+uint64(le.Uint32(data[24:]))
 	size := [...]uint64{1: sframeFDE1, 2: sframeFDE2, 3: sframeFDE3}[s.version]
-	if fdes > uint64(len(data))/size || fdeOff+fdes*size > uint64(len(data)) || freOff+freLen > uint64(len(data)) {
+	if fdes > uint64(len(data))/size || fdeOff+fdes*size > uint64(len(data)) ||
+		freOff+freLen > uint64(len(data)) {
 		return nil, errBadSFrame
 	}
 	s.fres = dwarfReader{b: data[freOff : freOff+freLen]}
@@ -136,7 +140,8 @@ func (s *sframe) fde(at uint64) bool {
 		repeat = uint64(b[17])
 	}
 	start := s.start(at, int64(int32(le.Uint32(b))))
-	return s.function(start, uint64(le.Uint32(b[4:])), uint64(le.Uint32(b[8:])), le.Uint32(b[12:]), b[16], repeat)
+	return s.function(start, uint64(le.Uint32(b[4:])), uint64(le.Uint32(b[8:])), le.Uint32(b[12:]),
+		b[16], repeat)
 }
 
 // start is the address of a function whose description is at an offset of the
@@ -160,7 +165,8 @@ func (s *sframe) fde3(at uint64, off int64, size, rows uint64) bool {
 	if b[3]&typeMask != 0 { // flexible rows
 		return false
 	}
-	return s.function(s.start(at, off), size, rows+attrLen, uint32(binary.LittleEndian.Uint16(b)), b[2], uint64(b[4]))
+	return s.function(s.start(at, off), size, rows+attrLen, uint32(binary.LittleEndian.Uint16(b)),
+		b[2], uint64(b[4]))
 }
 
 // function reads the n rows of a function at an offset of the rows.
@@ -212,7 +218,8 @@ func (s *sframe) emit(from, size, repeat uint64) bool {
 			s.b.index = append(s.b.index, r.rule)
 		}
 	}
-	s.b.segs = append(s.b.segs, cfiSeg{uint32(from), uint32(from + size), uint32(first), uint32(len(s.b.pcs) - first)})
+	s.b.segs = append(s.b.segs,
+		cfiSeg{uint32(from), uint32(from + size), uint32(first), uint32(len(s.b.pcs) - first)})
 	return true
 }
 
@@ -277,7 +284,8 @@ func (s *sframe) state(sp bool, offs []int32) *cfiState {
 	st := &cfiState{cfa: rules.CFA{Kind: rules.CFAReg, Reg: s.reg(sp), Off: offs[0]}}
 	offs = offs[1:]
 	if s.fixedRA != 0 {
-		st.setReg(rules.ReturnReg(s.b.machine), rules.RegRule{Kind: rules.RegAtCFA, Off: int32(s.fixedRA)})
+		st.setReg(rules.ReturnReg(s.b.machine),
+			rules.RegRule{Kind: rules.RegAtCFA, Off: int32(s.fixedRA)})
 	} else if len(offs) > 0 {
 		st.setReg(rules.ReturnReg(s.b.machine), rules.RegRule{Kind: rules.RegAtCFA, Off: offs[0]})
 		offs = offs[1:]

@@ -5,13 +5,15 @@ import (
 )
 
 var howNames = [...]string{
-	SourceUnknown: "unknown", SourceRegs: "regs", SourceFP: "fp", SourceCFI: "cfi", SourceSFrame: "sframe", SourceORC: "orc", SourceLBR: "lbr",
-	SourceGo: "go", SourceKernel: "kernel", SourceInterpreter: "interpreter", SourceGuess: "guess",
+	SourceUnknown: "unknown", SourceRegs: "regs", SourceFP: "fp", SourceCFI: "cfi",
+	SourceSFrame: "sframe", SourceORC: "orc", SourceLBR: "lbr", SourceGo: "go", SourceKernel: "kernel",
+	SourceInterpreter: "interpreter", SourceGuess: "guess",
 }
 
 var endNames = [...]string{
-	StopUnknown: "unknown", StopBottom: "bottom", StopLimit: "limit", StopNoMapping: "no-mapping", StopNoRule: "no-rule",
-	StopBadMemory: "bad-memory", StopLoop: "loop", StopTruncated: "truncated", StopSuspect: "suspect", StopNone: "none",
+	StopUnknown: "unknown", StopBottom: "bottom", StopLimit: "limit", StopNoMapping: "no-mapping",
+	StopNoRule: "no-rule", StopBadMemory: "bad-memory", StopLoop: "loop", StopTruncated: "truncated",
+	StopSuspect: "suspect", StopNone: "none",
 	StopFault: "fault",
 }
 

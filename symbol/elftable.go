@@ -102,7 +102,8 @@ func (t *symTable) find(v uint64) int {
 	// branch for each entry, which the processor could not predict.
 	for i+4 <= s.End {
 		four := t.syms[i : i+4 : i+4]
-		n := notAbove(four[0].lo, off) + notAbove(four[1].lo, off) + notAbove(four[2].lo, off) + notAbove(four[3].lo, off)
+		n := notAbove(four[0].lo, off) + notAbove(four[1].lo, off) + notAbove(four[2].lo, off) +
+			notAbove(four[3].lo, off)
 		if i += n; n < 4 {
 			return i - 1
 		}
@@ -237,7 +238,8 @@ func (r *symReader) holdsAll(dyn *elffile.Section, n int) bool {
 	}
 	for i := 0; i+24 <= len(b); i += 24 {
 		typ, shndx := elf.SymType(b[i+4]&15), r.f.Order.Uint16(b[i+6:])
-		if (typ <= elf.STT_FUNC || typ == elf.STT_GNU_IFUNC) && int(shndx) < len(r.exec) && shndx != 0 && r.exec[shndx] != r.data {
+		if (typ <= elf.STT_FUNC || typ == elf.STT_GNU_IFUNC) && int(shndx) < len(r.exec) && shndx != 0 &&
+			r.exec[shndx] != r.data {
 			global--
 		}
 	}
@@ -273,7 +275,8 @@ func (r *symReader) read64le(b, x []byte, mark uint32) {
 		if typ > uint8(elf.STT_FUNC) && typ != uint8(elf.STT_GNU_IFUNC) {
 			continue
 		}
-		value, size, name := binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint64(e[16:]), binary.LittleEndian.Uint32(e)
+		value, size, name := binary.LittleEndian.Uint64(e[8:]), binary.LittleEndian.Uint64(e[16:]),
+			binary.LittleEndian.Uint32(e)
 		if !plain || typ != uint8(elf.STT_FUNC) || shndx >= uint16(elf.SHN_LORESERVE) {
 			r.add(value, size, name, mark, e[4], shndx, i, x)
 			continue
@@ -281,7 +284,8 @@ func (r *symReader) read64le(b, x []byte, mark uint32) {
 		if shndx == 0 || name == 0 || int(shndx) >= len(r.exec) || r.exec[shndx] == r.data {
 			continue
 		}
-		r.out = append(r.out, rawSym{value, uint32(min(size, math.MaxUint32)), name | mark, symFunc, bindRank[e[4]>>4]})
+		r.out = append(r.out,
+			rawSym{value, uint32(min(size, math.MaxUint32)), name | mark, symFunc, bindRank[e[4]>>4]})
 	}
 }
 
@@ -297,7 +301,9 @@ func (r *symReader) readAny(b, x []byte, mark uint32) {
 }
 
 // add appends symbol number i if it is wanted.
-func (r *symReader) add(value, size uint64, name, mark uint32, info uint8, shndx uint16, i int, x []byte) {
+func (r *symReader) add(value, size uint64, name, mark uint32, info uint8, shndx uint16, i int,
+	x []byte,
+) {
 	sec := uint32(shndx)
 	switch {
 	case shndx == uint16(elf.SHN_UNDEF) || name == 0:
@@ -439,7 +445,9 @@ func (r *symReader) order() (order, free []uint64) {
 		for i := range keys {
 			keys[i] = uint64(i)
 		}
-		slices.SortFunc(keys, func(a, b uint64) int { return cmp.Compare(r.out[a].value, r.out[b].value) })
+		slices.SortFunc(keys, func(a, b uint64) int {
+			return cmp.Compare(r.out[a].value, r.out[b].value)
+		})
 		return keys, tmp
 	}
 	for i := range r.out {
@@ -519,7 +527,8 @@ func (r *symReader) prefer(a, b *rawSym) int {
 	an, bn := r.nameBytes(a.name), r.nameBytes(b.name)
 	r.names -= len(an) + len(bn)
 	// glibc's internal aliases of its own functions (include/libc-symbols.h).
-	if c := cmpBool(bytes.HasPrefix(an, []byte("__GI_")), bytes.HasPrefix(bn, []byte("__GI_"))); c != 0 {
+	if c := cmpBool(bytes.HasPrefix(an, []byte("__GI_")),
+		bytes.HasPrefix(bn, []byte("__GI_"))); c != 0 {
 		return c
 	}
 	if c := index.CompareNames(an, bn); c != 0 {

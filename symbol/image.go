@@ -155,7 +155,8 @@ func (img *image) stale() bool {
 // has, or a new one.
 func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	id := ef.BuildID()
-	if other := ps.byID[id]; id != "" && other != nil && other.mayServe(img.owner) && sameNames(other.f, ef) {
+	if other := ps.byID[id]; id != "" && other != nil && other.mayServe(img.owner) &&
+		sameNames(other.f, ef) {
 		ef.Close()
 		other.refs++
 		if img.owner == (stranger.Owner{}) {
@@ -168,7 +169,10 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 		ps.holding++
 	}
 	ps.nextID++
-	e := &ELF{f: ef, path: img.path, buildID: id, names: ps.names, id: ps.nextID, refs: 1, grown: &ps.grown}
+	e := &ELF{
+		f: ef, path: img.path, buildID: id, names: ps.names, id: ps.nextID, refs: 1,
+		grown: &ps.grown,
+	}
 	e.owner, e.room = img.owner, ps.opts.tableRoom()
 	e.start = func(size int64) error { return ps.startTable(e.owner, size) }
 	e.opts = sourceOptions{dwarf: ps.opts.Source, noInline: ps.opts.NoInline}

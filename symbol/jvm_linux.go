@@ -101,7 +101,10 @@ type jvm struct {
 
 func openJVM(root fs.FS, pid int, pidfd *os.File) (*jvm, error) {
 	nspid := procfs.NSpid(root, pid)
-	j := &jvm{pid: pidfd, mark: fmt.Sprintf(".attach_pid%d", nspid), socket: fmt.Sprintf(".java_pid%d", nspid)}
+	j := &jvm{
+		pid: pidfd, mark: fmt.Sprintf(".attach_pid%d", nspid),
+		socket: fmt.Sprintf(".java_pid%d", nspid),
+	}
 	var err error
 	if j.uid, j.gid, err = procfs.Owner(root, pid); err != nil {
 		return nil, err

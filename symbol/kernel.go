@@ -158,7 +158,9 @@ func (k *Kernel) tableFor(pcs []uint64) (*ksyms.Table, error) {
 	if len(pcs) < 2 || k.opts.Cache != "" || k.asked.Swap(true) {
 		return k.load()
 	}
-	return k.parse(func(r io.Reader) (*ksyms.Table, error) { return ksyms.ParseNear(r, k.opts.Data, pcs) })
+	return k.parse(func(r io.Reader) (*ksyms.Table, error) {
+		return ksyms.ParseNear(r, k.opts.Data, pcs)
+	})
 }
 
 // Err reads the table if that was not done yet, and returns its error: ErrHidden, or why it

@@ -94,7 +94,8 @@ func (s *kernelSource) open(k *Kernel) (err error) {
 		}
 	}
 	if s.elf == nil {
-		return fmt.Errorf("no vmlinux with DWARF and the build-id %s in %s: %w", id, strings.Join(paths, ", "), fs.ErrNotExist)
+		return fmt.Errorf("no vmlinux with DWARF and the build-id %s in %s: %w", id,
+			strings.Join(paths, ", "), fs.ErrNotExist)
 	}
 	const start = "_stext" // include/asm-generic/sections.h; in every kernel
 	file, err := s.elf.Lookup(start)
@@ -127,7 +128,9 @@ func openKernelFile(root fs.FS, path, id string, place func(*elffile.File)) *ELF
 	}
 	e := newELF(ef, &ELFOptions{Source: true, RawNames: true, Path: path})
 	// What dwz moved elsewhere, or what was split off, is in the same tree.
-	e.opts.find.Open = func(name string) (fs.File, error) { return root.Open(strings.TrimPrefix(name, "/")) }
+	e.opts.find.Open = func(name string) (fs.File, error) {
+		return root.Open(strings.TrimPrefix(name, "/"))
+	}
 	if e.BuildID() != id || e.findSource().dwarf == nil {
 		e.Close()
 		return nil

@@ -45,7 +45,9 @@ func (k *Kernel) With(events ...KernelSymbol) *Kernel {
 // liveAt returns the last event whose code an address lies in, nil if there is
 // none.
 func (k *Kernel) liveAt(pc uint64) *KernelSymbol {
-	i, found := slices.BinarySearchFunc(k.sorted, pc, func(e KernelSymbol, pc uint64) int { return cmp.Compare(e.Addr, pc) })
+	i, found := slices.BinarySearchFunc(k.sorted, pc, func(e KernelSymbol, pc uint64) int {
+		return cmp.Compare(e.Addr, pc)
+	})
 	if !found {
 		i--
 	}

@@ -97,7 +97,9 @@ func (e *ELF) Match(p *Pattern) (list []Symbol, err error) {
 		}
 		slices.SortStableFunc(s.out, compareSymbols)
 	}
-	return slices.CompactFunc(s.out, func(a, b Symbol) bool { return a.Addr == b.Addr && a.Name == b.Name }), nil
+	return slices.CompactFunc(s.out, func(a, b Symbol) bool {
+		return a.Addr == b.Addr && a.Name == b.Name
+	}), nil
 }
 
 func compareSymbols(a, b Symbol) int {
@@ -213,7 +215,10 @@ func unversioned(name []byte) []byte {
 }
 
 func (s *symbolScan) add(name []byte, raw *elf.Sym64) {
-	sym := Symbol{Name: string(name), Addr: raw.Value, Size: raw.Size, Module: s.e.path, Kind: KindUser}
+	sym := Symbol{
+		Name: string(name), Addr: raw.Value, Size: raw.Size, Module: s.e.path,
+		Kind: KindUser,
+	}
 	typ := elf.ST_TYPE(raw.Info)
 	sym.Global, sym.IFunc = elf.ST_BIND(raw.Info) != elf.STB_LOCAL, typ == elf.STT_GNU_IFUNC
 	if typ == elf.STT_OBJECT || typ == elf.STT_NOTYPE && s.e.inDataSection(raw.Value) {
@@ -236,7 +241,9 @@ func (s *symbolScan) goTable(t *pclntab.Table) error {
 		if !ok {
 			continue
 		}
-		if _, known := slices.BinarySearchFunc(s.out, fn.Entry, func(s Symbol, addr uint64) int { return cmp.Compare(s.Addr, addr) }); known {
+		if _, known := slices.BinarySearchFunc(s.out, fn.Entry, func(s Symbol, addr uint64) int {
+			return cmp.Compare(s.Addr, addr)
+		}); known {
 			continue
 		}
 		name, err := names.At(uint64(fn.NameOffset()))

@@ -111,9 +111,12 @@ func gotBase(tags map[elf.DynTag]uint64, f *elffile.File, plt []byte) uint64 {
 
 // addPLT adds an entry, if its slot is that of a symbol.
 func (r *symReader) addPLT(slots []pltSlot, at, vaddr, size uint64) bool {
-	i, ok := slices.BinarySearchFunc(slots, at, func(s pltSlot, at uint64) int { return cmp.Compare(s.at, at) })
+	i, ok := slices.BinarySearchFunc(slots, at, func(s pltSlot, at uint64) int {
+		return cmp.Compare(s.at, at)
+	})
 	if ok {
-		r.out = append(r.out, rawSym{value: vaddr, size: uint32(size), name: slots[i].name | fromDyn, kind: symPLT})
+		r.out = append(r.out,
+			rawSym{value: vaddr, size: uint32(size), name: slots[i].name | fromDyn, kind: symPLT})
 	}
 	return ok
 }
@@ -136,7 +139,8 @@ func (e *ELF) addGlink(r *symReader, arch *pltArch) {
 	at := glink + glinkHeader
 	for _, s := range e.pltSlots(arch, tags) {
 		if s.jump && len(r.out) < r.most {
-			r.out = append(r.out, rawSym{value: at, size: uint32(arch.size), name: s.name | fromDyn, kind: symPLT})
+			r.out = append(r.out,
+				rawSym{value: at, size: uint32(arch.size), name: s.name | fromDyn, kind: symPLT})
 			at += arch.size
 		}
 	}
@@ -174,7 +178,8 @@ func (e *ELF) pltSlots(arch *pltArch, tags map[elf.DynTag]uint64) []pltSlot {
 			if left--; left < 0 {
 				break
 			}
-			if rel.Type != arch.globDat && rel.Type != arch.jumpSlot || rel.Sym == 0 || uint64(rel.Sym) >= uint64(syms.Len()) {
+			if rel.Type != arch.globDat && rel.Type != arch.jumpSlot || rel.Sym == 0 ||
+				uint64(rel.Sym) >= uint64(syms.Len()) {
 				continue
 			}
 			name := syms.At(int(rel.Sym)).Name
@@ -258,7 +263,8 @@ func slotARM(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
 	if len(code) < 12 {
 		return 0, 0, false
 	}
-	one, two, three := binary.LittleEndian.Uint32(code), binary.LittleEndian.Uint32(code[4:]), binary.LittleEndian.Uint32(code[8:])
+	one, two, three := binary.LittleEndian.Uint32(code), binary.LittleEndian.Uint32(code[4:]),
+		binary.LittleEndian.Uint32(code[8:])
 	if one&0xfffff000 != 0xe28fc000 || two&0xfffff000 != 0xe28cc000 || three&0xfffff000 != 0xe5bcf000 {
 		return 0, 0, false
 	}

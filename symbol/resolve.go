@@ -79,7 +79,8 @@ func (p *Process) elf(m *mapping) *ELF {
 	}
 	e := m.img.elf
 	if e != nil && !m.biasKnown {
-		m.bias, m.biasKnown = elffile.Bias(e.f.Progs, m.start, m.offset, m.end-m.start, m.exec, p.biasBefore(m, e))
+		m.bias, m.biasKnown = elffile.Bias(e.f.Progs, m.start, m.offset, m.end-m.start, m.exec,
+			p.biasBefore(m, e))
 		if !m.biasKnown {
 			m.bias, m.biasKnown = m.start-m.offset, true // no segments: offsets are all there is
 		}
@@ -90,7 +91,9 @@ func (p *Process) elf(m *mapping) *ELF {
 // biasBefore returns the bias of the same file's executable mapping before another,
 // 0 if there is none.
 func (p *Process) biasBefore(m *mapping, e *ELF) uint64 {
-	i, _ := slices.BinarySearchFunc(p.maps, m.start, func(m mapping, addr uint64) int { return cmp.Compare(m.start, addr) })
+	i, _ := slices.BinarySearchFunc(p.maps, m.start, func(m mapping, addr uint64) int {
+		return cmp.Compare(m.start, addr)
+	})
 	for n := 0; i > 0 && n < 8; n++ {
 		i--
 		if o := &p.maps[i]; o.img == m.img && o.exec {
@@ -125,7 +128,10 @@ func (p *Process) unmapped() Reason {
 
 // appendMemory names an address in memory that is no file's.
 func (p *Process) appendMemory(dst []Frame, index int, pc uint64, m *mapping) []Frame {
-	fr := Frame{Index: index, Module: m.path, ModuleOffset: pc, Kind: KindUser, Reason: ReasonAnonymous}
+	fr := Frame{
+		Index: index, Module: m.path, ModuleOffset: pc, Kind: KindUser,
+		Reason: ReasonAnonymous,
+	}
 	if m.path == "[uprobes]" || m.path == "[vsyscall]" {
 		return append(dst, fr)
 	}

@@ -109,7 +109,8 @@ const (
 var reasonNames = [...]string{
 	"readable", "symbol address is not known", "symbol is ambiguous", "value is in a vector register",
 	"thread-local symbol of a shared library", "address is relative to the thread pointer",
-	"value has no register's size", "label is not in the linked file", "register is not visible to probes",
+	"value has no register's size", "label is not in the linked file",
+	"register is not visible to probes",
 }
 
 // String returns the reason in words.
@@ -194,18 +195,20 @@ const (
 	relocNone   Reloc = iota
 	relocAbs          // the symbol's address
 	relocGOTOff       // the same: @GOTOFF, without its base register, the table's address, in Base
-	relocGOT          // the address of the slot that holds the symbol's address: @GOTPCREL, @GOT, :got_lo12:
-	relocTPOff        // the symbol's offset from the thread pointer: @tpoff, @ntpoff
-	relocDTPOff       // the symbol's offset in its module's thread-local block: @dtpoff
-	relocGOTTP        // the slot that holds the offset from the thread pointer: @gottpoff, @indntpoff
-	relocLo12         // the low 12 bits of the address: arm64's :lo12:
-	relocLoSext       // the low 12 bits, sign-extended: riscv's %lo()
-	relocTPLo12       // the low 12 bits of the offset from the thread pointer: :tprel_lo12:
+	// the address of the slot that holds the symbol's address: @GOTPCREL, @GOT, :got_lo12:
+	relocGOT
+	relocTPOff  // the symbol's offset from the thread pointer: @tpoff, @ntpoff
+	relocDTPOff // the symbol's offset in its module's thread-local block: @dtpoff
+	relocGOTTP  // the slot that holds the offset from the thread pointer: @gottpoff, @indntpoff
+	relocLo12   // the low 12 bits of the address: arm64's :lo12:
+	relocLoSext // the low 12 bits, sign-extended: riscv's %lo()
+	relocTPLo12 // the low 12 bits of the offset from the thread pointer: :tprel_lo12:
 )
 
 var relocNames = [...]string{
-	relocNone: "none", relocAbs: "address", relocGOTOff: "address (GOTOFF)", relocGOT: "GOT slot", relocTPOff: "TP offset",
-	relocDTPOff: "DTP offset", relocGOTTP: "TP offset's GOT slot", relocLo12: "low 12 bits", relocLoSext: "low 12 bits, signed",
+	relocNone: "none", relocAbs: "address", relocGOTOff: "address (GOTOFF)", relocGOT: "GOT slot",
+	relocTPOff: "TP offset", relocDTPOff: "DTP offset", relocGOTTP: "TP offset's GOT slot",
+	relocLo12: "low 12 bits", relocLoSext: "low 12 bits, signed",
 	relocTPLo12: "TP offset's low 12 bits",
 }
 

@@ -87,7 +87,8 @@ func plainNop(m elf.Machine, insn uint32, size int) bool {
 		return insn == 0xd503201f
 	case elf.EM_ARM:
 		// Thumb nop, mov r8,r8; ARM mov r0,r0, nop.
-		return size == 2 && (insn == 0xbf00 || insn == 0x46c0) || size == 4 && (insn == 0xe1a00000 || insn == 0xe320f000)
+		return size == 2 && (insn == 0xbf00 || insn == 0x46c0) ||
+			size == 4 && (insn == 0xe1a00000 || insn == 0xe320f000)
 	case elf.EM_RISCV:
 		return size == 2 && insn == 0x0001 || size == 4 && insn == 0x00000013
 	case elf.EM_PPC64:

@@ -333,7 +333,8 @@ func x86Special(machine elf.Machine, name string) (Reg, bool) {
 	if n, rest := numbered(name, "cr"); n >= 0 && n <= 15 && rest == "" {
 		return Reg{Num: -1, Bytes: 8, Class: classOther}, true
 	}
-	if n, rest := numbered(name, "r"); n >= 16 && n <= 31 && (rest == "" || rest == "d" || rest == "w" || rest == "b") {
+	if n, rest := numbered(name, "r"); n >= 16 && n <= 31 &&
+		(rest == "" || rest == "d" || rest == "w" || rest == "b") {
 		return Reg{Num: 130 + n - 16, Bytes: 8, Class: classOther}, machine != elf.EM_386
 	}
 	switch name {

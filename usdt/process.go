@@ -202,6 +202,7 @@ func (f *File) Find(provider, name string) (Probe, error) {
 			return p, nil
 		}
 	}
-	missing := notexist.Errorf("no USDT probe %s:%s in the file, which has %d", provider, name, len(probes))
+	missing := notexist.Errorf("no USDT probe %s:%s in the file, which has %d", provider, name,
+		len(probes))
 	return Probe{}, errors.Join(missing, err)
 }

@@ -86,7 +86,9 @@ func (f *File) debugFile(fn func(*elffile.File)) {
 	if f.debugDir == "" {
 		return
 	}
-	find := elffile.DebugFinder{Dirs: []string{f.debugDir}, Open: func(path string) (fs.File, error) { return procfs.Open(path) }}
+	find := elffile.DebugFinder{Dirs: []string{f.debugDir}, Open: func(path string) (fs.File, error) {
+		return procfs.Open(path)
+	}}
 	if d := find.Find(f.f, f.f.BuildID()); d != nil {
 		defer d.Close()
 		fn(d)

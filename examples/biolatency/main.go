@@ -82,7 +82,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if *millis {
 		o.unit, o.per = "msecs", 1_000_000
 	}
-	m := &maps{action.NewLRU[request, uint64]("starts", 0), action.NewHist[kind]("lats", 0), action.NewSum[kind]("sums", 0)}
+	m := &maps{
+		action.NewLRU[request, uint64]("starts", 0), action.NewHist[kind]("lats", 0),
+		action.NewSum[kind]("sums", 0),
+	}
 	return t.Run(ctx, stdout, "Tracing block device I/O", func(s *tool.Session) error {
 		return show(s, m, o)
 	}, programs(m, o)...)

@@ -47,7 +47,8 @@ type done struct {
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
-	t := tool.New("biosnoop", "Trace block device I/O: who reads and writes what, and how long it takes.",
+	t := tool.New("biosnoop",
+		"Trace block device I/O: who reads and writes what, and how long it takes.",
 		"biosnoop", "every request",
 		"biosnoop -Q -d sda", "of sda, with the time in the queue")
 	queued := t.Bool("Q,queue", "with the time in the operating system's queue")
@@ -68,7 +69,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p.On(probe.Tracepoint{Group: "block", Name: "block_rq_issue"}, func(c *action.Ctx) {
 		now := c.Nsecs()
 		starts.Find(c, key(c), func(v action.Int) {
-			starts.Set(c, key(c), action.Key(v.Elem("Inserted"), now, v.Elem("PID"), c.Field("bytes"), v.Elem("Comm")))
+			starts.Set(c, key(c),
+				action.Key(v.Elem("Inserted"), now, v.Elem("PID"), c.Field("bytes"), v.Elem("Comm")))
 		}, func() { // it was not queued
 			starts.Set(c, key(c), action.Key(now, now, c.PID(), c.Field("bytes"), c.Comm()))
 		})
@@ -86,7 +88,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	})
 
 	return t.Run(ctx, stdout, "Tracing block device I/O", func(s *tool.Session) error {
-		tab := s.Table("TIME(s) %-11.6f", "COMM %-14s", "PID %-7d", "DISK %-8s", "T %-1s", "P %-1s", "SECTOR %-10d", "BYTES %-7d", "QUE(ms) %8.3f", "LAT(ms) %8.3f")
+		tab := s.Table("TIME(s) %-11.6f", "COMM %-14s", "PID %-7d", "DISK %-8s", "T %-1s", "P %-1s",
+			"SECTOR %-10d", "BYTES %-7d", "QUE(ms) %8.3f", "LAT(ms) %8.3f")
 		tab.Show("QUE(ms)", *queued).Show("P", *pattern).Header()
 		ends := stream{}
 		return tool.Each(s, events, func(e *done) error {
@@ -94,7 +97,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			if *disk != "" && name != *disk {
 				return nil
 			}
-			return tab.Row(at, e.Start.Comm, e.Start.PID, name, direction(e.Flags), ends.pattern(e), e.Sector, e.Start.Bytes,
+			return tab.Row(at, e.Start.Comm, e.Start.PID, name, direction(e.Flags), ends.pattern(e),
+				e.Sector, e.Start.Bytes,
 				float64(e.Start.Issued-e.Start.Inserted)/1e6, float64(e.Nsecs-e.Start.Issued)/1e6)
 		})
 	}, p)

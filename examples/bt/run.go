@@ -132,7 +132,8 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 		return nil, err
 	}
 	warnings = append(warnings, more...)
-	if err := syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library}); err != nil {
+	if err := syntax.Expand(f,
+		&syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library}); err != nil {
 		return nil, err
 	}
 	if o.stage == "ast" {

@@ -72,7 +72,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("capture", flag.ContinueOnError)
 	f.Var(&o.maps, "map", "record a `map`: its name, id:N or pin:PATH; may be repeated")
-	f.Var(&o.rings, "ring", "record a ring `buffer`'s records, which its reader then misses; may be repeated")
+	f.Var(&o.rings, "ring",
+		"record a ring `buffer`'s records, which its reader then misses; may be repeated")
 	f.Var(&o.files, "file", "record a `file`, without the leading /; may be repeated")
 	f.Var(&o.types, "btf", "extract a kernel `type`, a function's or an enumerator's, with the members behind it: task_struct.real_parent.tgid; may be repeated")
 	f.DurationVar(&o.interval, "i", time.Second, "time between snapshots")
@@ -219,7 +220,9 @@ func fileName(name string) string {
 }
 
 // record reads until everything asked for is done.
-func (o *options) record(ctx context.Context, rec *recording.Recorder, maps []*ebpf.Map, stderr io.Writer) error {
+func (o *options) record(ctx context.Context, rec *recording.Recorder, maps []*ebpf.Map,
+	stderr io.Writer,
+) error {
 	var tables []*recording.MapRecorder
 	for i, name := range o.maps {
 		t, err := rec.RecordMap(fileName(name), maps[i])
@@ -244,7 +247,9 @@ func (o *options) record(ctx context.Context, rec *recording.Recorder, maps []*e
 	return err
 }
 
-func (o *options) snapshots(ctx context.Context, tables []*recording.MapRecorder, stderr io.Writer) error {
+func (o *options) snapshots(ctx context.Context, tables []*recording.MapRecorder,
+	stderr io.Writer,
+) error {
 	if len(tables) == 0 {
 		if len(o.rings) > 0 && o.duration == 0 {
 			<-ctx.Done()
@@ -274,7 +279,9 @@ func (o *options) snapshots(ctx context.Context, tables []*recording.MapRecorder
 	}
 }
 
-func (o *options) recordRing(ctx context.Context, rec *recording.Recorder, name string, m *ebpf.Map) error {
+func (o *options) recordRing(ctx context.Context, rec *recording.Recorder, name string,
+	m *ebpf.Map,
+) error {
 	r, err := mapx.OpenRing(m, nil)
 	if err != nil {
 		return err

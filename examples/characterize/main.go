@@ -73,9 +73,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func parse(args []string, stdout io.Writer) (*options, error) {
-	t := tool.New("characterize", "Characterize a workload: who causes an event, why (by stack), what it is\n"+
-		"(by a value), and how it goes over time. An EVENT is TARGET [/FILTER/] [VALUE]:\n"+
-		"a target of bpftrace's, C's expressions.",
+	t := tool.New("characterize",
+		"Characterize a workload: who causes an event, why (by stack), what it is\n"+
+			"(by a value), and how it goes over time. An EVENT is TARGET [/FILTER/] [VALUE]:\n"+
+			"a target of bpftrace's, C's expressions.",
 		"characterize 't:syscalls:sys_enter_read args.count'", "sizes of reads",
 		"characterize -d 10 't:block:block_rq_issue comm'", "disk I/O, by whom")
 	t.Operands("EVENT", 1, 1)

@@ -22,7 +22,9 @@ type reason struct {
 
 // answer opens a counter and returns what reads it at the end and prints it, the
 // most frequent first, with the sum.
-func answer[K comparable](s *tool.Session, c *action.Counter[K], show func(entries []mapx.Entry[K, uint64], sum uint64) error) func() error {
+func answer[K comparable](s *tool.Session, c *action.Counter[K],
+	show func(entries []mapx.Entry[K, uint64], sum uint64) error,
+) func() error {
 	read, err := tool.Counts(s, c)
 	return func() error {
 		if err != nil {

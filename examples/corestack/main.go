@@ -16,7 +16,8 @@ import (
 )
 
 func main() {
-	if status := cli.Status("corestack", run(os.Args[1:], os.Stdout, os.Stderr), os.Stderr); status != 0 {
+	if status := cli.Status("corestack", run(os.Args[1:], os.Stdout, os.Stderr),
+		os.Stderr); status != 0 {
 		os.Exit(status)
 	}
 }

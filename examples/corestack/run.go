@@ -42,7 +42,8 @@ type frame struct {
 func run(args []string, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("corestack", flag.ContinueOnError)
 	asJSON := fs.Bool("json", false, "print a JSON object per thread")
-	python := fs.Bool("python", false, "show the frames of CPython 3.11 to 3.13 where its interpreter ran them")
+	python := fs.Bool("python", false,
+		"show the frames of CPython 3.11 to 3.13 where its interpreter ran them")
 	root := fs.String("root", "/", "look programs and libraries up below this `directory`")
 	if err := cli.Parse(fs, args, stdout); err != nil {
 		return err
@@ -104,7 +105,9 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 }
 
 // withPython puts a thread's interpreted frames among the native ones.
-func withPython(native []stack.Frame, tid int, p *python.Interpreter, whole bool, stderr io.Writer) []stack.Frame {
+func withPython(native []stack.Frame, tid int, p *python.Interpreter, whole bool,
+	stderr io.Writer,
+) []stack.Frame {
 	all, err := p.Frames(slices.Clone(native), tid)
 	if err != nil {
 		escape.Fprintln(stderr, "corestack:", err)
@@ -152,7 +155,9 @@ func (n *namer) close() {
 	}
 }
 
-func (n *namer) name(frames []stack.Frame, mods *stack.Modules, interp *python.Interpreter) []frame {
+func (n *namer) name(frames []stack.Frame, mods *stack.Modules,
+	interp *python.Interpreter,
+) []frame {
 	var out []frame
 	for _, f := range frames {
 		one := frame{PC: fmt.Sprintf("0x%016x", f.PC), How: f.Source}

@@ -85,7 +85,10 @@ func file(name string, print func(line) error) error {
 	}
 	defer done()
 	for n := range notes {
-		l := line{File: name, Where: n.Where, Offset: n.Offset, Owner: n.Owner, Type: n.Type, Kind: n.Kind()}
+		l := line{
+			File: name, Where: n.Where, Offset: n.Offset, Owner: n.Owner, Type: n.Type,
+			Kind: n.Kind(),
+		}
 		l.Value, err = n.Decode()
 		if err != nil {
 			l.Value, l.Error = elfnotes.Raw(n.Desc), err.Error()
@@ -99,7 +102,9 @@ func file(name string, print func(line) error) error {
 
 // open reads an ELF file in place, and everything else as a raw stream of
 // notes, which is what the kernel serves.
-func open(name string) (notes iter.Seq[elfnotes.Note], errOf func() error, done func() error, err error) {
+func open(name string) (notes iter.Seq[elfnotes.Note], errOf func() error, done func() error,
+	err error,
+) {
 	done = func() error { return nil }
 	if name != "-" {
 		f, err := elfnotes.Open(name)
@@ -153,6 +158,7 @@ func printText(w io.Writer, l line) error {
 	if l.Error != "" {
 		kind += " (" + l.Error + ")"
 	}
-	_, err := escape.Fprintf(w, "%s: %s+%#x: %s %s: %s\n", l.File, l.Where, l.Offset, l.Owner, kind, l.Value)
+	_, err := escape.Fprintf(w, "%s: %s+%#x: %s %s: %s\n", l.File, l.Where, l.Offset, l.Owner, kind,
+		l.Value)
 	return err
 }

@@ -97,7 +97,9 @@ func (o *options) program() (*action.Program, *action.Events[part]) {
 		c.Loop(*o.most, 64, func(i action.Int) {
 			arg := c.Let(argv.Index(i.Add(1)))
 			c.If(arg.Eq(0), func() { c.Break() })
-			c.If(i.Eq(*o.most-1), func() { emit(arg.UserStr(1), true) }, func() { emit(arg.UserStr(128), false) })
+			c.If(i.Eq(*o.most-1), func() {
+				emit(arg.UserStr(1), true)
+			}, func() { emit(arg.UserStr(128), false) })
 		})
 	})
 	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_exit_execve"}, func(c *action.Ctx) {
@@ -124,7 +126,8 @@ func (o *options) filter(c *action.Ctx) {
 
 // show prints calls as they end.
 func (o *options) show(s *tool.Session, events *action.Events[part]) error {
-	tab := s.Table("TIME %-8s", "TIME(s) %-10.3f", "UID %-6d", "PCOMM %-16s", "PID %-7d", "PPID %-7d", "RET %3d", "ARGS %s")
+	tab := s.Table("TIME %-8s", "TIME(s) %-10.3f", "UID %-6d", "PCOMM %-16s", "PID %-7d", "PPID %-7d",
+		"RET %3d", "ARGS %s")
 	tab.Show("TIME", *o.clock).Show("TIME(s)", *o.times).Show("UID", *o.users).Header()
 	begun := map[uint32][]string{}
 	return tool.Each(s, events, func(e *part) error {

@@ -75,7 +75,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func parse(args []string, stdout io.Writer) (*options, error) {
-	t := tool.New("ext4slower", "Trace ext4 reads, writes, opens and syncs that take longer than MIN_MS (10).",
+	t := tool.New("ext4slower",
+		"Trace ext4 reads, writes, opens and syncs that take longer than MIN_MS (10).",
 		"ext4slower 1", "longer than 1 ms",
 		"ext4slower -j 0", "all, as comma-separated values")
 	t.Operands("[MIN_MS]", 0, 1)
@@ -132,7 +133,8 @@ func (o *options) program() (*action.Program, *action.Events[slow]) {
 
 // show prints operations as they end.
 func (o *options) show(s *tool.Session, events *action.Events[slow]) error {
-	tab := s.Table("TIME %-8s", "COMM %-14s", "PID %-7d", "T %-1s", "BYTES %-7d", "OFF_KB %-8d", "LAT(ms) %7.2f", "FILENAME %s")
+	tab := s.Table("TIME %-8s", "COMM %-14s", "PID %-7d", "T %-1s", "BYTES %-7d", "OFF_KB %-8d",
+		"LAT(ms) %7.2f", "FILENAME %s")
 	if *o.csv {
 		s.Printf("ENDTIME_us,TASK,PID,TYPE,BYTES,OFFSET_b,LATENCY_us,FILE\n")
 	} else {
@@ -144,9 +146,11 @@ func (o *options) show(s *tool.Session, events *action.Events[slow]) error {
 			bytes = max(e.Ret, 0)
 		}
 		if *o.csv && !o.JSON() {
-			s.Printf("%d,%s,%d,%s,%d,%d,%d,%s\n", e.Nsecs/1000, e.Comm, e.PID, op.letter, bytes, e.Offset, e.Duration/1000, name)
+			s.Printf("%d,%s,%d,%s,%d,%d,%d,%s\n", e.Nsecs/1000, e.Comm, e.PID, op.letter, bytes, e.Offset,
+				e.Duration/1000, name)
 			return nil
 		}
-		return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.Comm, e.PID, op.letter, bytes, e.Offset/1024, float64(e.Duration)/1e6, name)
+		return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.Comm, e.PID, op.letter, bytes, e.Offset/1024,
+			float64(e.Duration)/1e6, name)
 	})
 }

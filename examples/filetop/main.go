@@ -48,9 +48,13 @@ const format, regular, socket = 0o170000, 0o100000, 0o140000
 
 // orders are what -s sorts by.
 var orders = map[string]func(u []int64) int64{
-	"all":   func(u []int64) int64 { return u[reads] + u[writes] + u[rbytes] + u[wbytes] },
-	"reads": func(u []int64) int64 { return u[reads] }, "writes": func(u []int64) int64 { return u[writes] },
-	"rbytes": func(u []int64) int64 { return u[rbytes] }, "wbytes": func(u []int64) int64 { return u[wbytes] },
+	"all": func(u []int64) int64 { return u[reads] + u[writes] + u[rbytes] + u[wbytes] },
+	"reads": func(u []int64) int64 {
+		return u[reads]
+	}, "writes": func(u []int64) int64 { return u[writes] },
+	"rbytes": func(u []int64) int64 {
+		return u[rbytes]
+	}, "wbytes": func(u []int64) int64 { return u[wbytes] },
 }
 
 // options are the command line's.
@@ -104,25 +108,29 @@ func (o *options) programs(sums *action.Aggregate[file]) []*action.Program {
 			tool.FilterPID(c, *o.pid)
 			o.add(c, sums, c.Arg(0).Ptr(), 2*i, c.Arg(2))
 		})
-		calls.On(tool.Tracepoints("syscalls", "sys_enter_"+does, "sys_enter_p"+does+"64"), func(c *action.Ctx) {
-			tool.FilterPID(c, *o.pid)
-			table, fd := c.CurTask().Member("files->fdt").Ptr(), c.Let(c.Field("fd"))
-			c.ReturnUnless(fd.Ge(0).And(fd.Lt(table.Member("max_fds"))))
-			f := table.Member("fd").Ptr().Index(fd).Ptr()
-			c.ReturnUnless(f.Ne(0)) // not an open file
-			o.add(c, sums, f, 2*i, c.Field("count"))
-		})
+		calls.On(tool.Tracepoints("syscalls", "sys_enter_"+does, "sys_enter_p"+does+"64"),
+			func(c *action.Ctx) {
+				tool.FilterPID(c, *o.pid)
+				table, fd := c.CurTask().Member("files->fdt").Ptr(), c.Let(c.Field("fd"))
+				c.ReturnUnless(fd.Ge(0).And(fd.Lt(table.Member("max_fds"))))
+				f := table.Member("fd").Ptr().Index(fd).Ptr()
+				c.ReturnUnless(f.Ne(0)) // not an open file
+				o.add(c, sums, f, 2*i, c.Field("count"))
+			})
 	}
 	return []*action.Program{functions, calls}
 }
 
 // add has an action add to two sums of a file, of which sum is the first.
-func (o *options) add(c *action.Ctx, sums *action.Aggregate[file], f action.Ptr, sum int, bytes action.Int) {
+func (o *options) add(c *action.Ctx, sums *action.Aggregate[file], f action.Ptr, sum int,
+	bytes action.Int,
+) {
 	kind := c.Let(f.Member("f_inode->i_mode").And(format))
 	if !*o.all {
 		c.ReturnUnless(kind.Eq(regular))
 	}
-	inode, dev, name := f.Member("f_inode->i_ino"), f.Member("f_inode->i_sb->s_dev"), f.Member("f_path.dentry->d_name.name").Str(40)
+	inode, dev, name := f.Member("f_inode->i_ino"), f.Member("f_inode->i_sb->s_dev"),
+		f.Member("f_path.dentry->d_name.name").Str(40)
 	for i, n := range []action.Int{c.Const(1), bytes} {
 		sums.Observe(c, n, inode, dev, c.TID(), kind, sum+i, c.Comm(), name)
 	}
@@ -130,7 +138,8 @@ func (o *options) add(c *action.Ctx, sums *action.Aggregate[file], f action.Ptr,
 
 // show prints the files of every interval.
 func (o *options) show(s *tool.Session, sums *action.Aggregate[file]) error {
-	tab := s.Table("TID %-7d", "COMM %-16s", "READS %-6d", "WRITES %-6d", "R_Kb %-7d", "W_Kb %-7d", "T %-1s", "FILE %s")
+	tab := s.Table("TID %-7d", "COMM %-16s", "READS %-6d", "WRITES %-6d", "R_Kb %-7d", "W_Kb %-7d",
+		"T %-1s", "FILE %s")
 	return tool.EachSums(s, sums, func(now map[file]int64) error {
 		err := s.Loadavg()
 		tab.Header()
@@ -138,7 +147,8 @@ func (o *options) show(s *tool.Session, sums *action.Aggregate[file]) error {
 		files := tool.Largest(rows, o.order)
 		for _, f := range files[:min(*o.most, len(files))] {
 			u, kind := rows[f], map[uint32]string{regular: "R", socket: "S"}[f.Type]
-			tab.Row(f.TID, f.Comm, u[reads], u[writes], u[rbytes]/1024, u[wbytes]/1024, cmp.Or(kind, "O"), action.Text(f.Name[:]))
+			tab.Row(f.TID, f.Comm, u[reads], u[writes], u[rbytes]/1024, u[wbytes]/1024, cmp.Or(kind, "O"),
+				action.Text(f.Name[:]))
 		}
 		s.Printf("\n")
 		return err

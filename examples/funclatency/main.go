@@ -59,8 +59,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func parse(args []string, stdout io.Writer) (*options, error) {
-	t := tool.New("funclatency", "Measure how long calls of kernel and user functions take, as a histogram.\n"+
-		"A target is one of bpftrace's, with wildcards: vfs_*, uprobe:libc:malloc",
+	t := tool.New("funclatency",
+		"Measure how long calls of kernel and user functions take, as a histogram.\n"+
+			"A target is one of bpftrace's, with wildcards: vfs_*, uprobe:libc:malloc",
 		"funclatency -u vfs_read 1", "in microseconds, every second",
 		"funclatency -F -p 181 'uprobe:libc:*alloc'", "for each function")
 	t.Operands("TARGET", 1, 1)

@@ -37,7 +37,8 @@ type call struct {
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
-	t := tool.New("gethostlatency", "Trace lookups of host names by the C library, and how long they take.",
+	t := tool.New("gethostlatency",
+		"Trace lookups of host names by the C library, and how long they take.",
 		"gethostlatency", "of all processes",
 		"gethostlatency -p 1829", "those of process 1829")
 	pid := t.PID()

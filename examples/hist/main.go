@@ -59,7 +59,8 @@ func parse(args []string, help io.Writer) (*options, error) {
 	f.StringVar(&o.style, "style", "bpftrace", "bpftrace, bcc, json, csv or prometheus")
 	f.StringVar(&o.quantiles, "q", "", "quantiles to print below, such as `0.5,0.99`")
 	f.DurationVar(&o.heat, "heat", 0, "draw a heat map with columns of that `width`")
-	f.IntVar(&o.offset, "offset", 0, "draw a sub-second offset heat map with that many `rows`; lines are times")
+	f.IntVar(&o.offset, "offset", 0,
+		"draw a sub-second offset heat map with that many `rows`; lines are times")
 	f.StringVar(&o.svg, "svg", "", "write the heat map to this `file` instead of the terminal")
 	f.StringVar(&o.title, "title", "", "title of the heat map")
 	f.BoolVar(&o.unicode, "unicode", false, "draw bars with blocks")
@@ -205,7 +206,8 @@ func (o *options) print(w io.Writer, key string, h adder) error {
 		if err != nil {
 			return err
 		}
-		escape.Fprintf(w, "p%s %.0f (%d to %d)\n", strconv.FormatFloat(100*q, 'g', 6, 64), r.Value, r.Min, r.Max)
+		escape.Fprintf(w, "p%s %.0f (%d to %d)\n", strconv.FormatFloat(100*q, 'g', 6, 64), r.Value, r.Min,
+			r.Max)
 	}
 	return nil
 }
@@ -289,7 +291,8 @@ func (o *options) newHeat() (*hist.Heat, error) {
 }
 
 func (o *options) drawHeat(w io.Writer, g hist.Grid) error {
-	opts := &hist.HeatOptions{Title: o.title, Unit: o.unit, NoColour: os.Getenv("NO_COLOR") != "" || !cli.Terminal(w) || o.unicode}
+	opts := &hist.HeatOptions{Title: o.title, Unit: o.unit, NoColour: os.Getenv("NO_COLOR") != "" ||
+		!cli.Terminal(w) || o.unicode}
 	if o.svg == "" {
 		width := o.width
 		if width <= 0 {

@@ -116,7 +116,9 @@ func (o *options) program() (*action.Program, *action.Events[collection]) {
 	watch("gc", func(c *action.Ctx) action.Tuple { return action.Key(c.TID(), 0, 0) }, 0, false)
 	// Arguments: manager, length of its name, pool, length of its name, bytes at
 	// first, used, committed, at most.
-	watch("mem__pool__gc", func(c *action.Ctx) action.Tuple { return action.Key(c.TID(), c.Arg(0), c.Arg(2)) }, 5, true)
+	watch("mem__pool__gc", func(c *action.Ctx) action.Tuple {
+		return action.Key(c.TID(), c.Arg(0), c.Arg(2))
+	}, 5, true)
 	return p, events
 }
 
@@ -140,7 +142,8 @@ func (o *options) show(s *tool.Session, events *action.Events[collection]) error
 func (e *collection) describe() string {
 	switch pool := action.Text(e.Pool[:]); {
 	case pool != "":
-		text := fmt.Sprintf("%s %s: %dK -> %dK", action.Text(e.Manager[:]), pool, e.Value/1024, e.After/1024)
+		text := fmt.Sprintf("%s %s: %dK -> %dK", action.Text(e.Manager[:]), pool, e.Value/1024,
+			e.After/1024)
 		if e.Max > 0 { // -1 is no limit
 			text += fmt.Sprintf(" of %dK", e.Max/1024)
 		}

@@ -53,12 +53,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func parse(args []string, stdout io.Writer) (*options, error) {
-	t := tool.New("llcstat", "Count references and misses of the last level cache, by process and CPU.",
+	t := tool.New("llcstat",
+		"Count references and misses of the last level cache, by process and CPU.",
 		"llcstat 20", "for twenty seconds",
 		"llcstat -e branches,branch-misses 5", "how well branches are predicted")
 	o := &options{
-		Tool:    t,
-		period:  t.Int("c,sample_period", "N", 10000, "count by so many, which is what an interrupt costs"),
+		Tool: t,
+		period: t.Int("c,sample_period", "N", 10000,
+			"count by so many, which is what an interrupt costs"),
 		threads: t.Bool("t,tid", "by thread"),
 		events:  []pmc.Event{pmc.CacheReferences(), pmc.CacheMisses()},
 	}
@@ -102,7 +104,8 @@ func (o *options) program() (*action.Program, *action.Counter[where]) {
 
 // show prints the table, at the end.
 func (o *options) show(s *tool.Session, counts *action.Counter[where]) error {
-	tab := s.Table("PID %-8d", "TID %-8d", "NAME %-16s", "CPU %-4d", "REFERENCE %12d", "MISS %12d", "HIT% %7.2f")
+	tab := s.Table("PID %-8d", "TID %-8d", "NAME %-16s", "CPU %-4d", "REFERENCE %12d", "MISS %12d",
+		"HIT% %7.2f")
 	tab.Show("TID", *o.threads)
 	return tool.EachCounts(s, counts, func(entries []mapx.Entry[where, uint64]) error {
 		sums := map[where]int64{}
@@ -119,7 +122,8 @@ func (o *options) show(s *tool.Session, counts *action.Counter[where]) error {
 				tab.Row(k.PID, k.TID, k.Comm, k.CPU, n[0], n[1], hits(n[0], n[1]))
 			}
 		}
-		s.Printf("Total References: %d Total Misses: %d Hit Rate: %.2f%%\n", all, missed, hits(all, missed))
+		s.Printf("Total References: %d Total Misses: %d Hit Rate: %.2f%%\n", all, missed,
+			hits(all, missed))
 		return nil
 	})
 }

@@ -130,11 +130,15 @@ func printSymbol(w io.Writer, s *symbol.Symbol, asJSON bool) error {
 	}
 	if asJSON {
 		enc := escape.NewEncoder(w)
-		return enc.Encode(object{fmt.Sprintf("%#x", s.Addr), s.Size, offset, s.Kind.String(), s.Name, s.Module})
+		return enc.Encode(object{
+			fmt.Sprintf("%#x", s.Addr), s.Size, offset, s.Kind.String(), s.Name,
+			s.Module,
+		})
 	}
 	if offset == "" {
 		offset = "-"
 	}
-	_, err := escape.Fprintf(w, "%#016x %6d %-6s %10s %s %s\n", s.Addr, s.Size, s.Kind, offset, s.Name, s.Module)
+	_, err := escape.Fprintf(w, "%#016x %6d %-6s %10s %s %s\n", s.Addr, s.Size, s.Kind, offset, s.Name,
+		s.Module)
 	return err
 }

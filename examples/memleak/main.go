@@ -64,8 +64,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func parse(args []string, stdout io.Writer) (*options, error) {
-	t := tool.New("memleak", "Show the memory that a process has allocated by malloc and its kind, or the\n"+
-		"kernel by its own, and not freed since memleak was started, by stack.",
+	t := tool.New("memleak",
+		"Show the memory that a process has allocated by malloc and its kind, or the\n"+
+			"kernel by its own, and not freed since memleak was started, by stack.",
 		"memleak -p 5193", "every 5 seconds",
 		"memleak -p 5193 -o 60000 10 3", "what is older than a minute, three times",
 		"memleak -c 'sort big' 1", "of a program that is started",
@@ -86,7 +87,8 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	}
 	t.Duration()
 	t.Interval(5 * time.Second)
-	t.Options.Resolve = &probe.Options{Missing: probe.MissingIgnore} // not every library has all of them
+	// not every library has all of them
+	t.Options.Resolve = &probe.Options{Missing: probe.MissingIgnore}
 	err := t.Parse(args, stdout)
 	switch {
 	case err != nil:

@@ -67,7 +67,10 @@ func (k *keeper) kernel() *action.Program {
 		return p
 	}
 	// The _node forms are before Linux 6.1.
-	for _, name := range []string{"kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node"} {
+	for _, name := range []string{
+		"kmalloc", "kmalloc_node", "kmem_cache_alloc",
+		"kmem_cache_alloc_node",
+	} {
 		p.On(tool.Tracepoints("kmem", name), func(c *action.Ctx) {
 			k.keep(c, c.Field("ptr").As(ir.Uint64Type()), c.Field("bytes_alloc"), c.Kstack(frames))
 		})
@@ -77,7 +80,8 @@ func (k *keeper) kernel() *action.Program {
 	})
 	// Pages have numbers, which are no addresses of anything else.
 	p.On(probe.Tracepoint{Group: "kmem", Name: "mm_page_alloc"}, func(c *action.Ctx) {
-		k.keep(c, c.Field("pfn").As(ir.Uint64Type()), c.Const(pageSize).Shl(c.Field("order")), c.Kstack(frames))
+		k.keep(c, c.Field("pfn").As(ir.Uint64Type()), c.Const(pageSize).Shl(c.Field("order")),
+			c.Kstack(frames))
 	})
 	p.On(tool.Tracepoints("kmem", "mm_page_free", "mm_page_free_batched"), func(c *action.Ctx) {
 		k.live.Delete(c, c.Field("pfn").As(ir.Uint64Type()))
@@ -110,7 +114,10 @@ func (k *keeper) process(library string) *action.Program {
 
 	// The stack is that of the return, when the caller's frame is in place again.
 	var returns probe.Set
-	for _, name := range []string{"malloc", "calloc", "realloc", "memalign", "aligned_alloc", "valloc", "pvalloc"} {
+	for _, name := range []string{
+		"malloc", "calloc", "realloc", "memalign", "aligned_alloc", "valloc",
+		"pvalloc",
+	} {
 		returns = append(returns, probe.Uretprobe{Path: library, Symbol: name, PID: *k.pid})
 	}
 	p.On(returns, func(c *action.Ctx) {

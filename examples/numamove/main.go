@@ -48,7 +48,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	function, tracepoints := action.NewProgram("numamove"), action.NewProgram("numamove")
 	function.IncludeSelf, tracepoints.IncludeSelf = true, true
-	name := t.Symbol("migrate_misplaced_folio", "migrate_misplaced_page") // the latter before Linux 6.7
+	// the latter before Linux 6.7
+	name := t.Symbol("migrate_misplaced_folio", "migrate_misplaced_page")
 	function.On(probe.Fentry{Symbol: name}, begin)
 	function.On(probe.Fexit{Symbol: name}, end)
 
@@ -59,11 +60,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		})
 	}
 
-	return t.Run(ctx, stdout, "Counting moves of pages by NUMA balancing", func(s *tool.Session) error {
-		tab := s.Table("TIME %-10s", "NUMA_migrations %18d", "NUMA_migrations_ms %18d")
-		tab.Header()
-		return tool.EachSums(s, sums, func(n map[uint32]int64) error {
-			return tab.Row(s.Now().Format("15:04:05"), n[moves], n[nsecs]/int64(time.Millisecond))
-		})
-	}, function, tracepoints)
+	return t.Run(ctx, stdout, "Counting moves of pages by NUMA balancing",
+		func(s *tool.Session) error {
+			tab := s.Table("TIME %-10s", "NUMA_migrations %18d", "NUMA_migrations_ms %18d")
+			tab.Header()
+			return tool.EachSums(s, sums, func(n map[uint32]int64) error {
+				return tab.Row(s.Now().Format("15:04:05"), n[moves], n[nsecs]/int64(time.Millisecond))
+			})
+		}, function, tracepoints)
 }

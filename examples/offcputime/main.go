@@ -90,7 +90,8 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 // attach begins to collect waits.
 func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
 	w := &collect.WaitOptions{
-		Min: time.Duration(*o.shortest) * time.Microsecond, Max: time.Duration(*o.longest) * time.Microsecond,
+		Min:    time.Duration(*o.shortest) * time.Microsecond,
+		Max:    time.Duration(*o.longest) * time.Microsecond,
 		States: collect.State(*o.state),
 	}
 	w.Env, w.MaxStacks, w.PerThread = env, *o.room, *o.tid != 0
@@ -104,7 +105,9 @@ func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
 func (o *options) show(s *tool.Session, st *tool.Stacks) error {
 	return s.Every(func() error {
 		samples, err := st.Read()
-		slices.SortStableFunc(samples, func(a, b tool.StackSample) int { return cmp.Compare(a.Value, b.Value) })
+		slices.SortStableFunc(samples, func(a, b tool.StackSample) int {
+			return cmp.Compare(a.Value, b.Value)
+		})
 		for i := range samples {
 			w := &samples[i]
 			// The kernel's own threads have no user stack.

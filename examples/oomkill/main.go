@@ -45,8 +45,9 @@ type killed struct {
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
-	t := tool.New("oomkill", "Trace kills by the kernel when memory has run out, in the machine or in a\n"+
-		"memory cgroup: who needed memory, and who was killed.",
+	t := tool.New("oomkill",
+		"Trace kills by the kernel when memory has run out, in the machine or in a\n"+
+			"memory cgroup: who needed memory, and who was killed.",
 		"oomkill", "until Ctrl-C",
 		"oomkill -d 3600", "for an hour")
 	t.Duration()
@@ -55,7 +56,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	events := action.NewEvents[kill]("kills", 0)
 	// Older kernels say only who is killed, and not by its task.
-	tasks, detailed, plain := program(events, true, true), program(events, true, false), program(events, false, false)
+	tasks, detailed, plain := program(events, true, true), program(events, true, false),
+		program(events, false, false)
 
 	return t.Run(ctx, stdout, "Tracing OOM kills", func(s *tool.Session) error {
 		host, err := s.Host()

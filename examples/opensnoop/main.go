@@ -114,25 +114,26 @@ func (sn *snoop) program() *action.Program {
 	sn.enter(p, "openat2", func(c *action.Ctx) action.Int { // struct open_how begins with them
 		return c.Field("how").Ptr().Load(0, ir.Uint64Type())
 	}, dir)
-	p.On(tool.Tracepoints("syscalls", "sys_exit_open", "sys_exit_openat", "sys_exit_openat2"), func(c *action.Ctx) {
-		sn.calls.Leave(c, func(v action.Int) {
-			if *sn.failed {
-				c.ReturnUnless(c.Field("ret").Lt(0))
-			}
-			if *sn.full {
-				c.If(v.Elem("Path").Ptr().User().Load(0, ir.IntType(1, false)).Ne('/'), func() {
-					directories(c, v.Elem("Dir"), func(name action.Str) {
-						sn.events.Emit(c, func(e *opened, b *action.Bind) {
-							b.Set(&e.TID, c.TID())
-							b.Set(&e.Dir, true)
-							b.Set(&e.Path, name)
+	p.On(tool.Tracepoints("syscalls", "sys_exit_open", "sys_exit_openat", "sys_exit_openat2"),
+		func(c *action.Ctx) {
+			sn.calls.Leave(c, func(v action.Int) {
+				if *sn.failed {
+					c.ReturnUnless(c.Field("ret").Lt(0))
+				}
+				if *sn.full {
+					c.If(v.Elem("Path").Ptr().User().Load(0, ir.IntType(1, false)).Ne('/'), func() {
+						directories(c, v.Elem("Dir"), func(name action.Str) {
+							sn.events.Emit(c, func(e *opened, b *action.Bind) {
+								b.Set(&e.TID, c.TID())
+								b.Set(&e.Dir, true)
+								b.Set(&e.Path, name)
+							})
 						})
 					})
-				})
-			}
-			sn.leave(c, v)
+				}
+				sn.leave(c, v)
+			})
 		})
-	})
 	return p
 }
 
@@ -147,7 +148,8 @@ func (sn *snoop) enter(p *action.Program, name string, flags, dir func(c *action
 		for _, flag := range sn.only {
 			c.ReturnUnless(how.And(flag).Eq(flag))
 		}
-		sn.calls.Enter(c, action.Key(c.Field("filename").As(ir.Uint64Type()), how.As(ir.Uint64Type()), dir(c)))
+		sn.calls.Enter(c, action.Key(c.Field("filename").As(ir.Uint64Type()), how.As(ir.Uint64Type()),
+			dir(c)))
 	})
 }
 
@@ -168,7 +170,8 @@ func (sn *snoop) leave(c *action.Ctx, v action.Int) {
 
 // show prints opens as they come, with the columns that were asked for.
 func (sn *snoop) show(s *tool.Session) error {
-	tab := s.Table("TIME(s) %-12.6f", "UID %-6d", "PID %-6d", "COMM %-16s", "FD %4d", "ERR %3d", "FLAGS %08o", "PATH %s")
+	tab := s.Table("TIME(s) %-12.6f", "UID %-6d", "PID %-6d", "COMM %-16s", "FD %4d", "ERR %3d",
+		"FLAGS %08o", "PATH %s")
 	tab.Show("TIME(s)", *sn.times).Show("UID", *sn.users).Show("FLAGS", *sn.flags).Header()
 	dirs := map[uint32][]string{}
 	return tool.Each(s, sn.events, func(e *opened) error {

@@ -15,12 +15,14 @@ func printCheck(w *bufio.Writer, m pmc.Machine) error {
 	if m.Hypervisor {
 		kind = "virtual machine"
 	}
-	escape.Fprintf(w, "%s %s, Linux %s, %s, CPUs %s\n", m.Arch, kind, m.Kernel, orElse(m.CPU, "unnamed CPU"), m.Online)
+	escape.Fprintf(w, "%s %s, Linux %s, %s, CPUs %s\n", m.Arch, kind, m.Kernel,
+		orElse(m.CPU, "unnamed CPU"), m.Online)
 	who := "without CAP_PERFMON"
 	if m.Privileged {
 		who = "with CAP_PERFMON"
 	}
-	escape.Fprintf(w, "kernel.perf_event_paranoid %d, this process %s; at most %d samples a second\n", m.Paranoid, who, m.MaxRate)
+	escape.Fprintf(w, "kernel.perf_event_paranoid %d, this process %s; at most %d samples a second\n",
+		m.Paranoid, who, m.MaxRate)
 	printCounters(w, m)
 	escape.Fprintln(w, "\nPMUs:")
 	for _, p := range m.PMUs {
@@ -48,7 +50,8 @@ func printCounters(w *bufio.Writer, m pmc.Machine) {
 		escape.Fprintf(w, "CPUID (%s): no performance counters\n", c.Vendor)
 		return
 	}
-	escape.Fprintf(w, "CPUID (%s): version %d, %d counters of %d bits, %d fixed\n", c.Vendor, c.Version, c.Counters, c.Width, c.Fixed)
+	escape.Fprintf(w, "CPUID (%s): version %d, %d counters of %d bits, %d fixed\n", c.Vendor,
+		c.Version, c.Counters, c.Width, c.Fixed)
 	for _, e := range c.Events {
 		if !e.Available {
 			escape.Fprintf(w, "  without %s\n", e.Name)

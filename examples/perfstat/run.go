@@ -174,7 +174,10 @@ func chooseEvents(list string) (groups [][]pmc.Event, note string, err error) {
 		groups, err = pmc.ParseList(list, nil)
 		return groups, "", err
 	}
-	software := []pmc.Event{pmc.TaskClock(), pmc.ContextSwitches(), pmc.CPUMigrations(), pmc.PageFaults()}
+	software := []pmc.Event{
+		pmc.TaskClock(), pmc.ContextSwitches(), pmc.CPUMigrations(),
+		pmc.PageFaults(),
+	}
 	for _, e := range software {
 		groups = append(groups, []pmc.Event{e})
 	}
@@ -190,14 +193,17 @@ func chooseEvents(list string) (groups [][]pmc.Event, note string, err error) {
 }
 
 // once counts one run.
-func once(ctx context.Context, o options, groups [][]pmc.Event, out *bufio.Writer) (m measured, err error) {
+func once(ctx context.Context, o options, groups [][]pmc.Event, out *bufio.Writer) (m measured,
+	err error,
+) {
 	// The command is started by this thread, whose events it inherits.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	scope := o.scope
 	wide := scope.AllCPUs || scope.Cgroup != "" || len(scope.CPUs) > 0
 	own := !wide && scope.Process == 0
-	c, err := pmc.OpenGroups(groups, scope, &pmc.CountOptions{Inherit: !wide, EnableOnExec: own, AllowMissing: true})
+	c, err := pmc.OpenGroups(groups, scope,
+		&pmc.CountOptions{Inherit: !wide, EnableOnExec: own, AllowMissing: true})
 	if err != nil {
 		return m, err
 	}
@@ -251,7 +257,9 @@ func waitForEnd(pid int, stop <-chan struct{}, done chan<- error) {
 
 // watch waits for the end, and prints intervals meanwhile. A command that
 // Ctrl-C ended has not failed.
-func watch(ctx context.Context, o options, c *pmc.Counters, done <-chan error, start time.Time, out *bufio.Writer) error {
+func watch(ctx context.Context, o options, c *pmc.Counters, done <-chan error, start time.Time,
+	out *bufio.Writer,
+) error {
 	var tick <-chan time.Time
 	if o.interval > 0 {
 		t := time.NewTicker(o.interval)

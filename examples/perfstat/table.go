@@ -91,7 +91,9 @@ func derive(all []line, i int, elapsed time.Duration) (float64, string) {
 		return 0, ""
 	}
 	seconds := elapsed.Seconds()
-	if j := slices.IndexFunc(all, func(l line) bool { return l.value.Event == pmc.TaskClock() }); j >= 0 && all[j].mean > 0 {
+	if j := slices.IndexFunc(all, func(l line) bool {
+		return l.value.Event == pmc.TaskClock()
+	}); j >= 0 && all[j].mean > 0 {
 		seconds = all[j].mean / 1e3
 	}
 	switch {
@@ -173,7 +175,8 @@ func (l line) text(runs bool) string {
 		fmt.Fprintf(&b, "%18s      %s", "<not counted>", name)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%18s %-4s %-25s", number(l.mean, l.value.Event.Scale != 0), l.value.Event.Unit, name)
+	fmt.Fprintf(&b, "%18s %-4s %-25s", number(l.mean, l.value.Event.Scale != 0), l.value.Event.Unit,
+		name)
 	fmt.Fprintf(&b, " # %8.3f %s", l.metric, l.what)
 	if runs {
 		fmt.Fprintf(&b, "  ( +- %5.2f%% )", l.spread)
@@ -213,7 +216,8 @@ func printTimes(w io.Writer, runs []measured) {
 	}
 	escape.Fprintf(w, "\n%18.9f seconds time elapsed\n\n", mean)
 	if r := runs[0]; r.user+r.sys > 0 {
-		escape.Fprintf(w, "%18.9f seconds user\n%18.9f seconds sys\n\n", r.user.Seconds(), r.sys.Seconds())
+		escape.Fprintf(w, "%18.9f seconds user\n%18.9f seconds sys\n\n", r.user.Seconds(),
+			r.sys.Seconds())
 	}
 }
 

@@ -62,8 +62,9 @@ type options struct {
 var demo embed.FS
 
 func newOptions() *options {
-	t := tool.New("profile", "Sample every CPU and say where the time goes: a table of the busiest functions,\n"+
-		"folded stacks, a flame graph, a pprof profile.",
+	t := tool.New("profile",
+		"Sample every CPU and say where the time goes: a table of the busiest functions,\n"+
+			"folded stacks, a flame graph, a pprof profile.",
 		"profile -d 5s -svg cpu.svg", "five seconds of everything, as a picture",
 		"profile -p 1234 -f | head", "one process, as folded stacks",
 		"profile -replay demo", "a recorded machine")
@@ -76,10 +77,11 @@ func newOptions() *options {
 	o.user = t.Bool("U", "only user stacks")
 	o.kernel = t.Bool("K", "only kernel stacks")
 	o.idle = t.Bool("I,idle", "count all of the time: idle CPUs and this tool, too")
-	t.Func("e", "EVENT", "what to sample: cpu-clock, page-faults, cycles, ...", func(s string) (err error) {
-		o.event, err = pmc.ParseEvent(s, nil)
-		return err
-	})
+	t.Func("e", "EVENT", "what to sample: cpu-clock, page-faults, cycles, ...",
+		func(s string) (err error) {
+			o.event, err = pmc.ParseEvent(s, nil)
+			return err
+		})
 	o.folded = t.Bool("f", "folded stacks")
 	o.svg = t.String("svg", "FILE", "write a flame graph")
 	o.pprof = t.String("pprof", "FILE", "write a profile for go tool pprof")

@@ -69,7 +69,8 @@ func describe(p *profile.Profile, probes []string) (title string) {
 		values[1] = values[0] * cpu
 		p.Samples[i].Values = values[:len(p.SampleTypes)]
 	}
-	title = fmt.Sprintf("%s %s on %d CPUs for %v", event, rate, len(probes), p.Duration.Round(100*time.Millisecond))
+	title = fmt.Sprintf("%s %s on %d CPUs for %v", event, rate, len(probes),
+		p.Duration.Round(100*time.Millisecond))
 	p.Comments = []string{title}
 	return title
 }
@@ -117,12 +118,17 @@ type stackLine struct {
 
 // print writes the stacks, or the busiest functions by themselves and with what they
 // call, and a last line.
-func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Folded, c counts) error {
+func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Folded,
+	c counts,
+) error {
 	if o.JSON() {
 		for i := range p.Samples {
 			one := profile.Profile{Samples: p.Samples[i : i+1]}
 			for f := range one.Folded(&profile.FoldOptions{NoComm: true, Annotate: true}).All() {
-				s.JSON(stackLine{"stack", p.Samples[i].PID, p.Samples[i].Comm, f.Count, p.Samples[i].Stopped, f.Frames})
+				s.JSON(stackLine{
+					"stack", p.Samples[i].PID, p.Samples[i].Comm, f.Count, p.Samples[i].Stopped,
+					f.Frames,
+				})
 			}
 		}
 		s.JSON(struct {
@@ -159,7 +165,9 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 func (o *options) write(p *profile.Profile, folded *profile.Folded, title string) error {
 	if *o.svg != "" {
 		svg := &profile.SVGOptions{Title: "CPU flame graph", Subtitle: title, CountName: "samples"}
-		if err := writeFile(*o.svg, func(w io.Writer) error { return profile.WriteSVG(w, folded, svg) }); err != nil {
+		if err := writeFile(*o.svg, func(w io.Writer) error {
+			return profile.WriteSVG(w, folded, svg)
+		}); err != nil {
 			return err
 		}
 	}

@@ -131,7 +131,8 @@ func printTable(w *bufio.Writer, rec *recording.Recording, name string, all bool
 		if !all {
 			continue
 		}
-		escape.Fprintf(w, "%s: %s at %v, %d entries\n", name, op, at.Sub(start).Round(time.Microsecond), len(entries))
+		escape.Fprintf(w, "%s: %s at %v, %d entries\n", name, op, at.Sub(start).Round(time.Microsecond),
+			len(entries))
 		for _, e := range entries {
 			escape.Fprintf(w, "  %s: %s\n", e.Key, e.Value)
 		}
@@ -166,7 +167,9 @@ func countStream(ctx context.Context, w io.Writer, rec *recording.Recording, nam
 	return cutOff(w, err)
 }
 
-func printStream(ctx context.Context, w *bufio.Writer, rec *recording.Recording, name string, paced bool) error {
+func printStream(ctx context.Context, w *bufio.Writer, rec *recording.Recording, name string,
+	paced bool,
+) error {
 	p, err := rec.Stream(name, nil)
 	if err != nil {
 		return err

@@ -63,7 +63,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func parse(args []string, stdout io.Writer) (*options, error) {
-	t := tool.New("runqlat", "Measure how long threads that could run waited for a CPU, as a histogram.",
+	t := tool.New("runqlat",
+		"Measure how long threads that could run waited for a CPU, as a histogram.",
 		"runqlat 1 10", "a histogram every second, ten times",
 		"runqlat -P", "a histogram for each process, on Ctrl-C")
 	o := &options{Tool: t, pid: t.PID(), unit: "usecs", per: 1000}

@@ -29,7 +29,10 @@ func main() { os.Exit(tool.Main("softirqs", run)) }
 
 // names are the kinds of soft interrupts by number: enum in
 // include/linux/interrupt.h.
-var names = []string{"hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"}
+var names = []string{
+	"hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched",
+	"hrtimer", "rcu",
+}
 
 func name(vec uint32) string {
 	if vec < uint32(len(names)) {
@@ -59,5 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p.On(probe.RawTracepoint{Name: "softirq_exit"}, func(c *action.Ctx) {
 		starts.Take(c, c.CPU(), func(t0 action.Int) { spent.Add(c, c.Nsecs().Sub(t0), c.Arg(0)) })
 	})
-	return t.Run(ctx, stdout, "Tracing soft irqs", func(s *tool.Session) error { return spent.Show(s, 16, name) }, p)
+	return t.Run(ctx, stdout, "Tracing soft irqs", func(s *tool.Session) error {
+		return spent.Show(s, 16, name)
+	}, p)
 }

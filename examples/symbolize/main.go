@@ -12,7 +12,8 @@ import (
 )
 
 func main() {
-	if status := cli.Status("symbolize", run(context.Background(), os.Args[1:], os.Stdout), os.Stderr); status != 0 {
+	if status := cli.Status("symbolize", run(context.Background(), os.Args[1:], os.Stdout),
+		os.Stderr); status != 0 {
 		os.Exit(status)
 	}
 }

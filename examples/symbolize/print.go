@@ -35,7 +35,8 @@ func printer(c *config) (printFunc, error) {
 	case c.style == "gnu":
 		return func(w *bufio.Writer, _ uint64, frames []symbol.Frame) error {
 			for _, f := range shown(frames) {
-				if _, err := escape.Fprintf(w, "%s\n%s:%s\n", or(f.Name, "??"), or(f.File, "??"), gnuLine(f)); err != nil {
+				if _, err := escape.Fprintf(w, "%s\n%s:%s\n", or(f.Name, "??"), or(f.File, "??"),
+					gnuLine(f)); err != nil {
 					return err
 				}
 			}
@@ -44,7 +45,8 @@ func printer(c *config) (printFunc, error) {
 	case c.style == "llvm":
 		return func(w *bufio.Writer, _ uint64, frames []symbol.Frame) error {
 			for _, f := range shown(frames) {
-				if _, err := escape.Fprintf(w, "%s\n%s:%d:%d\n", or(f.Name, "??"), or(f.File, "??"), f.Line, f.Column); err != nil {
+				if _, err := escape.Fprintf(w, "%s\n%s:%d:%d\n", or(f.Name, "??"), or(f.File, "??"), f.Line,
+					f.Column); err != nil {
 					return err
 				}
 			}

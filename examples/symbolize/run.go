@@ -53,7 +53,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	fs.BoolVar(&c.inlines, "i", false, "show the functions that are inlined at the address too")
 	fs.BoolVar(&c.raw, "a", false, "leave C++ and Rust names as they are: mangled")
 	fs.BoolVar(&c.json, "json", false, "one JSON object for each address")
-	fs.StringVar(&c.style, "style", "", "write like addr2line -f (`gnu`) or like llvm-symbolizer (llvm)")
+	fs.StringVar(&c.style, "style", "",
+		"write like addr2line -f (`gnu`) or like llvm-symbolizer (llvm)")
 	if err := cli.Parse(fs, args, stdout); err != nil {
 		return err
 	}

@@ -97,7 +97,9 @@ type by[K comparable] struct {
 var byCall = by[uint32]{
 	func(c *action.Ctx) []any { return []any{c.Field("id")} },
 	[]string{"SYSCALL %-22s"},
-	func(s *tool.Session, id uint32) []any { return []any{sysnames.Syscall(s.Arch(), int(int32(id)))} },
+	func(s *tool.Session, id uint32) []any {
+		return []any{sysnames.Syscall(s.Arch(), int(int32(id)))}
+	},
 }
 
 type process struct {
@@ -111,7 +113,9 @@ var byProcess = by[process]{
 	func(_ *tool.Session, p process) []any { return []any{p.PID, p.Comm} },
 }
 
-func count[K comparable](ctx context.Context, stdout io.Writer, t *tool.Tool, o options, by by[K]) error {
+func count[K comparable](ctx context.Context, stdout io.Writer, t *tool.Tool, o options,
+	by by[K],
+) error {
 	counts := action.NewCounter[K]("counts", 0)
 	times := action.NewSum[K]("times", 0)
 	starts := action.NewLRU[uint32, uint64]("starts", 0)
@@ -149,17 +153,21 @@ func count[K comparable](ctx context.Context, stdout io.Writer, t *tool.Tool, o 
 			times.Observe(c, c.Nsecs().Sub(t0), by.key(c)...)
 		})
 	})
-	return t.Run(ctx, stdout, fmt.Sprintf("Counting system calls, printing the top %d", *o.top), func(s *tool.Session) error {
-		return show(s, o, by, counts, times)
-	}, p)
+	return t.Run(ctx, stdout, fmt.Sprintf("Counting system calls, printing the top %d", *o.top),
+		func(s *tool.Session) error {
+			return show(s, o, by, counts, times)
+		}, p)
 }
 
-func show[K comparable](s *tool.Session, o options, by by[K], counts *action.Counter[K], times *action.Aggregate[K]) error {
+func show[K comparable](s *tool.Session, o options, by by[K], counts *action.Counter[K],
+	times *action.Aggregate[K],
+) error {
 	unit, per := "TIME(us) %14.3f", 1e3
 	if *o.millis {
 		unit, per = "TIME(ms) %14.3f", 1e6
 	}
-	tab := s.Table(slices.Concat(by.columns, []string{"COUNT %8d", unit})...).Show(unit[:8], *o.latency)
+	tab := s.Table(slices.Concat(by.columns, []string{"COUNT %8d", unit})...).Show(unit[:8],
+		*o.latency)
 	readCounts, err := tool.Counts(s, counts)
 	if err != nil {
 		return err

@@ -38,7 +38,8 @@ type accepted struct {
 const familyIPv4 = 2 // AF_INET
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
-	t := tool.New("tcpaccept", "Trace TCP connections that are accepted: who is connected to, by whom.",
+	t := tool.New("tcpaccept",
+		"Trace TCP connections that are accepted: who is connected to, by whom.",
 		"tcpaccept -T", "with the time of day",
 		"tcpaccept -P 22,80", "on these ports of this machine")
 	pid := t.PID()
@@ -77,7 +78,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	return t.Run(ctx, stdout, "Tracing TCP accepts", func(s *tool.Session) error {
-		tab := s.Table("TIME %-8s", "TIME(s) %-9.3f", "PID %-7d", "COMM %-12.12s", "IP %-2d", "RADDR %-16s", "RPORT %-5d", "LADDR %-16s", "LPORT %d")
+		tab := s.Table("TIME %-8s", "TIME(s) %-9.3f", "PID %-7d", "COMM %-12.12s", "IP %-2d",
+			"RADDR %-16s", "RPORT %-5d", "LADDR %-16s", "LPORT %d")
 		tab.Show("TIME", *clock).Show("TIME(s)", *times).Header()
 		return tool.Each(s, events, func(e *accepted) error {
 			local, remote := e.Local, e.Remote
@@ -87,7 +89,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.PID, e.Comm,
 				tool.IPVersion(remote), tool.Addr(remote), e.RPort, tool.Addr(local), e.LPort)
 		})
-	}, program(probe.Fexit{Symbol: "inet_csk_accept"}), program(probe.Kretprobe{Symbol: "inet_csk_accept"}))
+	}, program(probe.Fexit{Symbol: "inet_csk_accept"}),
+		program(probe.Kretprobe{Symbol: "inet_csk_accept"}))
 }
 
 // mapped is an IPv4 address mapped into IPv6.

@@ -17,7 +17,8 @@ func (o *options) function(m *maps) *action.Program {
 	// Not fentry, with which the tool takes a third more memory, and longer to start.
 	p.On(probe.Kprobe{Symbol: "tcp_connect"}, func(c *action.Ctx) {
 		sk := c.Arg(0).Ptr()
-		family, dport := c.Let(sk.Member("__sk_common.skc_family")), c.Let(sk.Member("__sk_common.skc_dport").Bswap())
+		family, dport := c.Let(sk.Member("__sk_common.skc_family")),
+			c.Let(sk.Member("__sk_common.skc_dport").Bswap())
 		o.filter(c, family, dport)
 		emit := func(addresses func(e *connect, b *action.Bind)) {
 			m.events.Emit(c, func(e *connect, b *action.Bind) {

@@ -179,8 +179,10 @@ func (m *maps) emit(c *action.Ctx, nsecs, pid, uid action.Int, comm any) {
 
 // show prints connections as they come, with the columns that were asked for.
 func (o *options) show(s *tool.Session, events *action.Events[connect]) error {
-	tab := s.Table("TIME(s) %-9.3f", "UID %-6d", "PID %-7d", "COMM %-16s", "IP %-2d", "SADDR %-16s", "LPORT %-5d", "DADDR %-16s", "DPORT %-5d", "QUERY %s")
-	tab.Show("TIME(s)", *o.times).Show("UID", *o.users).Show("LPORT", *o.lports).Show("QUERY", *o.names).Header()
+	tab := s.Table("TIME(s) %-9.3f", "UID %-6d", "PID %-7d", "COMM %-16s", "IP %-2d", "SADDR %-16s",
+		"LPORT %-5d", "DADDR %-16s", "DPORT %-5d", "QUERY %s")
+	tab.Show("TIME(s)", *o.times).Show("UID", *o.users).Show("LPORT", *o.lports).Show("QUERY",
+		*o.names).Header()
 	looked := map[netip.Addr]string{}
 	return tool.Each(s, events, func(e *connect) error {
 		if e.Size > 0 {
@@ -192,7 +194,8 @@ func (o *options) show(s *tool.Session, events *action.Events[connect]) error {
 			return nil
 		}
 		local, remote := e.addrs()
-		return tab.Row(s.Seconds(e.Nsecs), e.UID, e.PID, e.Comm, tool.IPVersion(remote.As16()), local, e.SPort,
+		return tab.Row(s.Seconds(e.Nsecs), e.UID, e.PID, e.Comm, tool.IPVersion(remote.As16()), local,
+			e.SPort,
 			remote, e.DPort, cmp.Or(looked[remote], "No DNS Query"))
 	})
 }

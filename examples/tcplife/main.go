@@ -99,7 +99,9 @@ func (o *options) program() (*action.Program, *action.Events[session]) {
 		sk, state := c.Field("skaddr"), c.Let(c.Field("newstate"))
 		c.If(state.Lt(finWait1), func() { births.Set(c, sk, c.Nsecs()) })
 		// Here, and nowhere else, the current thread is the connection's.
-		c.If(state.Eq(synSent).Or(state.Eq(lastAck)), func() { owners.Set(c, sk, action.Key(c.PID(), c.Comm())) })
+		c.If(state.Eq(synSent).Or(state.Eq(lastAck)), func() {
+			owners.Set(c, sk, action.Key(c.PID(), c.Comm()))
+		})
 		c.ReturnUnless(state.Eq(closed))
 		births.Take(c, sk, func(born action.Int) {
 			end := func(owner action.Int, comm any) {
@@ -120,7 +122,9 @@ func (o *options) program() (*action.Program, *action.Events[session]) {
 					b.Set(&e.Comm, comm)
 				})
 			}
-			owners.Take(c, sk, func(o action.Int) { end(o.Elem("PID"), o.Elem("Comm")) }, func() { end(c.PID(), c.Comm()) })
+			owners.Take(c, sk, func(o action.Int) {
+				end(o.Elem("PID"), o.Elem("Comm"))
+			}, func() { end(c.PID(), c.Comm()) })
 		})
 	})
 	return p, events
@@ -133,10 +137,13 @@ func (o *options) show(s *tool.Session, events *action.Events[session]) error {
 	if *o.clock || *o.times {
 		owner, comm = "PID %-5d", "COMM %-5.5s" // the line is to fit a terminal
 	}
-	tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", owner, comm, "IP %-2d", "L"+addr, "LPORT %-5d", "R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")
-	tab.Show("TIME", *o.clock).Show("TIME(s)", *o.times).Show("IP", *o.wide || *o.csv).CSV(*o.csv).Header()
+	tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", owner, comm, "IP %-2d", "L"+addr, "LPORT %-5d",
+		"R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")
+	tab.Show("TIME", *o.clock).Show("TIME(s)", *o.times).Show("IP", *o.wide ||
+		*o.csv).CSV(*o.csv).Header()
 	return tool.Each(s, events, func(e *session) error {
-		return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.PID, e.Comm, tool.IPVersion(e.Remote), tool.Addr(e.Local), e.LocalPort,
+		return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.PID, e.Comm,
+			tool.IPVersion(e.Remote), tool.Addr(e.Local), e.LocalPort,
 			tool.Addr(e.Remote), e.RemotePort, e.Acked/1024, e.Received/1024, float64(e.Span)/1e6)
 	})
 }

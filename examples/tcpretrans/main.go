@@ -66,7 +66,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p.IncludeSelf = true // a timer expires in the name of whatever thread runs
 	note := func(c *action.Ctx, sk action.Ptr, more func(e *retransmit, b *action.Bind)) {
 		tool.SockAddrs(c, sk, versions, func(local, remote action.Tuple) {
-			parts := []any{local, remote, sk.Member("__sk_common.skc_num"), sk.Member("__sk_common.skc_dport").Bswap()}
+			parts := []any{
+				local, remote, sk.Member("__sk_common.skc_num"),
+				sk.Member("__sk_common.skc_dport").Bswap(),
+			}
 			if *count {
 				counts.Inc(c, parts...)
 				return
@@ -83,12 +86,15 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p.On(probe.Tracepoint{Group: "tcp", Name: "tcp_retransmit_skb"}, func(c *action.Ctx) {
 		note(c, c.Field("skaddr").PtrTo("struct sock", false), func(e *retransmit, b *action.Bind) {
 			// A segment's control block, struct tcp_skb_cb, begins with seq.
-			b.Set(&e.Seq, c.Field("skbaddr").PtrTo("struct sk_buff", false).Addr("cb").Load(0, ir.IntType(4, false)))
+			b.Set(&e.Seq, c.Field("skbaddr").PtrTo("struct sk_buff", false).Addr("cb").Load(0,
+				ir.IntType(4, false)))
 		})
 	})
 	if *probes && !*count {
 		p.On(probe.Fentry{Symbol: "tcp_send_loss_probe"}, func(c *action.Ctx) {
-			note(c, c.Arg(0).PtrTo("struct sock", false), func(e *retransmit, b *action.Bind) { b.Set(&e.LossProbe, true) })
+			note(c, c.Arg(0).PtrTo("struct sock", false), func(e *retransmit, b *action.Bind) {
+				b.Set(&e.LossProbe, true)
+			})
 		})
 	}
 
@@ -96,15 +102,18 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		if *count {
 			return showCounts(s, counts)
 		}
-		tab := s.Table("TIME %-8s", "PID %-7d", "IP %-2d", "LADDR:LPORT %-20s", "T> %-2s", "RADDR:RPORT %-20s", "STATE %-12s", "SEQ %-10d")
+		tab := s.Table("TIME %-8s", "PID %-7d", "IP %-2d", "LADDR:LPORT %-20s", "T> %-2s",
+			"RADDR:RPORT %-20s", "STATE %-12s", "SEQ %-10d")
 		tab.Show("SEQ", *sequence).Header()
 		return tool.Each(s, events, func(e *retransmit) error {
 			kind := "R>"
 			if e.LossProbe {
 				kind = "L>"
 			}
-			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.PID, tool.IPVersion(e.Flow.Remote.Addr().As16()),
-				place(e.Flow.Local, e.Flow.LPort), kind, place(e.Flow.Remote, e.Flow.RPort), state(e.State), e.Seq)
+			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.PID,
+				tool.IPVersion(e.Flow.Remote.Addr().As16()),
+				place(e.Flow.Local, e.Flow.LPort), kind, place(e.Flow.Remote, e.Flow.RPort), state(e.State),
+				e.Seq)
 		})
 	}, p)
 }
@@ -112,7 +121,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
 	tab := s.Table("LADDR:LPORT %-25s", "RADDR:RPORT %-25s", "RETRANSMITS %11d")
 	return tool.EachCounts(s, counts, func(entries []mapx.Entry[flow, uint64]) error {
-		slices.SortStableFunc(entries, func(a, b mapx.Entry[flow, uint64]) int { return cmp.Compare(a.Value, b.Value) })
+		slices.SortStableFunc(entries, func(a, b mapx.Entry[flow, uint64]) int {
+			return cmp.Compare(a.Value, b.Value)
+		})
 		s.Printf("\n")
 		tab.Header()
 		for _, e := range entries {

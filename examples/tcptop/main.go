@@ -75,14 +75,20 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 func (o *options) functions(bytes *action.Aggregate[conn]) *action.Program {
 	p := action.NewProgram("tcptop")
 	sending := action.NewPair[uint64]("sending", 0)
-	for _, name := range slices.Compact([]string{"tcp_sendmsg", o.Symbol("tcp_sendpage", "tcp_sendmsg")}) { // the latter before Linux 6.5
+	// the latter before Linux 6.5
+	for _, name := range slices.Compact([]string{
+		"tcp_sendmsg",
+		o.Symbol("tcp_sendpage", "tcp_sendmsg"),
+	}) {
 		p.On(probe.Fentry{Symbol: name}, func(c *action.Ctx) {
 			tool.FilterPID(c, *o.pid)
 			sending.Enter(c, c.Arg(0).As(ir.Uint64Type()))
 		})
 		p.On(probe.Fexit{Symbol: name}, func(c *action.Ctx) {
 			tool.FilterPID(c, *o.pid)
-			sending.Leave(c, func(sk action.Int) { o.add(c, bytes, sk.PtrTo("struct sock", false), 1, c.Ret()) })
+			sending.Leave(c, func(sk action.Int) {
+				o.add(c, bytes, sk.PtrTo("struct sock", false), 1, c.Ret())
+			})
 		})
 	}
 	p.On(probe.Fentry{Symbol: "tcp_cleanup_rbuf"}, func(c *action.Ctx) {
@@ -106,7 +112,9 @@ func (o *options) sockets(bytes *action.Aggregate[conn]) *action.Program {
 }
 
 // add has an action add what a socket has sent or received.
-func (o *options) add(c *action.Ctx, bytes *action.Aggregate[conn], sk action.Ptr, sent int, n action.Int) {
+func (o *options) add(c *action.Ctx, bytes *action.Aggregate[conn], sk action.Ptr, sent int,
+	n action.Int,
+) {
 	c.ReturnUnless(n.Gt(0))
 	port, peer := sk.Member("__sk_common.skc_num"), sk.Member("__sk_common.skc_dport").Bswap()
 	tool.SockAddrs(c, sk, o.versions, func(local, remote action.Tuple) {
@@ -125,7 +133,8 @@ func (o *options) show(s *tool.Session, bytes *action.Aggregate[conn]) error {
 		rows := tool.Rows(sums, 2, func(k *conn) *uint32 { return &k.Sent })
 		tab.Header()
 		for _, k := range tool.Largest(rows, func(n []int64) int64 { return n[0] + n[1] }) {
-			local, remote := netip.AddrPortFrom(k.Local.Addr(), k.LPort), netip.AddrPortFrom(k.Remote.Addr(), k.RPort)
+			local, remote := netip.AddrPortFrom(k.Local.Addr(), k.LPort),
+				netip.AddrPortFrom(k.Remote.Addr(), k.RPort)
 			tab.Row(k.PID, k.Comm, local, remote, rows[k][0]/1024, rows[k][1]/1024)
 		}
 		s.Printf("\n")

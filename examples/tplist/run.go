@@ -74,7 +74,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	verbose := flags.Bool("v", false, "print sites and arguments; fields of tracepoints")
 	flags.BoolVar(verbose, "vv", false, "the same, as BCC's tool has it")
 	pid := flags.Int("p", 0, "list the probes of a process")
-	lib := flags.String("l", "", "list those of a `library` or program: a path, or a name that is looked up")
+	lib := flags.String("l", "",
+		"list those of a `library` or program: a path, or a name that is looked up")
 	if err := cli.Parse(flags, args, stdout); err != nil {
 		return err
 	}
@@ -122,7 +123,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 // libraries are where libraries are, Debian's directories among them.
-var libraries = []string{"/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"}
+var libraries = []string{
+	"/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib64", "/usr/lib64", "/lib",
+	"/usr/lib", "/usr/local/lib",
+}
 
 // lookUp is the path of a library in dirs ("stdc++", "libc.so.6") or else of a
 // program.
@@ -131,7 +135,10 @@ func lookUp(name string, dirs []string) (string, error) {
 		return name, nil
 	}
 	for _, dir := range dirs {
-		for _, file := range []string{name, name + ".so.*", "lib" + name + ".so.*", "lib" + name + ".so"} {
+		for _, file := range []string{
+			name, name + ".so.*", "lib" + name + ".so.*",
+			"lib" + name + ".so",
+		} {
 			paths, err := filepath.Glob(dir + "/" + file)
 			if err != nil {
 				return "", err
@@ -303,7 +310,10 @@ func (l *lister) locations(p usdt.Probe) {
 }
 
 func describe(path string, s usdt.Site) site {
-	d := site{Path: path, Provider: s.Provider, Name: s.Name, PC: s.PC, Offset: s.Offset, Semaphore: s.Semaphore, Args: []arg{}, Nop: s.Nop.String()}
+	d := site{
+		Path: path, Provider: s.Provider, Name: s.Name, PC: s.PC, Offset: s.Offset,
+		Semaphore: s.Semaphore, Args: []arg{}, Nop: s.Nop.String(),
+	}
 	for _, a := range s.Args {
 		v := arg{Text: a.Text, Size: a.Size, Signed: a.Signed, Float: a.Float, Kind: a.Kind.String()}
 		if a.Reason != usdt.ReasonNone {

@@ -65,8 +65,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func parse(args []string, stdout io.Writer) (*options, error) {
-	t := tool.New("trace", "Print a line whenever a probe fires. A PROBE is TARGET [/FILTER/] [\"FORMAT\",\n"+
-		"VALUE, ...]: a target of bpftrace's, C's expressions, printf's formats.",
+	t := tool.New("trace",
+		"Print a line whenever a probe fires. A PROBE is TARGET [/FILTER/] [\"FORMAT\",\n"+
+			"VALUE, ...]: a target of bpftrace's, C's expressions, printf's formats.",
 		`trace 'vfs_read /arg2 > 65536/ "%d bytes", arg2'`, "large reads",
 		`trace 't:sched:sched_process_exec "%s", str(args.filename)'`, "",
 		`trace 'kr:do_sys_openat2 /retval < 0/ "%d", retval'`, "opens that fail")
@@ -163,9 +164,11 @@ func (tr *tracer) emit(c *action.Ctx, i int) {
 
 // show prints messages as they come, or with -A counts them.
 func (tr *tracer) show(s *tool.Session) error {
-	tab := s.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "COUNT %-7d", "PID %-7d", "TID %-7d", "COMM %-15s", "FUNC %-16s", "MESSAGE %s")
+	tab := s.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "COUNT %-7d", "PID %-7d", "TID %-7d",
+		"COMM %-15s", "FUNC %-16s", "MESSAGE %s")
 	one := !*tr.aggregate // a line for each
-	tab.Show("TIME", *tr.clock && one).Show("TIME(s)", *tr.times && one).Show("CPU", *tr.cpus).Show("COUNT", !one).Header()
+	tab.Show("TIME", *tr.clock && one).Show("TIME(s)", *tr.times && one).Show("CPU",
+		*tr.cpus).Show("COUNT", !one).Header()
 	lines := 0
 	same := map[line]int{}
 	err := tool.Each(s, tr.events, func(h *hit) error {
@@ -178,7 +181,8 @@ func (tr *tracer) show(s *tool.Session) error {
 			l.cpu = h.CPU
 			same[l]++
 		} else {
-			tab.Row(s.Time(h.Nsecs).Format("15:04:05"), tr.at(s, h), h.CPU, 1, h.PID, h.TID, h.Comm, l.function, text)
+			tab.Row(s.Time(h.Nsecs).Format("15:04:05"), tr.at(s, h), h.CPU, 1, h.PID, h.TID, h.Comm,
+				l.function, text)
 			stacks(s, h, *tr.addresses)
 		}
 		if lines++; lines == *tr.most {

@@ -74,7 +74,8 @@ func (m *message) convert(format string, values []*ir.Expr) error {
 	case len(m.values) < len(values):
 		errs = append(errs, fmt.Errorf("%v has no place in the format", values[len(m.values)]))
 	case numbers > len(h.numbers()) || texts > len(h.texts()):
-		errs = append(errs, fmt.Errorf("more than %d numbers or %d texts", len(h.numbers()), len(h.texts())))
+		errs = append(errs, fmt.Errorf("more than %d numbers or %d texts", len(h.numbers()),
+			len(h.texts())))
 	}
 	return errors.Join(errs...)
 }
@@ -83,7 +84,10 @@ func (m *message) convert(format string, values []*ir.Expr) error {
 func (m *message) place(s string, x *ir.Expr) (v value, goVerb string, err error) {
 	part := verb.FindStringSubmatch(s)
 	flags, kind := part[1], part[2]
-	v = value{expr: x, text: kind == "s", unsigned: kind != "d" && kind != "i", slot: m.count(kind == "s")}
+	v = value{
+		expr: x, text: kind == "s", unsigned: kind != "d" && kind != "i",
+		slot: m.count(kind == "s"),
+	}
 	switch {
 	case !strings.Contains("sdiuxXocp", kind):
 		err = fmt.Errorf("%s is not known", s)

@@ -166,7 +166,8 @@ func (f *follower) show(s *tool.Session) error {
 		return err
 	}
 	before := map[spent]int64{}
-	tab := s.Table("TID %-7d", "COMM %-13.13s", "ONCPU(ms) %9.1f", "RUNQ(ms) %9.1f", "SLEEP(ms) %9.1f", "DISK(ms) %9.1f", "OTHER(ms) %9.1f", "IN %s")
+	tab := s.Table("TID %-7d", "COMM %-13.13s", "ONCPU(ms) %9.1f", "RUNQ(ms) %9.1f", "SLEEP(ms) %9.1f",
+		"DISK(ms) %9.1f", "OTHER(ms) %9.1f", "IN %s")
 	return s.Every(func() error {
 		open, err := current.Snapshot()
 		sums, err2 := ended.Snapshot()

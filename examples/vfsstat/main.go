@@ -45,7 +45,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	return t.Run(ctx, stdout, "Counting VFS calls", func(s *tool.Session) error {
-		tab := s.Table("TIME %-10s", "SECONDS %8.3f", "READ/s %8.0f", "WRITE/s %8.0f", "FSYNC/s %8.0f", "OPEN/s %8.0f", "CREATE/s %8.0f")
+		tab := s.Table("TIME %-10s", "SECONDS %8.3f", "READ/s %8.0f", "WRITE/s %8.0f", "FSYNC/s %8.0f",
+			"OPEN/s %8.0f", "CREATE/s %8.0f")
 		tab.Show("SECONDS", t.JSON()).Header()
 		return tool.EachCounts(s, counts, func(entries []mapx.Entry[uint32, uint64]) error {
 			n := mapx.Values(mapx.Snapshot[uint32, uint64]{Entries: entries})

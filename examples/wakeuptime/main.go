@@ -61,7 +61,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 	}
 	attach := func(env *probe.Env) (*collect.Collector, error) {
-		o := &collect.WaitOptions{Min: time.Duration(*shortest) * time.Microsecond, Max: time.Duration(*longest) * time.Microsecond}
+		o := &collect.WaitOptions{
+			Min: time.Duration(*shortest) * time.Microsecond,
+			Max: time.Duration(*longest) * time.Microsecond,
+		}
 		o.Env, o.MaxStacks, o.NoUser = env, *room, true
 		if *pid != 0 {
 			o.PIDs = []int{*pid}
@@ -71,18 +74,24 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		return collect.AttachWaits(collect.Wakeups, o)
 	}
-	return t.RunStacks(ctx, stdout, "Tracing blocked time (us) by waker", attach, func(s *tool.Session, st *tool.Stacks) error {
-		return s.Every(func() error {
-			samples, err := st.Read()
-			slices.SortStableFunc(samples, func(a, b tool.StackSample) int { return cmp.Compare(a.Value, b.Value) })
-			for _, w := range samples {
-				if w.Waker != nil {
-					print(s, &woken{w.Comm, w.PID, w.Waker.Comm, w.Waker.PID, w.WakerKernel, w.Count, w.Value / 1000}, *folded)
+	return t.RunStacks(ctx, stdout, "Tracing blocked time (us) by waker", attach,
+		func(s *tool.Session, st *tool.Stacks) error {
+			return s.Every(func() error {
+				samples, err := st.Read()
+				slices.SortStableFunc(samples, func(a, b tool.StackSample) int {
+					return cmp.Compare(a.Value, b.Value)
+				})
+				for _, w := range samples {
+					if w.Waker != nil {
+						print(s, &woken{
+							w.Comm, w.PID, w.Waker.Comm, w.Waker.PID, w.WakerKernel, w.Count,
+							w.Value / 1000,
+						}, *folded)
+					}
 				}
-			}
-			return err
+				return err
+			})
 		})
-	})
 }
 
 func print(s *tool.Session, w *woken, folded bool) {

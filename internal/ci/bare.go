@@ -40,7 +40,8 @@ func bare(ctx context.Context, c *check) (testlog.Counts, error) {
 		return testlog.Counts{Skipped: 1}, nil // it takes mounts of one's own
 	}
 	return c.onBare(func() (testlog.Counts, error) {
-		sum, err := c.goTest(ctx, "bare", append([]string{"-count=1", "-timeout=5m"}, c.declared("bare")...)...)
+		sum, err := c.goTest(ctx, "bare",
+			append([]string{"-count=1", "-timeout=5m"}, c.declared("bare")...)...)
 		first := c.exec(ctx, nil, "go", "run", "./examples/profile")
 		return sum, errors.Join(err, first)
 	})

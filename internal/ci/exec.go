@@ -28,7 +28,9 @@ func (c *check) exec(ctx context.Context, env []string, name string, args ...str
 	return err
 }
 
-func (c *check) execTo(ctx context.Context, stdout io.Writer, env []string, name string, args ...string) error {
+func (c *check) execTo(ctx context.Context, stdout io.Writer, env []string, name string,
+	args ...string,
+) error {
 	cmd := c.prepare(ctx, env, name, args...)
 	cmd.Stdout, cmd.Stderr = stdout, c.out
 	if err := runGroup(cmd); err != nil {
@@ -66,7 +68,8 @@ func command(name string, args ...string) func(context.Context, *check) (testlog
 
 // toolArgs is how the go command runs a tool of internal/tools.
 func toolArgs(name string, args ...string) []string {
-	return append([]string{"tool", "-modfile=" + filepath.FromSlash("internal/tools/go.mod"), name}, args...)
+	return append([]string{"tool", "-modfile=" + filepath.FromSlash("internal/tools/go.mod"), name},
+		args...)
 }
 
 // tool is a step that is one developer tool.

@@ -50,7 +50,8 @@ func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
 	if c.all {
 		least = 5 * time.Second
 	}
-	each := min(max(fuzzBudget/time.Duration(len(targets)), least), 10*time.Second).Truncate(time.Second)
+	each := min(max(fuzzBudget/time.Duration(len(targets)), least),
+		10*time.Second).Truncate(time.Second)
 	var n testlog.Counts
 	var errs []error
 	binaries := map[string]string{}
@@ -66,7 +67,8 @@ func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
 		}
 		fmt.Fprintf(c.out, "%s %s: %.0f executions a second\n", t.dir, t.name, rate)
 		if err == nil && rate < leastRate && !t.slow {
-			err = fmt.Errorf("%.0f executions a second, less than %d, and its comment doesn't say why", rate, leastRate)
+			err = fmt.Errorf("%.0f executions a second, less than %d, and its comment doesn't say why", rate,
+				leastRate)
 		}
 		if err != nil {
 			n.Failed++
@@ -80,11 +82,14 @@ func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
 
 // fuzzOne builds a package's instrumented test binary once, and runs one of its
 // targets for a while after its seeds. It returns the executions in two seconds of a CPU.
-func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration, binaries map[string]string) (rate float64, err error) {
+func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration,
+	binaries map[string]string,
+) (rate float64, err error) {
 	bin := binaries[t.dir]
 	if bin == "" {
 		bin = filepath.Join(c.tmp, strings.ReplaceAll(t.dir, string(filepath.Separator), "_")+".fuzz")
-		if err := c.exec(ctx, nil, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-fuzz=.", "-o", bin, "./"+filepath.ToSlash(t.dir)); err != nil {
+		if err := c.exec(ctx, nil, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-fuzz=.", "-o", bin,
+			"./"+filepath.ToSlash(t.dir)); err != nil {
 			return 0, err
 		}
 		binaries[t.dir] = bin
@@ -116,7 +121,8 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration, binaries
 	begin := time.Now()
 	err = runGroup(cmd)
 	if ctx.Err() != nil {
-		err = fmt.Errorf("still busy with its seeds after %v: %w", time.Since(begin).Round(time.Second), err)
+		err = fmt.Errorf("still busy with its seeds after %v: %w", time.Since(begin).Round(time.Second),
+			err)
 	}
 	if err != nil {
 		c.worth.WriteString(lastLines(own.String(), 40))

@@ -36,7 +36,9 @@ func (c *check) goTest(ctx context.Context, column string, args ...string) (test
 
 // goTestEnv is goTest with more variables in the environment. What fails once has
 // failed: a test that passes when it is run again is a fault that is not understood.
-func (c *check) goTestEnv(ctx context.Context, column string, env []string, args ...string) (testlog.Counts, error) {
+func (c *check) goTestEnv(ctx context.Context, column string, env []string,
+	args ...string,
+) (testlog.Counts, error) {
 	r, w := io.Pipe()
 	runs := map[string]*packageRun{}
 	done := make(chan error, 1)
@@ -179,5 +181,6 @@ func (c *check) declared(column string) []string {
 
 func bench(ctx context.Context, c *check) (testlog.Counts, error) {
 	return testlog.Counts{}, c.exec(ctx, nil,
-		"go", "test", "-vet=off", "-short", "-run=^$", "-bench=.", "-benchtime=1x", "-timeout=4m", "./...")
+		"go", "test", "-vet=off", "-short", "-run=^$", "-bench=.", "-benchtime=1x", "-timeout=4m",
+		"./...")
 }

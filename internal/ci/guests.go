@@ -84,7 +84,9 @@ func longestFirst(columns []string) []string {
 }
 
 // guest boots one kernel with all that is declared for it.
-func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (testlog.Counts, error) {
+func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (testlog.Counts,
+	error,
+) {
 	var sum testlog.Counts
 	if ctx.Err() != nil {
 		sum.Failed++
@@ -152,7 +154,9 @@ const pure = "^(TestMinimalBTFIsEnough|TestWriteSVGDeep|TestStreamCut|TestMapSna
 
 // boot runs the tests in a guest: of the packages in only, those that match
 // its expression.
-func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests, only map[string]string) (*guest.Report, error) {
+func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests,
+	only map[string]string,
+) (*guest.Report, error) {
 	var log bytes.Buffer
 	o := guest.Options{Kernel: k, Log: &log, Modules: []string{"fuse"}}
 	if k.Arch == "amd64" {
@@ -194,7 +198,8 @@ func (c *check) sparse(ctx context.Context, tests *guest.Tests) (n testlog.Count
 	}
 	var log bytes.Buffer
 	o := guest.Options{Kernel: k, Log: &log, SMP: "8,maxcpus=64"}
-	tests.Only([]string{"mapx"}).AddTo(&o, 3*time.Minute, "-test.run=PerCPU|PerfBuffer(Reads|Refuses|Waits)|Reduce|CPU")
+	tests.Only([]string{"mapx"}).AddTo(&o, 3*time.Minute,
+		"-test.run=PerCPU|PerfBuffer(Reads|Refuses|Waits)|Reduce|CPU")
 	r, err := guest.Run(ctx, o)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,9 @@ const markEnv = "BORESCOPE_CHECK"
 // harmless has a step that leaves something on this machine fail, and say what, and
 // when it was there first. Left is what stays for that long: the kernel frees some
 // things late, and others use the machine as well.
-func harmless(patience time.Duration, run func(context.Context, *check) (testlog.Counts, error)) func(context.Context, *check) (testlog.Counts, error) {
+func harmless(patience time.Duration, run func(context.Context, *check) (testlog.Counts,
+	error),
+) func(context.Context, *check) (testlog.Counts, error) {
 	return func(ctx context.Context, c *check) (counts testlog.Counts, err error) {
 		// Temporary files are the step's if they are in a directory of its own, in which
 		// programs that other users run find theirs.
@@ -120,7 +122,8 @@ func (w *watcher) end(patience time.Duration) error {
 	}
 	var lines []string
 	for what, since := range stays {
-		lines = append(lines, fmt.Sprintf("%s, seen %.0f s after the step's beginning", what, since.Seconds()))
+		lines = append(lines,
+			fmt.Sprintf("%s, seen %.0f s after the step's beginning", what, since.Seconds()))
 	}
 	slices.Sort(lines)
 	return fmt.Errorf("left on this machine:\n%s", strings.Join(lines, "\n"))

@@ -37,7 +37,8 @@ func left(own place) map[string]bool {
 		}
 	}
 	for kind, cmd := range map[string]int{
-		"BPF program": unix.BPF_PROG_GET_NEXT_ID, "BPF map": unix.BPF_MAP_GET_NEXT_ID, "BPF link": unix.BPF_LINK_GET_NEXT_ID,
+		"BPF program": unix.BPF_PROG_GET_NEXT_ID, "BPF map": unix.BPF_MAP_GET_NEXT_ID,
+		"BPF link": unix.BPF_LINK_GET_NEXT_ID,
 	} {
 		for _, id := range bpfIDs(cmd) {
 			add(kind, id)
@@ -108,7 +109,8 @@ func bpfIDs(cmd int) []string {
 	var ids []string
 	attr := struct{ start, next, flags uint32 }{}
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(cmd), uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+		_, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(cmd), uintptr(unsafe.Pointer(&attr)),
+			unsafe.Sizeof(attr))
 		if errno != 0 {
 			return ids
 		}

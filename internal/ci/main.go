@@ -41,21 +41,36 @@ type step struct {
 
 var steps = []step{
 	{"setup", "install what the other steps need", 10 * time.Minute, setup},
-	{"native", "go test ./... on this machine, as the user that runs this", 10 * time.Minute, harmless(10*time.Second, native)},
-	{"user", "go test -short ./... as nobody, with Go alone, no tracefs and no network", 10 * time.Minute, user},
+	{
+		"native", "go test ./... on this machine, as the user that runs this", 10 * time.Minute,
+		harmless(10*time.Second, native),
+	},
+	{
+		"user", "go test -short ./... as nobody, with Go alone, no tracefs and no network",
+		10 * time.Minute, user,
+	},
 	{"bare", "what may differ there as root, and README's first command", 5 * time.Minute, bare},
-	{"container", "what may differ in a pid namespace, as root and as nobody", 5 * time.Minute, container},
+	{
+		"container", "what may differ in a pid namespace, as root and as nobody", 5 * time.Minute,
+		container,
+	},
 	{"tidy", "go mod tidy changes nothing", 2 * time.Minute, command("go", "mod", "tidy", "-diff")},
 	{"vet", "go vet ./...", 5 * time.Minute, command("go", "vet", "./...")},
 	{"staticcheck", "staticcheck ./...", 8 * time.Minute, tool("staticcheck", "./...")},
 	{"gofumpt", "gofumpt -l finds nothing", 3 * time.Minute, gofumpt},
 	{"cross", "compile for other systems, and vet what is of one system", 10 * time.Minute, cross},
 	{"nested", "build and vet of the nested modules", 5 * time.Minute, nested},
-	{"compare", "the comparisons of internal/bench, each once in its shortest form", 5 * time.Minute, compare},
+	{
+		"compare", "the comparisons of internal/bench, each once in its shortest form", 5 * time.Minute,
+		compare,
+	},
 	{"race", "go test -race -short of what has goroutines", 10 * time.Minute, race},
 	{"fuzz", "every fuzz target for a second or more", 10 * time.Minute, fuzz},
 	{"bench", "every benchmark once", 8 * time.Minute, bench},
-	{"vmtest", "the guests' own test: jobs that fail, hang, leave things and crash", 3 * time.Minute, vmtest},
+	{
+		"vmtest", "the guests' own test: jobs that fail, hang, leave things and crash", 3 * time.Minute,
+		vmtest,
+	},
 	{"guests", "the declared packages on other kernels", 30 * time.Minute, guests},
 }
 
@@ -223,7 +238,8 @@ func (c *check) do(ctx context.Context, s step, stdout io.Writer) verdict {
 		for line := range strings.Lines(c.worth.String()) {
 			fmt.Fprint(stdout, "    ", line)
 		}
-		fmt.Fprintf(stdout, "FAIL %s (%.0f s, %s), the whole log is %s\n", s.name, v.took.Seconds(), room(c.tmp), path)
+		fmt.Fprintf(stdout, "FAIL %s (%.0f s, %s), the whole log is %s\n", s.name, v.took.Seconds(),
+			room(c.tmp), path)
 	} else {
 		fmt.Fprintf(stdout, "ok   %s (%.0f s, %s)\n", s.name, v.took.Seconds(), room(c.tmp))
 	}

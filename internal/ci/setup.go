@@ -18,8 +18,8 @@ import (
 // packages are what the tests compare with and build their targets with; a
 // test whose tool is missing is skipped, so here they are installed.
 var packages = []string{
-	"binutils", "elfutils", "llvm", "gdb", "gcc", "g++", "libc6-dev", "cpio", "zstd", "xz-utils", "systemtap-sdt-dev",
-	"bpftrace", "linux-perf", "dwz", "ruby",
+	"binutils", "elfutils", "llvm", "gdb", "gcc", "g++", "libc6-dev", "cpio", "zstd", "xz-utils",
+	"systemtap-sdt-dev", "bpftrace", "linux-perf", "dwz", "ruby",
 }
 
 var qemuPackages = []string{"qemu-system-x86", "qemu-system-arm"}
@@ -45,7 +45,10 @@ func setup(ctx context.Context, c *check) (testlog.Counts, error) {
 		return testlog.Counts{}, err
 	}
 	var errs []error
-	install := []string{"-o", "DPkg::Lock::Timeout=300", "install", "-y", "-q", "--no-install-recommends"}
+	install := []string{
+		"-o", "DPkg::Lock::Timeout=300", "install", "-y", "-q",
+		"--no-install-recommends",
+	}
 	if len(missing) > 0 {
 		errs = append(errs, c.installTools(ctx, env, install, missing))
 	}

@@ -77,7 +77,9 @@ func (t *table) broken(column string) []string {
 	for _, pkg := range slices.Sorted(maps.Keys(t.cells)) {
 		for _, r := range t.cells[pkg][column].results {
 			if r.Status == testlog.Skip && !strings.HasPrefix(r.Reason, testenv.SkipPrefix) {
-				problems = append(problems, fmt.Sprintf("%s:%s on %s: skipped without a proven cause, use testenv.Need: %s", pkg, r.Name, column, r.Reason))
+				problems = append(problems, fmt.Sprintf(
+					"%s:%s on %s: skipped without a proven cause, use testenv.Need: %s", pkg, r.Name, column,
+					r.Reason))
 			}
 		}
 	}
@@ -185,7 +187,9 @@ func (t *table) printSlowest(w io.Writer) {
 		what    string
 		entries []entry
 	}{{"packages", packages}, {"tests", tests}} {
-		slices.SortFunc(list.entries, func(a, b entry) int { return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(a.name, b.name)) })
+		slices.SortFunc(list.entries, func(a, b entry) int {
+			return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(a.name, b.name))
+		})
 		list.entries = list.entries[:min(len(list.entries), slowest)]
 		if len(list.entries) > 0 {
 			fmt.Fprintf(w, "\nslowest %s\n", list.what)

@@ -35,7 +35,8 @@ func kindOf(tag uint64) entryKind {
 		return kindSubprogram
 	case tagInlinedSubroutine:
 		return kindInlined
-	case TagStructType, TagClassType, TagUnionType, TagEnumerationType, TagSubroutineType, TagArrayType,
+	case TagStructType, TagClassType, TagUnionType, TagEnumerationType, TagSubroutineType,
+		TagArrayType,
 		tagCallSite, tagGNUCallSite:
 		return kindLeaf
 	case tagCompileUnit, tagPartialUnit, tagSkeletonUnit:
@@ -189,7 +190,9 @@ const abbrevUses = 8
 
 // parseAbbrev parses one shape; its attributes are appended to attrBuf, in room, all of
 // them if it is whole. It ends with the table.
-func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64, whole bool) (code uint64, a abbrev, ok bool) {
+func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64, whole bool) (code uint64, a abbrev,
+	ok bool,
+) {
 	if d.abbrevUsed > abbrevUses*len(d.abbrev) || len(d.attrBuf) > math.MaxUint32/2 {
 		return 0, a, false
 	}
@@ -271,7 +274,8 @@ func wanted(kind entryKind, name uint64) bool {
 		return name == attrSibling
 	case kindSubprogram, kindInlined:
 		switch name {
-		case attrSibling, attrName, attrLowPC, attrHighPC, attrRanges, attrAbstractOrigin, attrSpecification,
+		case attrSibling, attrName, attrLowPC, attrHighPC, attrRanges, attrAbstractOrigin,
+			attrSpecification,
 			attrLinkageName, attrMIPSLinkage, attrCallFile, attrCallLine, attrCallColumn:
 			return true
 		}
@@ -355,7 +359,8 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 		c.skip(uint64(s.n))
 	case formSdata:
 		v.n = uint64(c.sleb())
-	case formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex, formGNUStrIndex:
+	case formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex,
+		formGNUStrIndex:
 		v.n = c.uleb()
 	case formString:
 		v.n = uint64(c.off)

@@ -139,9 +139,10 @@ const (
 	formGNUStrIndex   form = 0xf2
 	formGNURefAlt     form = 0xf3
 	formGNUStrpAlt    form = 0xf4
-	formFarConst      form = 0xfd // formImplicitConst of more than 32 bits: attrSpec.n is where it is in .debug_abbrev
-	formSkip          form = 0xfe // values that are of no use: attrSpec.n bytes
-	formUnknown       form = 0xff
+	// formImplicitConst of more than 32 bits: attrSpec.n is where it is in .debug_abbrev
+	formFarConst form = 0xfd
+	formSkip     form = 0xfe // values that are of no use: attrSpec.n bytes
+	formUnknown  form = 0xff
 )
 
 // Unit types (7.5.1).

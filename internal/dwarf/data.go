@@ -62,7 +62,10 @@ var ErrNone = errors.New("no DWARF")
 // allocated to decode a unit; 0 stands for eight times the file's storage, or 64 MiB. Of
 // what does not fit nothing is known.
 func New(f *elffile.File, alt *Data, most int64) (*Data, error) {
-	d := &Data{file: f, be: f.Order == binary.BigEndian, alt: alt, abbrevTables: map[abbrevKey]*abbrevTable{}}
+	d := &Data{
+		file: f, be: f.Order == binary.BigEndian, alt: alt,
+		abbrevTables: map[abbrevKey]*abbrevTable{},
+	}
 	d.most = cmp.Or(most, max(64<<20, 8*f.Stored()))
 	for _, s := range []struct {
 		name string
@@ -190,7 +193,8 @@ func (u *unit) calls(dst []Call, pc uint64) []Call {
 		if call < 0 {
 			break
 		}
-		dst = append(dst, Call{Name: u.name(t.calls[call].origin), Line: int(call)}) // outermost first, for now
+		// outermost first, for now
+		dst = append(dst, Call{Name: u.name(t.calls[call].origin), Line: int(call)})
 	}
 	// Each call's position is in the function around it.
 	chain := dst[n:]

@@ -49,8 +49,9 @@ const (
 var attrs = [128]Attr{
 	attrName: Name, 0x49: Type, 0x0b: ByteSize, 0x0d: BitSize, 0x0c: BitOffset, 0x6b: DataBitOffset,
 	0x38: Location, 0x3e: Encoding, 0x37: Count, 0x2f: UpperBound, 0x1c: ConstValue, 0x3c: Declaration,
-	0x4b: VariableParameter, attrLowPC: LowPC, attrAbstractOrigin: Origin, attrSpecification: Specification,
-	attrSibling: Sibling,
+	0x4b: VariableParameter, attrLowPC: LowPC, attrAbstractOrigin: Origin,
+	attrSpecification: Specification,
+	attrSibling:       Sibling,
 }
 
 // Ref says where an entry is.
@@ -154,7 +155,8 @@ func (e *Entry) Text(a Attr) string {
 // Int returns an attribute that is a number.
 func (e *Entry) Int(a Attr) (n int64, ok bool) {
 	switch v := e.values[a]; v.form {
-	case formData1, formData2, formData4, formData8, formSdata, formUdata, formImplicitConst, formSecOffset:
+	case formData1, formData2, formData4, formData8, formSdata, formUdata, formImplicitConst,
+		formSecOffset:
 		return int64(v.n), true
 	}
 	return 0, false
@@ -280,7 +282,9 @@ func (d *Data) FunctionAt(pc uint64, e *Entry) error {
 	slices.SortFunc(units, func(a, b *unit) int { return cmp.Compare(a.off, b.off) })
 	for _, u := range units {
 		t := u.funcTableOf()
-		i, _ := slices.BinarySearchFunc(t.ranges, pc, func(r funcRange, pc uint64) int { return cmp.Compare(r.lo, pc) })
+		i, _ := slices.BinarySearchFunc(t.ranges, pc, func(r funcRange, pc uint64) int {
+			return cmp.Compare(r.lo, pc)
+		})
 		at := t.ranges[i:min(i+maxFolded, len(t.ranges))]
 		found := Entry{off: u.end}
 		for _, r := range at {
@@ -324,7 +328,8 @@ func (d *Data) indexTypes() {
 		return
 	}
 	t := &Data{
-		be: d.be, info: b, abbrev: d.abbrev, str: d.str, lineStr: d.lineStr, strOffsets: d.strOffsets, parent: d,
+		be: d.be, info: b, abbrev: d.abbrev, str: d.str, lineStr: d.lineStr, strOffsets: d.strOffsets,
+		parent:       d,
 		abbrevTables: map[abbrevKey]*abbrevTable{},
 	}
 	for c := (cursor{b: t.info, be: t.be}); c.off < len(t.info) && d.Spend(unitCost+typeCost) == nil; {

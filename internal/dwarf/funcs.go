@@ -308,7 +308,9 @@ const maxWidened = 64
 
 // covers reports whether a span lies in one of these.
 func covers(spans []callSpan, s callSpan) bool {
-	return len(spans) > maxWidened || slices.ContainsFunc(spans, func(c callSpan) bool { return s.lo >= c.lo && s.hi <= c.hi })
+	return len(spans) > maxWidened || slices.ContainsFunc(spans, func(c callSpan) bool {
+		return s.lo >= c.lo && s.hi <= c.hi
+	})
 }
 
 // altRef marks a reference into the alternate file that dwz made.
@@ -359,7 +361,8 @@ func (t *funcTable) callAt(f *function, depth int32, pc uint64) int32 {
 	spans := t.spans[f.first:f.end]
 	i, j := 0, len(spans)
 	for i < j {
-		if m := int(uint(i+j) >> 1); spans[m].depth < depth || spans[m].depth == depth && spans[m].lo <= pc {
+		if m := int(uint(i+j) >> 1); spans[m].depth < depth ||
+			spans[m].depth == depth && spans[m].lo <= pc {
 			i = m + 1
 		} else {
 			j = m

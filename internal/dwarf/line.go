@@ -459,7 +459,9 @@ func (p *lineProgram) finish() {
 	slices.SortFunc(t.seqs, func(a, b sequence) int { return cmp.Compare(a.lo, b.lo) })
 	for i := range t.seqs {
 		if s := &t.seqs[i]; p.unsorted {
-			slices.SortStableFunc(t.rows[s.first:s.end], func(a, b row) int { return cmp.Compare(a.off, b.off) })
+			slices.SortStableFunc(t.rows[s.first:s.end], func(a, b row) int {
+				return cmp.Compare(a.off, b.off)
+			})
 		}
 	}
 }

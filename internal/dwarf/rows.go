@@ -28,7 +28,9 @@ type SourceFile struct {
 
 // Rows calls row for each row of each line program, in the program's order. wanted says
 // whether those of a file are: it is asked once for each that a program's rows name.
-func (d *Data) Rows(ctx context.Context, wanted func(SourceFile) (bool, error), row func(Row) error) error {
+func (d *Data) Rows(ctx context.Context, wanted func(SourceFile) (bool, error),
+	row func(Row) error,
+) error {
 	var units []*unit
 	for _, u := range d.units {
 		if u.hasLine && u.lineOff < uint64(len(d.line)) {
@@ -36,7 +38,8 @@ func (d *Data) Rows(ctx context.Context, wanted func(SourceFile) (bool, error), 
 		}
 	}
 	slices.SortStableFunc(units, func(a, b *unit) int { return cmp.Compare(a.lineOff, b.lineOff) })
-	units = slices.CompactFunc(units, func(a, b *unit) bool { return a.lineOff == b.lineOff }) // they share it
+	// they share it
+	units = slices.CompactFunc(units, func(a, b *unit) bool { return a.lineOff == b.lineOff })
 	v := &rowVisitor{d: d, wanted: wanted, row: row}
 	for _, u := range units {
 		err := ctx.Err()
@@ -149,5 +152,6 @@ func (f SourceFile) Is(name string) (bool, error) {
 		return false, err
 	}
 	full := path.Clean(join(comp, dir, base))
-	return full == name || strings.HasSuffix(full, "/"+name) || path.Clean(join(nil, dir, base)) == name, nil
+	return full == name || strings.HasSuffix(full, "/"+name) ||
+		path.Clean(join(nil, dir, base)) == name, nil
 }

@@ -170,7 +170,8 @@ func newPackage(f *elffile.File) *dwoPackage {
 	p.c.off = 4
 	p.ncol, p.nunit, p.nslot = uint64(p.c.u32()), uint64(p.c.u32()), uint64(p.c.u32())
 	limit := uint64(len(b))
-	if p.ncol == 0 || p.ncol > 16 || p.nslot > limit/12 || p.nunit > limit/(8*p.ncol) || p.nslot&(p.nslot-1) != 0 || p.nslot == 0 {
+	if p.ncol == 0 || p.ncol > 16 || p.nslot > limit/12 || p.nunit > limit/(8*p.ncol) ||
+		p.nslot&(p.nslot-1) != 0 || p.nslot == 0 {
 		return nil
 	}
 	p.hashes = 16

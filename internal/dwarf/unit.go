@@ -238,7 +238,9 @@ func (d *Data) find(pc uint64, f func(*unit) bool) {
 
 // unitOf returns the unit that an offset of .debug_info lies in.
 func (d *Data) unitOf(off uint64) *unit {
-	i, ok := slices.BinarySearchFunc(d.units, off, func(u *unit, off uint64) int { return cmp.Compare(u.off, off) })
+	i, ok := slices.BinarySearchFunc(d.units, off, func(u *unit, off uint64) int {
+		return cmp.Compare(u.off, off)
+	})
 	if !ok {
 		i--
 	}

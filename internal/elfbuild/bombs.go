@@ -87,7 +87,8 @@ const (
 // sections come after.
 func Program(sections ...Section) *File {
 	return &File{Machine: elf.EM_X86_64, Entry: ProgramText, Sections: append([]Section{{
-		Name: ".text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: ProgramText, Data: spinner,
+		Name: ".text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
+		Addr: ProgramText, Data: spinner,
 	}}, sections...)}
 }
 
@@ -113,7 +114,10 @@ func Frames(text uint64, n int) []byte {
 
 // FrameSection is an .eh_frame of Program.
 func FrameSection(data []byte) Section {
-	return Section{Name: ".eh_frame", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: ProgramFrame, Data: data, Align: 8}
+	return Section{
+		Name: ".eh_frame", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: ProgramFrame,
+		Data: data, Align: 8,
+	}
 }
 
 // Sparse moves a section of 64-bit little-endian file to the file's end and makes it

@@ -32,7 +32,8 @@ const (
 
 // Bombs is the table of them: whoever reads files of a kind must read all of that kind.
 func Bombs() []Bomb {
-	return slices.Concat(sectionBombs(), symbolBombs(), frameBombs(), goBombs(), dwarfBombs(), usdtBombs(), perfBombs(), otherBombs())
+	return slices.Concat(sectionBombs(), symbolBombs(), frameBombs(), goBombs(), dwarfBombs(),
+		usdtBombs(), perfBombs(), otherBombs())
 }
 
 // BombNamed is the one of that name; without Make if there is none.
@@ -57,7 +58,10 @@ func one(name string, section func() Section) Bomb {
 
 // compressed is a section of n zeros, or of so many bytes of repeat behind head.
 func compressed(name string, head []byte, n int, repeat ...byte) Section {
-	return Section{Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: Compressed(head, n, repeat...)}
+	return Section{
+		Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED,
+		Data: Compressed(head, n, repeat...),
+	}
 }
 
 // sectionBombs come to more than the file takes up: by compression, and by holes.
@@ -84,7 +88,9 @@ func sectionBombs() []Bomb {
 			}
 			return out
 		}),
-		program("compressed-symbols", func() []Section { return SymbolTable{N: 1, Size: 16, Names: 4}.Compressed(96 << 20) }),
+		program("compressed-symbols", func() []Section {
+			return SymbolTable{N: 1, Size: 16, Names: 4}.Compressed(96 << 20)
+		}),
 		program("compressed-symbols-of-a-large-file", func() []Section {
 			noise := make([]byte, 8<<20)
 			rand.NewChaCha8([32]byte{}).Read(noise)
@@ -106,14 +112,16 @@ func symbolBombs() []Bomb {
 	return []Bomb{
 		table("symbols", SymbolTable{N: 5 * n / 2, Step: 16, Size: 16, Names: 8}),
 		table("named-symbols", SymbolTable{N: n, Step: 16, Size: 16, Names: 6 * n, Text: "ab\x00"}),
-		table("fewer-named-symbols", SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 6 * n / 4, Text: "ab\x00"}),
+		table("fewer-named-symbols",
+			SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 6 * n / 4, Text: "ab\x00"}),
 		table("aliases", SymbolTable{N: n, Size: 16, Names: 30000}),
 		table("aliases-of-all-sizes", SymbolTable{N: n, Size: n, Shrink: 1, Names: 30000}),
 		table("nested", SymbolTable{N: n / 2, Step: 1, Size: n, Shrink: 2, Names: 4}),
 		table("scattered", SymbolTable{N: n, Step: 1 << 33, Size: 16, Names: 4}),
 		table("long-names", SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 32000}),
 		table("long-names-of-one-place", SymbolTable{N: n / 4, Size: 16, Names: 32000}),
-		table("long-mangled-names", SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 32000, Text: "_Z1a"}),
+		table("long-mangled-names",
+			SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 32000, Text: "_Z1a"}),
 		program("long-versions", func() []Section { return Versions(n/28, 32000) }),
 		{Name: "tables-over-tables", Make: func() []byte {
 			return ManyTables(2000, SymbolTable{N: 3000, Step: 16, Size: 16, Names: 4})
@@ -135,7 +143,9 @@ func frameBombs() []Bomb {
 			s.Flags |= elf.SHF_COMPRESSED
 			return s
 		}),
-		one("compressed-debug_frame", func() Section { return compressed(".debug_frame", head, 256<<20, last...) }),
+		one("compressed-debug_frame", func() Section {
+			return compressed(".debug_frame", head, 256<<20, last...)
+		}),
 		frames("frame-descriptions", func() []byte { return Frames(ProgramText, 4<<20) }),
 		frames("nested-CIEs", func() []byte { return NestedCIEs(40<<10, 4<<20) }),
 		one("shared-sframe-rows", func() Section {
@@ -166,7 +176,8 @@ func goBombs() []Bomb {
 		{Name: "Go-table-heads", Make: func() []byte {
 			head := []byte{0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8}
 			f := Program(Section{
-				Name: ".data", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: ProgramFrame, Data: bytes.Repeat(head, 1<<17),
+				Name: ".data", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: ProgramFrame,
+				Data: bytes.Repeat(head, 1<<17),
 			})
 			f.NoSections = true
 			return f.Bytes()
@@ -184,7 +195,9 @@ func dwarfBombs() (out []Bomb) {
 		zip  bool
 	}{
 		{"line-rows", func() DWARF { return LineRows(n) }, true},
-		{"one-line-program-of-many-units", func() DWARF { return Units(n/32, LineRows(n/4).Line) }, false},
+		{"one-line-program-of-many-units", func() DWARF {
+			return Units(n/32, LineRows(n/4).Line)
+		}, false},
 		{"line-sequences", func() DWARF { return LineSequences(n / 17) }, false},
 		{"files-and-directories", func() DWARF { return LineFiles(n / 9) }, false},
 		{"placed-calls", func() DWARF { return PlacedCalls(n / 10) }, false},
@@ -232,7 +245,9 @@ func usdtBombs() []Bomb {
 			return sites
 		}),
 		notes("one-site", func() []byte { return bytes.Repeat(Stapsdt("8@$1"), 200_000) }),
-		notes("long-arguments", func() []byte { return bytes.Repeat(Stapsdt(strings.Repeat("8@$1 ", 12_000)), 100) }),
+		notes("long-arguments", func() []byte {
+			return bytes.Repeat(Stapsdt(strings.Repeat("8@$1 ", 12_000)), 100)
+		}),
 		one("compressed-notes", func() Section {
 			return stapsdtSection(elf.SHF_COMPRESSED, Compressed(nil, 64<<20, Stapsdt("8@$1")...))
 		}),
@@ -247,12 +262,17 @@ func otherBombs() []Bomb {
 	}
 	return []Bomb{
 		{Name: "short-lines", Kind: PerfMap, Make: lines("1000 1 a\n", 32<<20)},
-		{Name: "long-lines", Kind: PerfMap, Make: lines("10 10 "+strings.Repeat("a", 60_000)+"\n", 64<<20)},
+		{
+			Name: "long-lines", Kind: PerfMap,
+			Make: lines("10 10 "+strings.Repeat("a", 60_000)+"\n", 64<<20),
+		},
 		{Name: "short-functions", Kind: JITDump, Make: func() []byte { return jitDump(400_000, 1) }},
 		{Name: "long-functions", Kind: JITDump, Make: func() []byte { return jitDump(1000, 60_000) }},
 		{Name: "long-paths", Kind: LinkerCache, Make: func() []byte { return linkerCache(43_000) }},
 		{Name: "threads", Kind: Core, Make: func() []byte { return coreFile(coreThreads(40_000)) }},
-		{Name: "mapped-files", Kind: Core, Make: func() []byte { return coreFile(coreFiles(500_000, 500_000)) }},
+		{Name: "mapped-files", Kind: Core, Make: func() []byte {
+			return coreFile(coreFiles(500_000, 500_000))
+		}},
 		{Name: "giant-count", Kind: Core, Make: func() []byte { return coreFile(coreFiles(1<<60, 10)) }},
 	}
 }

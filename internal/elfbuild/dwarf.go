@@ -17,7 +17,12 @@ func (d DWARF) Sections() []Section {
 	for _, s := range []struct {
 		name string
 		data []byte
-	}{{".debug_abbrev", d.Abbrev}, {".debug_info", d.Info}, {".debug_line", d.Line}, {".debug_str", d.Str}} {
+	}{
+		{".debug_abbrev", d.Abbrev},
+		{".debug_info", d.Info},
+		{".debug_line", d.Line},
+		{".debug_str", d.Str},
+	} {
 		if len(s.data) > 0 {
 			out = append(out, Section{Name: s.name, Type: elf.SHT_PROGBITS, Data: s.data})
 		}
@@ -28,7 +33,8 @@ func (d DWARF) Sections() []Section {
 // dwarfAbbrevs describe a unit, a function, an inlined call and a block: the codes
 // of the entries below.
 var dwarfAbbrevs = []byte{
-	codeUnit, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0x10, 0x17, 0, 0, // low_pc: addr, high_pc: data4, stmt_list: sec_offset
+	// low_pc: addr, high_pc: data4, stmt_list: sec_offset
+	codeUnit, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0x10, 0x17, 0, 0,
 	codeFunction, 0x2e, 1, 0x11, 0x01, 0x12, 0x06, 0, 0,
 	codeCall, 0x1d, 0, 0, 0,
 	codeBlock, 0x0b, 1, 0, 0,
@@ -86,7 +92,8 @@ func LineSequences(n int) DWARF {
 
 // LineFiles has a line program that names n directories and n files.
 func LineFiles(n int) DWARF {
-	return lineProgram(bytes.Repeat([]byte{'d', 0}, n), bytes.Repeat(lineFile, n), lineSequence(ProgramText, 1))
+	return lineProgram(bytes.Repeat([]byte{'d', 0}, n), bytes.Repeat(lineFile, n),
+		lineSequence(ProgramText, 1))
 }
 
 // lineFile is a file in the table of a line program: x.c.
@@ -106,12 +113,18 @@ func lineProgram(dirs, files, program []byte) DWARF {
 	header = slices.Concat(header, dirs, []byte{0}, files, []byte{0})
 	b := o.AppendUint32([]byte{4, 0}, uint32(len(header)))
 	b = slices.Concat(b, header, program)
-	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit([]byte{0}), Line: append(o.AppendUint32(nil, uint32(len(b))), b...)}
+	return DWARF{
+		Abbrev: dwarfAbbrevs, Info: dwarfUnit([]byte{0}),
+		Line: append(o.AppendUint32(nil, uint32(len(b))), b...),
+	}
 }
 
 // InlinedCalls has a function with n inlined calls, of one byte each.
 func InlinedCalls(n int) DWARF {
-	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit(append(function(), bytes.Repeat([]byte{codeCall}, n)...))}
+	return DWARF{
+		Abbrev: dwarfAbbrevs,
+		Info:   dwarfUnit(append(function(), bytes.Repeat([]byte{codeCall}, n)...)),
+	}
 }
 
 // PlacedCalls has a function with n inlined calls that say where they are, of ten bytes
@@ -137,7 +150,10 @@ func Functions(n int) DWARF {
 
 // DeepEntries has n entries, each in the one before.
 func DeepEntries(n int) DWARF {
-	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit(append(function(), bytes.Repeat([]byte{codeBlock}, n)...))}
+	return DWARF{
+		Abbrev: dwarfAbbrevs,
+		Info:   dwarfUnit(append(function(), bytes.Repeat([]byte{codeBlock}, n)...)),
+	}
 }
 
 // Units has n units, all of ProgramText.
@@ -155,7 +171,10 @@ func LongNames(n, size int) DWARF {
 		entries = o.AppendUint32(append(entries, 1), uint32(i%size))
 	}
 	units := bytes.Repeat(dwarfUnitOf(codeNamedUnit, []byte{0}), n)
-	return DWARF{Abbrev: dwarfAbbrevs, Info: append(dwarfUnit(entries), units...), Str: append(bytes.Repeat([]byte{'a'}, size), 0)}
+	return DWARF{
+		Abbrev: dwarfAbbrevs, Info: append(dwarfUnit(entries), units...),
+		Str: append(bytes.Repeat([]byte{'a'}, size), 0),
+	}
 }
 
 // Attributes has a table of n abbreviations with 100 attributes each, of two bytes, that a

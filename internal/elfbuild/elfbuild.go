@@ -154,7 +154,10 @@ func (f *File) allSections() []Section {
 		name, strings string
 		typ           elf.SectionType
 		symbols       []Symbol
-	}{{".symtab", ".strtab", elf.SHT_SYMTAB, f.Symbols}, {".dynsym", ".dynstr", elf.SHT_DYNSYM, f.DynSymbols}} {
+	}{
+		{".symtab", ".strtab", elf.SHT_SYMTAB, f.Symbols},
+		{".dynsym", ".dynstr", elf.SHT_DYNSYM, f.DynSymbols},
+	} {
 		if t.symbols == nil {
 			continue
 		}
@@ -163,14 +166,20 @@ func (f *File) allSections() []Section {
 		if f.Class == elf.ELFCLASS32 {
 			entsize = 16
 		}
-		s = append(s, Section{Name: t.name, Type: t.typ, Data: table, Align: 8, Link: t.strings, Info: locals, Entsize: entsize},
+		s = append(s, Section{
+			Name: t.name, Type: t.typ, Data: table, Align: 8, Link: t.strings,
+			Info: locals, Entsize: entsize,
+		},
 			Section{Name: t.strings, Type: elf.SHT_STRTAB, Data: strtab})
 	}
 	names := []byte{0}
 	for _, sec := range s {
 		names = append(append(names, sec.Name...), 0)
 	}
-	return append(s, Section{Name: ".shstrtab", Type: elf.SHT_STRTAB, Data: append(names, ".shstrtab\x00"...)})
+	return append(s, Section{
+		Name: ".shstrtab", Type: elf.SHT_STRTAB,
+		Data: append(names, ".shstrtab\x00"...),
+	})
 }
 
 func (f *File) symbolTable(symbols []Symbol) (table, strtab []byte, locals uint32) {
@@ -264,7 +273,9 @@ func (f *File) segments(sections []Section, offsets []uint64) []byte {
 	return w.b
 }
 
-func (w *writer) program(typ elf.ProgType, flags elf.ProgFlag, off uint64, s *Section, memsz, align uint64) {
+func (w *writer) program(typ elf.ProgType, flags elf.ProgFlag, off uint64, s *Section, memsz,
+	align uint64,
+) {
 	filesz := uint64(len(s.Data))
 	w.u32(uint32(typ))
 	if w.wide() {
@@ -283,7 +294,9 @@ func (f *File) sectionHeaders(sections []Section, offsets []uint64, shsize int) 
 	at := uint32(1)
 	for i := range sections {
 		s := &sections[i]
-		link := uint32(1 + slices.IndexFunc(sections, func(o Section) bool { return s.Link != "" && o.Name == s.Link }))
+		link := uint32(1 + slices.IndexFunc(sections, func(o Section) bool {
+			return s.Link != "" && o.Name == s.Link
+		}))
 		w.u32(at)
 		at += uint32(bytes.IndexByte(names[at:], 0)) + 1
 		w.u32(uint32(s.Type))

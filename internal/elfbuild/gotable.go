@@ -27,7 +27,8 @@ func (g GoTable) Section() Section {
 	}
 	lines, files := append([]byte{0}, table(4)...), table(4) // 1, 0, 1 …
 	const header, function = 8 + 8*8, 44
-	names, units, paths := append(bytes.Repeat([]byte{'f'}, max(2*g.Names, 1)), 0), make([]byte, 8), "f.go\x00"
+	names, units, paths := append(bytes.Repeat([]byte{'f'}, max(2*g.Names, 1)), 0), make([]byte, 8),
+		"f.go\x00"
 	offsets := []uint64{header}
 	for _, n := range []int{len(names), len(units), len(paths), len(lines) + len(files)} {
 		offsets = append(offsets, offsets[len(offsets)-1]+uint64(n))
@@ -55,5 +56,8 @@ func (g GoTable) Section() Section {
 		}
 		b = append(b, make([]byte, function-40)...)
 	}
-	return Section{Name: ".gopclntab", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: 0x1000000, Data: b, Align: 8}
+	return Section{
+		Name: ".gopclntab", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: 0x1000000,
+		Data: b, Align: 8,
+	}
 }

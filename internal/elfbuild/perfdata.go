@@ -71,7 +71,8 @@ func (p *PerfData) Exec(pid uint32, name string) {
 
 // Fork has a process fork.
 func (p *PerfData) Fork(parent, child uint32) {
-	p.record(perfFork, 0, parent, binary.LittleEndian.AppendUint64(perfWords("", child, parent, child, parent), p.time))
+	p.record(perfFork, 0, parent,
+		binary.LittleEndian.AppendUint64(perfWords("", child, parent, child, parent), p.time))
 }
 
 // Sample is a sample of a process.
@@ -89,7 +90,10 @@ func (p *PerfData) Bytes() []byte {
 	for i := range p.IDs {
 		b = le.AppendUint64(b, uint64(i))
 	}
-	for i, v := range []uint64{headerSize, attrSize, uint64(len(b)), uint64(attrs * attrSize), uint64(len(b) + attrs*attrSize), uint64(len(p.records))} {
+	for i, v := range []uint64{
+		headerSize, attrSize, uint64(len(b)), uint64(attrs * attrSize),
+		uint64(len(b) + attrs*attrSize), uint64(len(p.records)),
+	} {
 		le.PutUint64(b[8+8*i:], v)
 	}
 	for range attrs {
@@ -135,7 +139,8 @@ func perfBombs() []Bomb {
 				p.Sample(1)
 			}
 		}),
-		bomb("perf-forks", func(p *PerfData) { // of a process with many mappings, each with one of its own
+		// of a process with many mappings, each with one of its own
+		bomb("perf-forks", func(p *PerfData) {
 			for i := range uint64(20_000) {
 				p.Mmap(1, i<<13, 1<<12, "//anon")
 			}

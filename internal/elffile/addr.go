@@ -31,7 +31,8 @@ func (f *File) inObject(addr uint64) bool {
 	}
 	for i := range f.Sections {
 		s := &f.Sections[i]
-		if s.Flags&elf.SHF_ALLOC != 0 && s.Type != elf.SHT_NOBITS && s.Addr == s.Offset && s.Contains(addr) {
+		if s.Flags&elf.SHF_ALLOC != 0 && s.Type != elf.SHT_NOBITS && s.Addr == s.Offset &&
+			s.Contains(addr) {
 			return true
 		}
 	}
@@ -78,9 +79,12 @@ const smallestPage, largestPage = 4 << 10, 64 << 10
 // They are not larger than the alignment of the file's segments and than what the
 // mapping is aligned to; where that leaves a choice, they are the smallest with
 // which a segment fits exactly.
-func Bias(progs []Prog, start, offset, length uint64, exec bool, before uint64) (bias uint64, ok bool) {
+func Bias(progs []Prog, start, offset, length uint64, exec bool, before uint64) (bias uint64,
+	ok bool,
+) {
 	bias, misfit, ok := biasOf(progs, start, offset, length, exec, before, smallestPage)
-	for page := uint64(4 * smallestPage); misfit != 0 && page <= largestPage && (start|offset|length)%page == 0; page *= 4 {
+	for page := uint64(4 * smallestPage); misfit != 0 && page <= largestPage &&
+		(start|offset|length)%page == 0; page *= 4 {
 		if b, misfit, ok := biasOf(progs, start, offset, length, exec, before, page); ok && misfit == 0 {
 			return b, true
 		}
@@ -90,7 +94,9 @@ func Bias(progs []Prog, start, offset, length uint64, exec bool, before uint64) 
 
 // biasOf is Bias for pages of one size; misfit is how many bytes of the mapping and
 // the segment's pages are not in both.
-func biasOf(progs []Prog, start, offset, length uint64, exec bool, before, page uint64) (bias, misfit uint64, ok bool) {
+func biasOf(progs []Prog, start, offset, length uint64, exec bool, before, page uint64) (bias,
+	misfit uint64, ok bool,
+) {
 	best := uint64(math.MaxUint64)
 	end := offset + length
 	for i := range progs {
@@ -164,7 +170,8 @@ func (f *File) buildID(off, size, align uint64, left *uint64) string {
 		if desc+descsz > uint64(len(b)) {
 			return ""
 		}
-		if typ == ntGNUBuildID && namesz == 4 && bytes.Equal(b[12:16], []byte("GNU\x00")) && descsz <= 64 {
+		if typ == ntGNUBuildID && namesz == 4 && bytes.Equal(b[12:16], []byte("GNU\x00")) &&
+			descsz <= 64 {
 			return hex.EncodeToString(b[desc : desc+descsz])
 		}
 		if end >= uint64(len(b)) {

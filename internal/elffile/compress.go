@@ -41,7 +41,10 @@ func (f *File) Bound(n int64) { f.most = min(f.most, n) }
 // Inner reads an ELF file that was found compressed in f; together they are bounded
 // as f is. It is read from b, which must not change until Close.
 func (f *File) Inner(b []byte) (*File, error) {
-	in := &File{r: bytesAt(b), size: int64(len(b)), stored: f.stored, most: max(f.most-int64(len(b)), 0)}
+	in := &File{
+		r: bytesAt(b), size: int64(len(b)), stored: f.stored,
+		most: max(f.most-int64(len(b)), 0),
+	}
 	if err := in.parse(); err != nil {
 		return nil, err
 	}
@@ -103,7 +106,9 @@ func (f *File) load(s *Section) ([]byte, error) {
 // compress debug sections only.
 const maxTable = 16 << 20
 
-func (f *File) inflate(s *Section, format decompress.Format, b []byte, size uint64) ([]byte, error) {
+func (f *File) inflate(s *Section, format decompress.Format, b []byte, size uint64) ([]byte,
+	error,
+) {
 	isTable := s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM || s.Type == elf.SHT_STRTAB
 	if size > uint64(max(f.most-f.heap, 0)) || isTable && size > maxTable {
 		return nil, tooLarge(s, size)

@@ -28,7 +28,9 @@ const DebugDir = "/usr/lib/debug"
 
 // ByBuildID is where the debug file of a build-id is installed below a debug directory;
 // the id has more than two digits.
-func ByBuildID(dir, id string) string { return dir + "/.build-id/" + id[:2] + "/" + id[2:] + ".debug" }
+func ByBuildID(dir, id string) string {
+	return dir + "/.build-id/" + id[:2] + "/" + id[2:] + ".debug"
+}
 
 // Find looks in the build-id directories, then for the .gnu_debuglink, as GDB
 // and elfutils do.

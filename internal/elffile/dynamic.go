@@ -85,8 +85,14 @@ func (f *File) dynamicSections(tags map[elf.DynTag]uint64) []Section {
 		return nil
 	}
 	return []Section{
-		{Name: ".dynsym", Type: elf.SHT_DYNSYM, Addr: tags[elf.DT_SYMTAB], Offset: symOff, Size: n * size, Entsize: size},
-		{Name: ".dynstr", Type: elf.SHT_STRTAB, Addr: tags[elf.DT_STRTAB], Offset: strOff, Size: tags[elf.DT_STRSZ]},
+		{
+			Name: ".dynsym", Type: elf.SHT_DYNSYM, Addr: tags[elf.DT_SYMTAB], Offset: symOff, Size: n * size,
+			Entsize: size,
+		},
+		{
+			Name: ".dynstr", Type: elf.SHT_STRTAB, Addr: tags[elf.DT_STRTAB], Offset: strOff,
+			Size: tags[elf.DT_STRSZ],
+		},
 	}
 }
 

@@ -37,7 +37,8 @@ func (f *File) frameTable() (table []byte, base uint64, ok bool) {
 			continue
 		}
 		b, err := f.Bytes(p.Offset, p.Filesz)
-		if err != nil || len(b) < header || b[0] != 1 || b[1] != relative4 || b[2] != absolute4 || b[3] != table4 {
+		if err != nil || len(b) < header || b[0] != 1 || b[1] != relative4 || b[2] != absolute4 ||
+			b[3] != table4 {
 			return nil, 0, false
 		}
 		n := min(uint64(f.Order.Uint32(b[8:])), uint64(len(b)-header)/8)

@@ -31,5 +31,6 @@ func (n *Names) At(off uint64) ([]byte, error) {
 // more of it.
 func IsString(tab []byte, off uint64, s string) bool {
 	n := uint64(len(tab))
-	return off < n && uint64(len(s)) < n-off && string(tab[off:off+uint64(len(s))]) == s && tab[off+uint64(len(s))] == 0
+	return off < n && uint64(len(s)) < n-off && string(tab[off:off+uint64(len(s))]) == s &&
+		tab[off+uint64(len(s))] == 0
 }

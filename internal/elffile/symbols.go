@@ -43,7 +43,8 @@ func (f *File) Symbols(s *Section) (*Symbols, error) {
 // symbols: 4 bytes each, nil if the file has none (SHT_SYMTAB_SHNDX).
 func (f *File) Extended(table *Section) []byte {
 	for i := range f.Sections {
-		if s := &f.Sections[i]; s.Type == elf.SHT_SYMTAB_SHNDX && int(s.Link) < len(f.Sections) && &f.Sections[s.Link] == table {
+		if s := &f.Sections[i]; s.Type == elf.SHT_SYMTAB_SHNDX && int(s.Link) < len(f.Sections) &&
+			&f.Sections[s.Link] == table {
 			b, _ := f.Data(s)
 			return b
 		}
@@ -68,7 +69,8 @@ func (f *File) Symbol(b []byte) elf.Sym64 {
 		}
 	}
 	return elf.Sym64{
-		Name: o.Uint32(b), Info: b[4], Other: b[5], Shndx: o.Uint16(b[6:]), Value: o.Uint64(b[8:]), Size: o.Uint64(b[16:]),
+		Name: o.Uint32(b), Info: b[4], Other: b[5], Shndx: o.Uint16(b[6:]), Value: o.Uint64(b[8:]),
+		Size: o.Uint64(b[16:]),
 	}
 }
 

@@ -174,7 +174,8 @@ func Refused(err error) error {
 	if memlockCounts() {
 		return &RefusedError{"RLIMIT_MEMLOCK may be too small (ulimit -l)", errno}
 	}
-	if strings.Contains(err.Error(), "MEMLOCK") { // what cilium/ebpf guesses, with no log of the verifier's
+	// what cilium/ebpf guesses, with no log of the verifier's
+	if strings.Contains(err.Error(), "MEMLOCK") {
 		return &RefusedError{policyHint(), errno}
 	}
 	return err

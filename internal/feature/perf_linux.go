@@ -135,7 +135,10 @@ func probeWatchpoint(f Feature) error {
 	}, func() { watched.Store(1) })
 	switch {
 	case oneOf(err, unix.ENOSPC):
-		return &UnknownError{f.String(), "all hardware breakpoints are taken (a debugger may hold them), so none could be tried", err}
+		return &UnknownError{
+			f.String(),
+			"all hardware breakpoints are taken (a debugger may hold them), so none could be tried", err,
+		}
 	case oneOf(err, unix.ENOENT, unix.ENODEV, unix.EOPNOTSUPP):
 		return absent(f, "", err)
 	case err != nil:

@@ -301,7 +301,8 @@ const testFunction = "bpf_fentry_test1"
 // trampolineProbe attaches to that function for a moment.
 func trampolineProbe(attach uint32) func(Feature) error {
 	return func(f Feature) error {
-		return tracing(f, prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: attach}, rawbtf.Func, testFunction)
+		return tracing(f, prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: attach}, rawbtf.Func,
+			testFunction)
 	}
 }
 
@@ -358,7 +359,8 @@ func probeLSM(f Feature) error {
 			return nil
 		}
 	}
-	return absent(f, "bpf is not among the active security modules ("+active+"); boot with lsm=…,bpf", nil)
+	return absent(f, "bpf is not among the active security modules ("+active+"); boot with lsm=…,bpf",
+		nil)
 }
 
 // sleepableProbe loads a program that may sleep, as those of the syscall type

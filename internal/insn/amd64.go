@@ -42,9 +42,10 @@ const (
 
 // forms are what the letters of the opcode maps mean.
 var forms = [128]form{
-	'.': none, 'x': invalid, 'm': modRM, 'b': imm8, 'w': imm16, 'z': immZ, 'v': immV, 'a': immA, 'r': rel32,
-	'M': modRM | imm8, 'Z': modRM | immZ, 'g': modRM | group, 'G': modRM | group | imm8, 'Y': modRM | group | immZ,
-	'c': modRM | control, 'p': modRM | regs, 'e': imm16 | imm8, 'R': returns, 'W': returns | imm16,
+	'.': none, 'x': invalid, 'm': modRM, 'b': imm8, 'w': imm16, 'z': immZ, 'v': immV, 'a': immA,
+	'r': rel32, 'M': modRM | imm8, 'Z': modRM | immZ, 'g': modRM | group, 'G': modRM | group | imm8,
+	'Y': modRM | group | immZ, 'c': modRM | control, 'p': modRM | regs, 'e': imm16 | imm8,
+	'R': returns, 'W': returns | imm16,
 }
 
 // oneByte and twoByte are the maps of opcodes without an escape and behind 0f, 16
@@ -174,7 +175,10 @@ var (
 	xopMaps = [...]form{8: modRM | imm8, 9: modRM, 10: modRM | imm32}
 	// evexMaps has besides those of VEX the legacy instructions of APX (4) and
 	// half precision (5, 6).
-	evexMaps = [...]form{1: modRM, 2: modRM, 3: modRM | imm8, 4: modRM, 5: modRM, 6: modRM, 7: modRM | imm32}
+	evexMaps = [...]form{
+		1: modRM, 2: modRM, 3: modRM | imm8, 4: modRM, 5: modRM, 6: modRM,
+		7: modRM | imm32,
+	}
 )
 
 // vex reads the opcode of an instruction encoded by VEX, XOP or EVEX.
@@ -243,7 +247,8 @@ func (d *amd64) rex2() (form, byte) {
 		return invalid, b
 	}
 	switch b {
-	case 0x0f, 0x26, 0x2e, 0x36, 0x3e, 0x62, 0x64, 0x65, 0x66, 0x67, 0xc4, 0xc5, 0xd5, 0xf0, 0xf2, 0xf3:
+	case 0x0f, 0x26, 0x2e, 0x36, 0x3e, 0x62, 0x64, 0x65, 0x66, 0x67, 0xc4, 0xc5, 0xd5, 0xf0, 0xf2,
+		0xf3:
 		return invalid, b
 	}
 	return forms[oneByte[b]], b

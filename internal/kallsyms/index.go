@@ -149,7 +149,9 @@ func (k *Functions) sorted() []uint32 {
 	for i := range out {
 		out[i] = uint32(i)
 	}
-	slices.SortStableFunc(out, func(a, b uint32) int { return cmp.Compare(k.syms[a].addr, k.syms[b].addr) })
+	slices.SortStableFunc(out, func(a, b uint32) int {
+		return cmp.Compare(k.syms[a].addr, k.syms[b].addr)
+	})
 	return out
 }
 
@@ -157,7 +159,9 @@ func (k *Functions) sorted() []uint32 {
 // next one's start (0 if it is the last).
 func (k *Functions) At(addr uint64) (s Symbol, size uint64, ok bool) {
 	byAddr := k.byAddr()
-	i, found := slices.BinarySearchFunc(byAddr, addr, func(i uint32, a uint64) int { return cmp.Compare(k.syms[i].addr, a) })
+	i, found := slices.BinarySearchFunc(byAddr, addr, func(i uint32, a uint64) int {
+		return cmp.Compare(k.syms[i].addr, a)
+	})
 	if !found {
 		i--
 	}
@@ -229,7 +233,9 @@ func (k *Functions) Absent(module, name string) error {
 // Own picks the kernel's own functions, those of modules left out, whose names are
 // handed to the function that pick is given, and that are not in without: in the order
 // of the file, which is that of addresses.
-func (k *Functions) Own(pick func(add func(name []byte)) error, without map[string]bool) ([]Symbol, error) {
+func (k *Functions) Own(pick func(add func(name []byte)) error, without map[string]bool) ([]Symbol,
+	error,
+) {
 	have := make([]bool, len(k.syms))
 	n := 0
 	err := pick(func(name []byte) {

@@ -20,7 +20,8 @@ type Traceable []Symbol
 func ReadTraceable(r io.Reader, addrs bool) (Traceable, error) {
 	var blob strings.Builder
 	blob.Grow(2 << 20)
-	if _, err := io.CopyBuffer(&blob, onlyReader{io.LimitReader(r, maxBytes)}, make([]byte, 256<<10)); err != nil {
+	if _, err := io.CopyBuffer(&blob, onlyReader{io.LimitReader(r, maxBytes)},
+		make([]byte, 256<<10)); err != nil {
 		return nil, err
 	}
 	text := blob.String()

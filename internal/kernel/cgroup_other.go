@@ -5,7 +5,9 @@ package kernel
 import "errors"
 
 // OpenCgroup needs Linux.
-func OpenCgroup(string) (fd int, closeFD func(), err error) { return -1, nil, errors.ErrUnsupported }
+func OpenCgroup(string) (fd int, closeFD func(), err error) {
+	return -1, nil, errors.ErrUnsupported
+}
 
 // OpenThread needs Linux.
 func OpenThread(int) (fd int, closeFD func(), err error) { return -1, nil, errors.ErrUnsupported }

@@ -49,7 +49,9 @@ func tailCalls(slots, first, last int, idle int32) asm.Instructions {
 // slots behind its own. state is the descriptor of an array with one ChainState.
 //
 // The program's own return value is lost: it is for types that return nothing.
-func Chain(ins asm.Instructions, slots, slot, state int, perSecond uint64, idle int32) (asm.Instructions, error) {
+func Chain(ins asm.Instructions, slots, slot, state int, perSecond uint64,
+	idle int32,
+) (asm.Instructions, error) {
 	if len(ins) == 0 {
 		return nil, fmt.Errorf("no instructions")
 	}
@@ -148,7 +150,8 @@ func stackBottom(ins asm.Instructions) int16 {
 			at = n.Constant
 		case class.IsALU() && n.OpCode.ALUOp() == asm.Sub && n.OpCode.Source() == asm.ImmSource:
 			at = -n.Constant
-		case class.IsStore() && n.Dst == asm.RFP, class.IsLoad() && n.Src == asm.RFP && !n.OpCode.IsDWordLoad():
+		case class.IsStore() && n.Dst == asm.RFP,
+			class.IsLoad() && n.Src == asm.RFP && !n.OpCode.IsDWordLoad():
 			at = int64(n.Offset)
 		}
 		if at >= -512 {

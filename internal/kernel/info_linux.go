@@ -134,8 +134,10 @@ func PacketFilter(ifindex, prog int) (int, error) {
 	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_BPF, prog); err != nil {
 		err = os.NewSyscallError("setsockopt SO_ATTACH_BPF", err)
 	} else {
-		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // htons, on the little-endian machines there are
-		err = os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: ifindex}))
+		// htons, on the little-endian machines there are
+		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
+		err = os.NewSyscallError("bind",
+			unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: ifindex}))
 	}
 	if err != nil {
 		unix.Close(fd)

@@ -249,7 +249,8 @@ func PerfEventOpen(attr []byte, path string, pid, cpu, group int, flags uint) (i
 		pin.Pin(p)
 		*(*uint64)(unsafe.Pointer(&attr[attrConfig1])) = uint64(uintptr(unsafe.Pointer(p)))
 	}
-	fd, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN, uintptr(unsafe.Pointer(unsafe.SliceData(attr))),
+	fd, _, errno := unix.Syscall6(unix.SYS_PERF_EVENT_OPEN,
+		uintptr(unsafe.Pointer(unsafe.SliceData(attr))),
 		uintptr(pid), uintptr(cpu), uintptr(group), uintptr(flags|unix.PERF_FLAG_FD_CLOEXEC), 0)
 	if errno != 0 {
 		return -1, os.NewSyscallError("perf_event_open", errno)

@@ -37,7 +37,9 @@ const verifierLog = 1 << 20
 // for attach types that cilium/ebpf can't find functions for, and to be dropped
 // for cilium/ebpf#2108. Maps must be in the instructions, and kernel functions
 // in object files are those of the kernel itself, which types describe.
-func LoadTracing(spec *ebpf.ProgramSpec, types *btf.Spec, id uint32, object int) (*ebpf.Program, error) {
+func LoadTracing(spec *ebpf.ProgramSpec, types *btf.Spec, id uint32, object int) (*ebpf.Program,
+	error,
+) {
 	ins := append(asm.Instructions(nil), spec.Instructions...)
 	var b btf.Builder
 	if err := relocate(ins, types, &b); err != nil {
@@ -59,8 +61,10 @@ func LoadTracing(spec *ebpf.ProgramSpec, types *btf.Spec, id uint32, object int)
 		}
 		defer h.Close()
 		attr.btf = uint32(h.FD())
-		attr.funcInfo, attr.funcInfoSize, attr.funcInfoCnt = pointer(funcs), btf.FuncInfoSize, uint32(len(funcs))/btf.FuncInfoSize
-		attr.lineInfo, attr.lineInfoSize, attr.lineInfoCnt = pointer(lines), btf.LineInfoSize, uint32(len(lines))/btf.LineInfoSize
+		attr.funcInfo, attr.funcInfoSize, attr.funcInfoCnt = pointer(funcs), btf.FuncInfoSize,
+			uint32(len(funcs))/btf.FuncInfoSize
+		attr.lineInfo, attr.lineInfoSize, attr.lineInfoCnt = pointer(lines), btf.LineInfoSize,
+			uint32(len(lines))/btf.LineInfoSize
 	}
 	var buf bytes.Buffer
 	if err := ins.Marshal(&buf, byteOrder()); err != nil {
@@ -97,7 +101,8 @@ func load(attr *progLoadAttr) (int, error) {
 	text, _, _ := bytes.Cut(log, []byte{0})
 	if said := strings.TrimSpace(string(text)); said != "" {
 		// As cilium's own says it: callers look for this type.
-		return -1, fmt.Errorf("load program%w", &ebpf.VerifierError{Cause: err, Log: strings.Split(said, "\n")})
+		return -1, fmt.Errorf("load program%w",
+			&ebpf.VerifierError{Cause: err, Log: strings.Split(said, "\n")})
 	}
 	return -1, err
 }

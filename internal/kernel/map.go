@@ -86,7 +86,10 @@ func MapBatch(cmd MapCommand, fd int, in, out, keys, values []byte, count int) (
 // GetMapInfo asks for a map's description.
 func GetMapInfo(fd int) (*MapInfo, error) {
 	info := new(MapInfo)
-	attr := infoAttr{fd: uint32(fd), len: uint32(unsafe.Sizeof(*info)), info: newAddr(unsafe.Pointer(info))}
+	attr := infoAttr{
+		fd: uint32(fd), len: uint32(unsafe.Sizeof(*info)),
+		info: newAddr(unsafe.Pointer(info)),
+	}
 	if err := mapCall(cmdObjGetInfoByFD, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {
 		return nil, err
 	}

@@ -80,5 +80,6 @@ func MemberOffsets(spec *btf.Spec, paths ...string) ([]uint32, error) {
 // uretprobes replaced: the list of a task, what is next, and where it was and what
 // (include/linux/uprobes.h).
 var ReturnInstances = []string{
-	"task_struct.utask", "uprobe_task.return_instances", "return_instance.next", "return_instance.stack", "return_instance.orig_ret_vaddr",
+	"task_struct.utask", "uprobe_task.return_instances", "return_instance.next",
+	"return_instance.stack", "return_instance.orig_ret_vaddr",
 }

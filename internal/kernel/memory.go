@@ -68,7 +68,8 @@ func (h *memoryHierarchy) left(root fs.FS, dir string) uint64 {
 	}
 	stat, _ := fs.ReadFile(root, path.Join(dir, "memory.stat"))
 	for line := range strings.Lines(string(stat)) {
-		if f := strings.Fields(line); len(f) == 2 && (f[0] == h.scope+"inactive_file" || f[0] == h.scope+"active_file") {
+		if f := strings.Fields(line); len(f) == 2 &&
+			(f[0] == h.scope+"inactive_file" || f[0] == h.scope+"active_file") {
 			if n, err := strconv.ParseUint(f[1], 10, 64); err == nil {
 				usage -= min(usage, n)
 			}

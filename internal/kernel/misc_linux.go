@@ -73,7 +73,8 @@ func OpenKernfs(mount int, id uint64) (*os.File, error) {
 	const fileIDKernfs = 0xfe // FILEID_KERNFS, include/linux/exportfs.h
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], id)
-	fd, err := unix.OpenByHandleAt(mount, unix.NewFileHandle(fileIDKernfs, b[:]), unix.O_RDONLY|unix.O_CLOEXEC)
+	fd, err := unix.OpenByHandleAt(mount, unix.NewFileHandle(fileIDKernfs, b[:]),
+		unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("open_by_handle_at", err)
 	}

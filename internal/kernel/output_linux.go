@@ -24,7 +24,8 @@ const formatLost = 1 << 4
 func OpenBPFOutput(cpu int, o BPFOutput) (fd int, counts bool, err error) {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_BPF_OUTPUT, Sample: 1,
-		Sample_type: unix.PERF_SAMPLE_RAW, Read_format: formatLost, Wakeup: uint32(max(o.WakeupEvents, 1)),
+		Sample_type: unix.PERF_SAMPLE_RAW, Read_format: formatLost,
+		Wakeup: uint32(max(o.WakeupEvents, 1)),
 	}
 	attr.Size = uint32(unsafe.Sizeof(attr))
 	if o.WakeupBytes > 0 {

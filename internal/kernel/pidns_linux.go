@@ -146,7 +146,10 @@ func runHere(program func(fd int) asm.Instructions) (v [2]uint64, err error) {
 	}
 	defer m.Close()
 	ins := append(program(m.FD()), asm.Mov.Imm(asm.R0, 0), asm.Return())
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "Dual MIT/GPL", Instructions: ins})
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.RawTracepoint, License: "Dual MIT/GPL",
+		Instructions: ins,
+	})
 	if err != nil {
 		return v, err
 	}

@@ -30,7 +30,8 @@ func (fn *Func) Runs(dst []Run, limit int) (_ []Run, ok bool) {
 		}
 		r := Run{Off: uint32(at), Line: max(line.v, 0), File: file.v, Call: call.v}
 		at = min(line.end, file.end, call.end)
-		if k := len(dst) - 1; k >= n && dst[k].Line == r.Line && dst[k].File == r.File && dst[k].Call == r.Call {
+		if k := len(dst) - 1; k >= n && dst[k].Line == r.Line && dst[k].File == r.File &&
+			dst[k].Call == r.Call {
 			continue
 		}
 		if len(dst)-n >= limit {

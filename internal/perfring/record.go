@@ -392,7 +392,10 @@ func (f *Format) Decode(raw *Raw, rec *Record) error {
 	case TypeMmap, TypeMmap2:
 		rec.Mmap = c.mmap(raw)
 	case TypeKsymbol:
-		rec.Ksymbol = Ksymbol{Addr: c.u64(), Len: c.u32(), Kind: c.u16(), Unregister: c.u16()&1 != 0, Name: c.cstring()}
+		rec.Ksymbol = Ksymbol{
+			Addr: c.u64(), Len: c.u32(), Kind: c.u16(), Unregister: c.u16()&1 != 0,
+			Name: c.cstring(),
+		}
 	case TypeBPFEvent:
 		rec.BPF = BPFEvent{Kind: c.u16(), Flags: c.u16(), ID: c.u32()}
 		copy(rec.BPF.Tag[:], c.bytes(8))

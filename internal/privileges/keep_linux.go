@@ -33,7 +33,8 @@ func keep(kept []feature.Cap) error {
 	if !more {
 		return nil
 	}
-	_, _, no := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&caps[0])), 0)
+	_, _, no := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)),
+		uintptr(unsafe.Pointer(&caps[0])), 0)
 	if errors.Is(no, errors.ErrUnsupported) {
 		return errKept
 	}

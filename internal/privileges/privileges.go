@@ -46,6 +46,7 @@ func Keep(ctx context.Context, program string, records bool) error {
 // processes, at files of others for names, also those that have no path any more
 // (/proc/PID/map_files), and at kernel addresses.
 var tracing = []feature.Cap{
-	feature.CapBPF, feature.CapPerfmon, feature.CapSysPtrace, feature.CapDACReadSearch, feature.CapSyslog,
+	feature.CapBPF, feature.CapPerfmon, feature.CapSysPtrace, feature.CapDACReadSearch,
+	feature.CapSyslog,
 	feature.CapCheckpointRestore,
 }

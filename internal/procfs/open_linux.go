@@ -251,7 +251,8 @@ func ReadMemory(pid int, b []byte, addr uint64) error {
 	}
 	local := []unix.Iovec{{Base: &b[0]}}
 	local[0].SetLen(len(b))
-	n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}, 0)
+	n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}},
+		0)
 	if err != nil {
 		return fmt.Errorf("read memory of %d at %#x: %w", pid, addr, err)
 	}

@@ -125,7 +125,8 @@ func Owner(root fs.FS, pid int) (uid, gid int, err error) {
 			return 0, 0, fmt.Errorf("process %d: status has no %s", pid, key)
 		}
 		if f[0] != f[1] {
-			return 0, 0, fmt.Errorf("process %d: its real and effective %s are %s and %s", pid, key, f[0], f[1])
+			return 0, 0, fmt.Errorf("process %d: its real and effective %s are %s and %s", pid, key, f[0],
+				f[1])
 		}
 		if ids[i], err = strconv.Atoi(f[1]); err != nil {
 			return 0, 0, err

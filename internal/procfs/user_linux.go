@@ -53,7 +53,8 @@ func OnThread(f func() error) error {
 // supplementary groups, which stay as they are where the user and group are this
 // process's own and it may not change them. The thread is to end with what it does so.
 func Become(uid, gid int, groups []uint32) error {
-	_, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0)
+	_, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0)
 	if e != 0 && (uid != os.Geteuid() || gid != os.Getegid()) {
 		return os.NewSyscallError("setgroups", e)
 	}

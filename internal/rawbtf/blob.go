@@ -59,7 +59,8 @@ func New(raw []byte) (*Blob, error) {
 		r.order = binary.BigEndian
 	}
 	size := r.order.Uint32(raw[4:])
-	if r.order.Uint16(raw) != Magic || raw[2] != 1 || size < headerSize || uint64(size) > uint64(len(raw)) {
+	if r.order.Uint16(raw) != Magic || raw[2] != 1 || size < headerSize ||
+		uint64(size) > uint64(len(raw)) {
 		return nil, fmt.Errorf("not BTF of version 1")
 	}
 	part := func(off int) ([]byte, error) {

@@ -77,7 +77,8 @@ func (m *minimizer) roots(need *Needs) {
 		default:
 			continue
 		}
-		if name := m.Word(off); wanted[name]&want != 0 || len(need.Enumerators) > 0 && m.enumerates(off, wanted) {
+		if name := m.Word(off); wanted[name]&want != 0 ||
+			len(need.Enumerators) > 0 && m.enumerates(off, wanted) {
 			m.mark(uint32(id))
 		}
 	}

@@ -297,7 +297,9 @@ func (p *parser) rewritten() string {
 	for i, e := range p.edits {
 		if e.ref {
 			// The target lies before; so do all edits that move it.
-			j, _ := slices.BinarySearchFunc(p.edits[:i], e.target, func(e edit, at int) int { return e.at - at })
+			j, _ := slices.BinarySearchFunc(p.edits[:i], e.target, func(e edit, at int) int {
+				return e.at - at
+			})
 			if j > 0 {
 				e.target += moved[j-1]
 			}

@@ -117,10 +117,12 @@ func deafEvent(req *notification) (fd int, ok bool) {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	local := []unix.Iovec{{Base: &b[0], Len: unix.PERF_ATTR_SIZE_VER5}}
 	remote := []unix.RemoteIovec{{Base: uintptr(req.args[0]), Len: unix.PERF_ATTR_SIZE_VER5}}
-	if _, err := unix.ProcessVMReadv(int(req.pid), local, remote, 0); err != nil || attr.Type != unix.PERF_TYPE_BREAKPOINT {
+	if _, err := unix.ProcessVMReadv(int(req.pid), local, remote, 0); err != nil ||
+		attr.Type != unix.PERF_TYPE_BREAKPOINT {
 		return -1, false
 	}
-	attr.Type, attr.Config, attr.Size = unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_DUMMY, unix.PERF_ATTR_SIZE_VER5
+	attr.Type, attr.Config, attr.Size = unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_DUMMY,
+		unix.PERF_ATTR_SIZE_VER5
 	attr.Bp_type, attr.Ext1, attr.Ext2 = 0, 0, 0
 	pid := int(int32(req.args[1]))
 	if pid == 0 {

@@ -54,7 +54,8 @@ func detachedBPFFS() (*os.File, error) {
 		return nil, fmt.Errorf("fsopen: %w", err)
 	}
 	defer unix.Close(ctx)
-	if err := errors.Join(unix.FsconfigSetString(ctx, "mode", "0700"), unix.FsconfigCreate(ctx)); err != nil {
+	if err := errors.Join(unix.FsconfigSetString(ctx, "mode", "0700"),
+		unix.FsconfigCreate(ctx)); err != nil {
 		return nil, fmt.Errorf("fsconfig: %w", err)
 	}
 	fd, err := unix.Fsmount(ctx, unix.FSMOUNT_CLOEXEC, 0)
@@ -103,7 +104,10 @@ func again(t *testing.T, variable string) *Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.short=" + strconv.FormatBool(testing.Short())}
+	args := []string{
+		"-test.run=^" + t.Name() + "$", "-test.v",
+		"-test.short=" + strconv.FormatBool(testing.Short()),
+	}
 	for _, arg := range os.Args[1:] {
 		if !strings.HasPrefix(arg, "-test.") { // the package's own
 			args = append(args, arg)

@@ -84,7 +84,10 @@ var (
 
 // Libc and Bash are where a test finds them, for OwnFiles.
 var (
-	Libc = []string{"/lib/*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*/libc.so.6", "/usr/lib64/libc.so.6"}
+	Libc = []string{
+		"/lib/*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*/libc.so.6",
+		"/usr/lib64/libc.so.6",
+	}
 	Bash = []string{"/bin/bash", "/usr/bin/bash"}
 )
 

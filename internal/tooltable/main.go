@@ -53,7 +53,10 @@ var (
 var programs = []string{"dash", "libc-bin", "gcc", "libc6-dev"}
 
 // tests are the tests of tools whose live test has another name.
-var tests = map[string]string{"capture": "^TestCapture$", "perfstat": "^TestStops$", "profile": "^TestAttribution$", "tick": "^TestRun$"}
+var tests = map[string]string{
+	"capture": "^TestCapture$", "perfstat": "^TestStops$",
+	"profile": "^TestAttribution$", "tick": "^TestRun$",
+}
 
 // table is the work at hand.
 type table struct {
@@ -159,7 +162,8 @@ func (t *table) native(ctx context.Context, tools []string) error {
 	}
 	for _, tool := range tools {
 		var p testlog.Parser
-		cmd := exec.CommandContext(ctx, "go", "test", "-v", "-count=1", "-run", testsOf(tool), "./examples/"+tool)
+		cmd := exec.CommandContext(ctx, "go", "test", "-v", "-count=1", "-run", testsOf(tool),
+			"./examples/"+tool)
 		cmd.Stdout, cmd.Stderr = &p, &p
 		err := cmd.Run()
 		if err != nil && testlog.Count(p.Results()).Failed == 0 {
@@ -174,7 +178,9 @@ func (t *table) native(ctx context.Context, tools []string) error {
 // slow host.
 const perGuest = 24
 
-func (t *table) guests(ctx context.Context, place string, tools []string, built *guest.Tests) error {
+func (t *table) guests(ctx context.Context, place string, tools []string,
+	built *guest.Tests,
+) error {
 	version, arch, _ := kernel.Of(place)
 	k, err := kernel.Get(version, arch)
 	if err != nil {
@@ -251,7 +257,8 @@ func (t *table) report(place string, r *guest.Report) error {
 		j := &r.Jobs[i]
 		tool := strings.TrimPrefix(j.Name, "examples/")
 		if !j.OK() && testlog.Count(j.Tests).Failed == 0 {
-			j.Tests = append(j.Tests, testlog.Result{Name: strings.Join(append([]string{j.Status}, append(j.Left, j.Warnings...)...), " "), Status: testlog.Fail})
+			j.Tests = append(j.Tests, testlog.Result{Name: strings.Join(append([]string{j.Status},
+				append(j.Left, j.Warnings...)...), " "), Status: testlog.Fail})
 		}
 		t.set(tool, place, j.Tests, j.Tail)
 	}

@@ -14,7 +14,8 @@ func Missing(root fs.FS, dir, group, name string) error {
 	groups := Names(root, path.Join(dir, "events"))
 	names := Names(root, path.Join(dir, "events", group))
 	if names == nil {
-		return notexist.Errorf("no tracepoint group %q%s", group, groupHint(root, dir, group, name, groups))
+		return notexist.Errorf("no tracepoint group %q%s", group,
+			groupHint(root, dir, group, name, groups))
 	}
 	return notexist.Errorf("no tracepoint %q in group %s%s", name, group, near.Hint(name, names))
 }

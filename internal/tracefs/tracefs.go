@@ -72,7 +72,8 @@ func Find(root fs.FS, own bool) (*Dir, error) {
 	d := &Dir{Path: fmt.Sprintf("proc/self/fd/%d", f.Fd()), own: f}
 	if _, err := fs.Stat(root, d.Path+"/events"); err != nil {
 		f.Close()
-		return nil, notexist.Errorf("it is not mounted, and a mount of one's own can't be read without /proc (%v): %s", err, remedy)
+		return nil, notexist.Errorf(
+			"it is not mounted, and a mount of one's own can't be read without /proc (%v): %s", err, remedy)
 	}
 	return d, nil
 }

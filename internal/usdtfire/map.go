@@ -19,7 +19,8 @@ func (r Region) At(off uintptr) unsafe.Pointer { return unsafe.Pointer(&r[off]) 
 
 // Reserve returns a region in which all reads as zero.
 func Reserve(size int) (Region, error) {
-	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("reserve %d bytes: %w", size, err)
 	}

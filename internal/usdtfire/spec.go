@@ -44,7 +44,13 @@ func amd64Register(slot, size int) string {
 var Targets = map[string]Target{
 	"amd64": {elf.EM_X86_64, []byte{0x90, 0xc3}, amd64Register},
 	// Compilers name the 64-bit register for arguments of any width.
-	"arm64": {elf.EM_AARCH64, []byte{0x1f, 0x20, 0x03, 0xd5, 0xc0, 0x03, 0x5f, 0xd6}, func(slot, _ int) string { return fmt.Sprintf("x%d", slot) }},
+	"arm64": {
+		elf.EM_AARCH64,
+		[]byte{0x1f, 0x20, 0x03, 0xd5, 0xc0, 0x03, 0x5f, 0xd6},
+		func(slot, _ int) string {
+			return fmt.Sprintf("x%d", slot)
+		},
+	},
 }
 
 // Spec is the argument specification of a probe with arguments of these types.

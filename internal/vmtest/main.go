@@ -74,10 +74,12 @@ func (v *verbatim) Set(s string) error {
 func parse(args []string) (*config, error) {
 	c := new(config)
 	f := flag.NewFlagSet("vmtest", flag.ContinueOnError)
-	f.Var(&c.kernels, "kernel", "kernel `versions`, of "+strings.Join(kernel.Versions(), ", ")+" (default 6.12)")
+	f.Var(&c.kernels, "kernel",
+		"kernel `versions`, of "+strings.Join(kernel.Versions(), ", ")+" (default 6.12)")
 	f.StringVar(&c.arch, "arch", runtime.GOARCH, "amd64 or arm64")
 	f.StringVar(&c.run, "run", "", "run only tests that match this `pattern`")
-	f.StringVar(&c.flags, "flags", "", "further `flags` for the test binaries, \"-test.short -update\"")
+	f.StringVar(&c.flags, "flags", "",
+		"further `flags` for the test binaries, \"-test.short -update\"")
 	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "time limit of each package or command")
 	f.Var(&c.cmds, "cmd", "build this main `package` and put it into the guest's /bin")
 	f.Var(&c.bins, "bin", "put this static `program` into the guest's /bin")
@@ -88,11 +90,13 @@ func parse(args []string) (*config, error) {
 	f.StringVar(&c.guest.SMP, "smp", "2", "QEMU's -smp, for example 8,maxcpus=64")
 	f.IntVar(&c.guest.Nodes, "nodes", 0, "this `many` NUMA nodes, of one CPU each, instead of -smp")
 	f.IntVar(&c.guest.MemoryMiB, "memory", 1024, "guest memory in `MiB`, besides what the files take")
-	f.StringVar(&c.guest.Threads, "threads", "", "QEMU's `threads`: multi, one for each CPU, or single")
+	f.StringVar(&c.guest.Threads, "threads", "",
+		"QEMU's `threads`: multi, one for each CPU, or single")
 	f.StringVar(&c.guest.Append, "append", "", "further kernel `arguments`")
 	f.Var(&c.modules, "mod", "load these kernel `modules` first")
 	f.Var(&c.disks, "disk", "attach a raw disk `image` as /dev/vda and so on; writes are dropped")
-	f.StringVar(&c.debian, "debian", "", "run -exec in a Debian system with packages, `SUITE:PACKAGE,PACKAGE`; -cmd and -bin are in its /vmtest")
+	f.StringVar(&c.debian, "debian", "",
+		"run -exec in a Debian system with packages, `SUITE:PACKAGE,PACKAGE`; -cmd and -bin are in its /vmtest")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -172,7 +176,9 @@ func (c *config) programs(tmp string) (map[string]string, error) {
 	return files, nil
 }
 
-func (c *config) runOn(ctx context.Context, version string, tests *guest.Tests, programs map[string]string, stdout io.Writer) (bool, error) {
+func (c *config) runOn(ctx context.Context, version string, tests *guest.Tests,
+	programs map[string]string, stdout io.Writer,
+) (bool, error) {
 	k, err := kernel.Get(version, c.arch)
 	if err != nil {
 		return false, err
@@ -186,7 +192,10 @@ func (c *config) runOn(ctx context.Context, version string, tests *guest.Tests, 
 	}
 	if c.debian != "" {
 		suite, packages, _ := strings.Cut(c.debian, ":")
-		if o.Root, err = kernel.DebianImage(suite, c.arch, strings.FieldsFunc(packages, func(r rune) bool { return r == ',' })...); err != nil {
+		if o.Root, err = kernel.DebianImage(suite, c.arch,
+			strings.FieldsFunc(packages, func(r rune) bool {
+				return r == ','
+			})...); err != nil {
 			return false, err
 		}
 	}
@@ -202,7 +211,10 @@ func (c *config) runOn(ctx context.Context, version string, tests *guest.Tests, 
 		if err != nil {
 			return false, err
 		}
-		j := wire.Job{Name: line, Argv: argv, Dir: "/root", Env: guest.Environment(&o), Timeout: c.timeout}
+		j := wire.Job{
+			Name: line, Argv: argv, Dir: "/root", Env: guest.Environment(&o),
+			Timeout: c.timeout,
+		}
 		if o.Root != "" {
 			j.Chroot = guest.RootDir
 		}
@@ -264,7 +276,8 @@ func Print(w io.Writer, k *kernel.Kernel, r *guest.Report) {
 			verdict = "FAIL"
 		}
 		n := testlog.Count(j.Tests)
-		fmt.Fprintf(w, "%-4s %s (%.1f s): %d passed, %d failed, %d skipped", verdict, j.Name, j.Took.Seconds(), n.Passed, n.Failed, n.Skipped)
+		fmt.Fprintf(w, "%-4s %s (%.1f s): %d passed, %d failed, %d skipped", verdict, j.Name,
+			j.Took.Seconds(), n.Passed, n.Failed, n.Skipped)
 		if j.Status != "0" {
 			fmt.Fprintf(w, ", ended with %s", j.Status)
 		}

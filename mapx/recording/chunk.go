@@ -42,7 +42,9 @@ type chunkWriter struct {
 	closed bool
 }
 
-func newChunkWriter(name, kind string, w io.Writer, enc *compress.Encoder, header any) (*chunkWriter, error) {
+func newChunkWriter(name, kind string, w io.Writer, enc *compress.Encoder,
+	header any,
+) (*chunkWriter, error) {
 	b, err := json.Marshal(header)
 	if err == nil {
 		_, err = fmt.Fprintf(w, "borescope %s %d\n%s\n", kind, formatVersion, b)
@@ -219,13 +221,15 @@ func (c *chunkReader) part(held int) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case held+len(payload) > fewBytes+bytesShare*c.read:
-		return nil, c.corrupt(fmt.Sprintf("a snapshot of more than %d bytes from a file of %d", held, c.read))
+		return nil, c.corrupt(fmt.Sprintf("a snapshot of more than %d bytes from a file of %d", held,
+			c.read))
 	}
 	return payload, nil
 }
 
 func (c *chunkReader) cut() error {
-	return fmt.Errorf("recording %s: cut off after %d whole chunks: %w", c.name, c.n, io.ErrUnexpectedEOF)
+	return fmt.Errorf("recording %s: cut off after %d whole chunks: %w", c.name, c.n,
+		io.ErrUnexpectedEOF)
 }
 
 func (c *chunkReader) corrupt(msg string) error {

@@ -51,7 +51,8 @@ func Open(fsys fs.FS) (*Recording, error) {
 	}
 	f, err := openRegular(fsys, manifestName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open recording: want a directory that Create made, with its %s: %w", manifestName, err)
+		return nil, fmt.Errorf("open recording: want a directory that Create made, with its %s: %w",
+			manifestName, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open recording: %w", err)

@@ -324,7 +324,9 @@ func opName(op byte) string {
 }
 
 // decode appends the entries of one chunk.
-func (t *ReplayedTable[K, V]) decode(dst []mapx.Entry[K, V], payload []byte) ([]mapx.Entry[K, V], error) {
+func (t *ReplayedTable[K, V]) decode(dst []mapx.Entry[K, V], payload []byte) ([]mapx.Entry[K, V],
+	error,
+) {
 	q := parser{b: payload[1:]}
 	at, n, width := q.varint(), q.uvarint(), uint64(1)
 	value := &t.header.Value
@@ -333,7 +335,8 @@ func (t *ReplayedTable[K, V]) decode(dst []mapx.Entry[K, V], payload []byte) ([]
 	}
 	rest := uint64(len(q.b))
 	// Sizes are small and the counts are bounded first, so nothing overflows.
-	ok := !q.bad && n <= layout.MaxChunk && width <= 1<<20 && uint64(value.Size)*width <= layout.MaxChunk &&
+	ok := !q.bad && n <= layout.MaxChunk && width <= 1<<20 &&
+		uint64(value.Size)*width <= layout.MaxChunk &&
 		n*(uint64(t.header.Key.Size)+uint64(value.Size)*width) == rest
 	if !ok {
 		return nil, t.in.corrupt(errBadChunk.Error())

@@ -70,7 +70,9 @@ func NewRecorder(src mapx.Source, w io.Writer) (*StreamRecorder, error) {
 	return newStreamRecorder("stream", src, w, enc, time.Now())
 }
 
-func newStreamRecorder(name string, src mapx.Source, w io.Writer, enc *compress.Encoder, start time.Time) (*StreamRecorder, error) {
+func newStreamRecorder(name string, src mapx.Source, w io.Writer, enc *compress.Encoder,
+	start time.Time,
+) (*StreamRecorder, error) {
 	out, err := newChunkWriter(name, "stream", w, enc, streamHeader{Start: start})
 	if err != nil {
 		return nil, err
@@ -166,7 +168,8 @@ func (s *StreamRecorder) flush() error {
 		p = append(p, s.data...)
 	}
 	s.payload, s.n = p, 0
-	s.times, s.cpus, s.losts, s.sizes, s.data = s.times[:0], s.cpus[:0], s.losts[:0], s.sizes[:0], s.data[:0]
+	s.times, s.cpus, s.losts, s.sizes, s.data = s.times[:0], s.cpus[:0], s.losts[:0], s.sizes[:0],
+		s.data[:0]
 	return s.out.write(p)
 }
 

@@ -110,5 +110,8 @@ func baseName(e pmc.Event) string {
 	if e.Name != "" {
 		return e.Name
 	}
-	return pmc.Event{Type: e.Type, PMU: e.PMU, Config: e.Config, Config1: e.Config1, Config2: e.Config2, Config3: e.Config3, BPType: e.BPType}.String()
+	return pmc.Event{
+		Type: e.Type, PMU: e.PMU, Config: e.Config, Config1: e.Config1,
+		Config2: e.Config2, Config3: e.Config3, BPType: e.BPType,
+	}.String()
 }

@@ -170,7 +170,10 @@ func (c *Ctx) Return() { c.Do(&ir.Stmt{Op: ir.StmtReturn}) }
 
 // ReturnUnless ends the action unless cond holds. It is how filters are written.
 func (c *Ctx) ReturnUnless(cond Bool) {
-	c.Do(&ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpLNot, cond.Expr()), Body: []*ir.Stmt{{Op: ir.StmtReturn, Pos: callerPos()}}})
+	c.Do(&ir.Stmt{
+		Op: ir.StmtIf, X: ir.NewExpr(ir.OpLNot, cond.Expr()),
+		Body: []*ir.Stmt{{Op: ir.StmtReturn, Pos: callerPos()}},
+	})
 }
 
 // Loop runs body n times, but not more than most times, with an index that starts at 0.
@@ -266,7 +269,9 @@ func (c *Ctx) Comm() Str { return Str(c.Builtin("comm")) }
 func (c *Ctx) CurTask() Ptr { return Ptr(c.Builtin("curtask")) }
 
 // Arg returns argument number i of the probe, counted from 0.
-func (c *Ctx) Arg(i int) Int { return c.read(&ir.Expr{Op: ir.OpArg, Int: int64(i), Pos: callerPos()}) }
+func (c *Ctx) Arg(i int) Int {
+	return c.read(&ir.Expr{Op: ir.OpArg, Int: int64(i), Pos: callerPos()})
+}
 
 // ArgNamed returns the argument of that name.
 func (c *Ctx) ArgNamed(name string) Int {
@@ -282,7 +287,9 @@ func (c *Ctx) Field(name string) Int {
 func (c *Ctx) Ret() Int { return c.read(&ir.Expr{Op: ir.OpRet, Pos: callerPos()}) }
 
 // Reg returns a register of the context by its DWARF number (package stack has names).
-func (c *Ctx) Reg(n int) Int { return c.read(&ir.Expr{Op: ir.OpReg, Int: int64(n), Pos: callerPos()}) }
+func (c *Ctx) Reg(n int) Int {
+	return c.read(&ir.Expr{Op: ir.OpReg, Int: int64(n), Pos: callerPos()})
+}
 
 // Kstack returns the kernel stack: up to frames program counters.
 func (c *Ctx) Kstack(frames int) Stack {

@@ -73,7 +73,9 @@ func AttachPlan(p *Program, plan *probe.Plan, o *Options) (*Session, error) {
 	return attachPlan(p.Program, plan, o.Env, o.AttachTo)
 }
 
-func attachPlan(p *ir.Program, plan *probe.Plan, env *probe.Env, o *probe.AttachOptions) (*Session, error) {
+func attachPlan(p *ir.Program, plan *probe.Plan, env *probe.Env, o *probe.AttachOptions) (*Session,
+	error,
+) {
 	to := probe.AttachOptions{}
 	if o != nil {
 		to = *o

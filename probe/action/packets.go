@@ -20,7 +20,10 @@ type Packets struct{ m *ir.Map }
 // NewPackets returns a stream over perf buffers, one for each CPU, of size bytes each (0:
 // ir.DefaultBuffer), rounded up to a power of two.
 func NewPackets(name string, size int) *Packets {
-	return &Packets{&ir.Map{Name: name, Kind: ir.MapPerf, Entries: size, Value: ir.TypeOf[ir.PacketHead](), Pos: callerPos()}}
+	return &Packets{&ir.Map{
+		Name: name, Kind: ir.MapPerf, Entries: size,
+		Value: ir.TypeOf[ir.PacketHead](), Pos: callerPos(),
+	}}
 }
 
 // Map returns the IR's map. Its records are a head (CLOCK_MONOTONIC in 8 bytes, the packet's

@@ -78,7 +78,8 @@ func (l *Log) Printf(c *Ctx, format string, args ...any) {
 	line := len(l.lines)
 	l.lines = append(l.lines, logLine{format: format, args: len(args)})
 	x := &ir.Expr{Op: ir.OpTuple, Type: event, Pos: callerPos(), Args: append([]*ir.Expr{
-		{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(line)}, {Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(len(args))},
+		{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(line)},
+		{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(len(args))},
 	}, vals...)}
 	c.Do(&ir.Stmt{Op: ir.StmtEmit, Map: l.m, X: x})
 }

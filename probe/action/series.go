@@ -14,7 +14,9 @@ type Series[K comparable] struct{ agg[K] }
 // NewSeries returns time series with room for entries keys times slots intervals of the given
 // length. New intervals replace the oldest. inner is what an interval holds: AggCount,
 // AggSum, AggMin, AggMax or AggAvg.
-func NewSeries[K comparable](name string, entries int, interval time.Duration, slots int, inner ir.Agg) *Series[K] {
+func NewSeries[K comparable](name string, entries int, interval time.Duration, slots int,
+	inner ir.Agg,
+) *Series[K] {
 	s := &Series[K]{newAgg[K](name, ir.AggSeries, entries)}
 	s.m.Interval, s.m.Slots, s.m.Inner = int64(interval), slots, inner
 	return s

@@ -113,7 +113,10 @@ func (h *Hash[K, V]) Take(c *Ctx, key any, found func(v Int), missing ...func())
 }
 
 func (h *Hash[K, V]) find(c *Ctx, key any, found func(v Int), missing []func(), remove bool) {
-	s := &ir.Stmt{Op: ir.StmtFind, Map: h.m, Key: h.key(c, key), Var: c.newVar("f"), Delete: remove, Pos: callerPos()}
+	s := &ir.Stmt{
+		Op: ir.StmtFind, Map: h.m, Key: h.key(c, key), Var: c.newVar("f"), Delete: remove,
+		Pos: callerPos(),
+	}
 	s.Body = c.block(func() {
 		if found != nil {
 			found(Int{c, ir.NewVar(s.Var)})
@@ -129,7 +132,10 @@ func (h *Hash[K, V]) find(c *Ctx, key any, found func(v Int), missing []func(), 
 // may be seen or not.
 func (h *Hash[K, V]) ForEach(c *Ctx, body func(key, value Int)) {
 	h.check(c)
-	s := &ir.Stmt{Op: ir.StmtForEach, Map: h.m, Var: c.newVar("k"), Var2: c.newVar("e"), Pos: callerPos()}
+	s := &ir.Stmt{
+		Op: ir.StmtForEach, Map: h.m, Var: c.newVar("k"), Var2: c.newVar("e"),
+		Pos: callerPos(),
+	}
 	s.Body = c.block(func() { body(Int{c, ir.NewVar(s.Var)}, Int{c, ir.NewVar(s.Var2)}) })
 	c.Do(s)
 }
@@ -156,7 +162,10 @@ type agg[K comparable] struct {
 }
 
 func newAgg[K comparable](name string, a ir.Agg, entries int) agg[K] {
-	g := agg[K]{m: &ir.Map{Name: name, Kind: ir.MapPerCPUHash, Agg: a, Entries: entries, Signed: true, Pos: callerPos()}}
+	g := agg[K]{m: &ir.Map{
+		Name: name, Kind: ir.MapPerCPUHash, Agg: a, Entries: entries, Signed: true,
+		Pos: callerPos(),
+	}}
 	g.m.Key, g.err = keyType[K]()
 	return g
 }
@@ -198,7 +207,9 @@ func (c *Ctx) keyOnce(k *ir.Expr) *ir.Expr {
 }
 
 func (g *agg[K]) sumCPU(c *Ctx, off int, key []any) Int {
-	return g.perCPU(c, off, key, func(acc *LocalVar, v Int) { acc.Set(acc.Int().Add(v).As(ir.Int64Type())) })
+	return g.perCPU(c, off, key, func(acc *LocalVar, v Int) {
+		acc.Set(acc.Int().Add(v).As(ir.Int64Type()))
+	})
 }
 
 // Flip makes ReadAndClear of the aggregation's table exact: see Map.Flip.
@@ -259,7 +270,9 @@ func (n *Aggregate[K]) Value(c *Ctx, key ...any) Int {
 		return n.sumCPU(c, 0, key)
 	}
 	best := n.perCPU(c, ir.AggFirst, key, func(acc *LocalVar, v Int) {
-		c.If(v.As(ir.Uint64Type()).Gt(acc.Int().As(ir.Uint64Type())), func() { acc.Set(v.As(ir.Int64Type())) })
+		c.If(v.As(ir.Uint64Type()).Gt(acc.Int().As(ir.Uint64Type())), func() {
+			acc.Set(v.As(ir.Int64Type()))
+		})
 	})
 	flip := int64(-1 << 63)
 	if n.m.Agg == ir.AggMin {
@@ -385,7 +398,10 @@ func zeroOf(t ir.Type) *ir.Expr {
 		}
 		return e
 	case ir.KindBytes:
-		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{{Op: ir.OpString, Type: ir.StringType(1)}}}
+		return &ir.Expr{
+			Op: ir.OpCast, Type: t,
+			Args: []*ir.Expr{{Op: ir.OpString, Type: ir.StringType(1)}},
+		}
 	}
 	return &ir.Expr{Op: ir.OpConst, Type: t}
 }
@@ -426,7 +442,8 @@ func parts(v reflect.Value) (n int, part func(int) reflect.Value) {
 	switch k := v.Kind(); {
 	case k == reflect.Struct:
 		return v.NumField(), v.Field
-	case k == reflect.Array && v.Type().Elem().Kind() != reflect.Uint8 && v.Type().Elem().Kind() != reflect.Uint64:
+	case k == reflect.Array && v.Type().Elem().Kind() != reflect.Uint8 &&
+		v.Type().Elem().Kind() != reflect.Uint64:
 		return v.Len(), v.Index
 	}
 	return 0, nil

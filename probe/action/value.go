@@ -176,7 +176,10 @@ func (v Int) Ptr() Ptr { return Ptr(v) }
 // "task_struct"), in user memory if user is set.
 func (v Int) PtrTo(name string, user bool) Ptr {
 	t := ir.Type{Kind: ir.KindPtr, Size: 8, User: user}
-	return Ptr{v.c, &ir.Expr{Op: ir.OpCast, Type: t, Str: name, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
+	return Ptr{v.c, &ir.Expr{
+		Op: ir.OpCast, Type: t, Str: name, Args: []*ir.Expr{v.Expr()},
+		Pos: callerPos(),
+	}}
 }
 
 // Str returns the text that the value is or points to, cut to size-1 bytes. A number is taken
@@ -230,7 +233,10 @@ func (v Str) Eq(x any) Bool { return v.test(ir.OpEq, x) }
 
 // HasPrefix reports whether the text begins with s.
 func (v Str) HasPrefix(s string) Bool {
-	return Bool{v.c, &ir.Expr{Op: ir.OpHasPrefix, Str: s, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
+	return Bool{v.c, &ir.Expr{
+		Op: ir.OpHasPrefix, Str: s, Args: []*ir.Expr{v.Expr()},
+		Pos: callerPos(),
+	}}
 }
 
 // Contains reports whether s, a string or a Str, is in the text. The search is unrolled: its
@@ -244,7 +250,10 @@ func (v Str) IndexOf(s any) Int { return Int(v.test(ir.OpIndexOf, s)) }
 // Glob reports whether the pattern matches the whole text: * is any text, ? any byte, [a-z]
 // and [!a-z] one byte of a class.
 func (v Str) Glob(pattern string) Bool {
-	return Bool{v.c, &ir.Expr{Op: ir.OpGlob, Str: pattern, Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}}
+	return Bool{v.c, &ir.Expr{
+		Op: ir.OpGlob, Str: pattern, Args: []*ir.Expr{v.Expr()},
+		Pos: callerPos(),
+	}}
 }
 
 // Len returns the number of bytes in the text.
@@ -271,7 +280,10 @@ func (v Ptr) Offset(path string) Int {
 // like container_of.
 func (v Ptr) Container(typ, member string) Ptr {
 	off := Int{v.c, ir.NewConst(0)}.PtrTo(typ, false).Offset(member)
-	return Int{v.c, &ir.Expr{Op: ir.OpSub, Type: ir.Uint64Type(), Args: []*ir.Expr{v.Expr(), off.Expr()}, Pos: callerPos()}}.PtrTo(typ, false)
+	return Int{v.c, &ir.Expr{
+		Op: ir.OpSub, Type: ir.Uint64Type(),
+		Args: []*ir.Expr{v.Expr(), off.Expr()}, Pos: callerPos(),
+	}}.PtrTo(typ, false)
 }
 
 // User and Kernel return the same pointer into user or kernel memory. They are for pointers
@@ -323,7 +335,10 @@ func (v Ptr) TaskTID() Int {
 // (5.12), in LSM hooks that may sleep (5.11), and in fentry and fexit of some functions,
 // which the error for all others lists (5.10).
 func (v Ptr) Path(size int) Str {
-	return Str(v.c.read(&ir.Expr{Op: ir.OpPath, Type: ir.StringType(size), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}))
+	return Str(v.c.read(&ir.Expr{
+		Op: ir.OpPath, Type: ir.StringType(size), Args: []*ir.Expr{v.Expr()},
+		Pos: callerPos(),
+	}))
 }
 
 // Index returns element i of the array that the pointer points to.
@@ -343,7 +358,10 @@ func (v Ptr) Load(off int64, t ir.Type) Int {
 // Str returns the text at the address, cut to size-1 bytes. Cuts are counted
 // (Stats.Truncated).
 func (v Ptr) Str(size int) Str {
-	e := &ir.Expr{Op: ir.OpStr, Type: ir.StringType(size), Args: []*ir.Expr{v.Expr()}, Pos: callerPos()}
+	e := &ir.Expr{
+		Op: ir.OpStr, Type: ir.StringType(size), Args: []*ir.Expr{v.Expr()},
+		Pos: callerPos(),
+	}
 	return Str(v.c.read(e))
 }
 

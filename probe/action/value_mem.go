@@ -7,7 +7,9 @@ import (
 )
 
 // Bytes returns constant bytes.
-func Bytes(b []byte) Tuple { return Tuple{&ir.Expr{Op: ir.OpBytes, Str: string(b), Pos: callerPos()}} }
+func Bytes(b []byte) Tuple {
+	return Tuple{&ir.Expr{Op: ir.OpBytes, Str: string(b), Pos: callerPos()}}
+}
 
 // Addr returns a constant IP address as the kernel keeps it, in network order: 4 or 16 bytes.
 // To compare it with a number of 4 bytes, use Addr(a).Int with a 32-bit type.
@@ -21,7 +23,10 @@ func Addr(a netip.Addr) Tuple {
 // an address; in events it is a field of type [4]byte.
 func IPv4(x any) Tuple {
 	n := &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{lift(x)}}
-	return Tuple{&ir.Expr{Op: ir.OpCast, Type: ir.BytesType(4).WithFormat(ir.FormatIP), Args: []*ir.Expr{n}, Pos: callerPos()}}
+	return Tuple{&ir.Expr{
+		Op: ir.OpCast, Type: ir.BytesType(4).WithFormat(ir.FormatIP),
+		Args: []*ir.Expr{n}, Pos: callerPos(),
+	}}
 }
 
 // IPv6 returns an IPv6 address. x is 16 bytes, or a pointer to them.

@@ -14,7 +14,8 @@ import (
 
 // attachCaps are the capabilities that a thread with a client's rights keeps, to find out
 // what the kernel can do. None of them allows opening files or processes.
-const attachCaps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON | 1<<unix.CAP_SYS_RESOURCE
+const attachCaps = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON |
+	1<<unix.CAP_SYS_RESOURCE
 
 // asClient calls f on a thread that opens files and processes with a client's rights: its
 // user and groups, and none of the broker's capabilities except keep. f must not start

@@ -50,7 +50,8 @@ func (a *attachment) ended(now time.Time) error {
 	}
 	shut, err := a.gate.shut()
 	if err == nil && shut {
-		err = fmt.Errorf("it has ended: a process that it was for has executed another program: %w", fs.ErrClosed)
+		err = fmt.Errorf("it has ended: a process that it was for has executed another program: %w",
+			fs.ErrClosed)
 	}
 	if err == nil {
 		var st deploy.UserStats
@@ -75,7 +76,8 @@ func (a *attachment) rate(now time.Time, hits uint64) error {
 		if a.tooHot != nil {
 			a.tooHot(now)
 		}
-		return fmt.Errorf("it has ended: its places are hit %.0f times a second, %d are allowed: %w", n, most, fs.ErrClosed)
+		return fmt.Errorf("it has ended: its places are hit %.0f times a second, %d are allowed: %w", n,
+			most, fs.ErrClosed)
 	}
 	return nil
 }

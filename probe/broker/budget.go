@@ -100,10 +100,12 @@ func (s *Server) tryBook(rule *Rule, a *attachment) (keeps bool, err error) {
 	u := s.usageOf(a.account)
 	keeps = u != s.usage[a.account]
 	if u.attachments >= rule.maxAttachments() {
-		return keeps, refuse("user %d has %d attachments already, %d are allowed", a.account.uid, u.attachments, rule.maxAttachments())
+		return keeps, refuse("user %d has %d attachments already, %d are allowed", a.account.uid,
+			u.attachments, rule.maxAttachments())
 	}
 	if left := rule.maxMapBytes() - u.bytes; a.bytes > left {
-		return keeps, refuse("the maps take %d bytes, %d are left of the %d allowed", a.bytes, left, rule.maxMapBytes())
+		return keeps, refuse("the maps take %d bytes, %d are left of the %d allowed", a.bytes, left,
+			rule.maxMapBytes())
 	}
 	u = s.usage[a.account]
 	s.usage[a.account] = usage{u.attachments + 1, u.bytes + a.bytes}
@@ -147,10 +149,12 @@ func mapBytes(spec *ebpf.CollectionSpec) (int64, error) {
 	total := int64(0)
 	for name, m := range spec.Maps {
 		switch m.Type {
-		case ebpf.RingBuf, ebpf.Array, ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.Hash, ebpf.LRUHash, ebpf.StackTrace, ebpf.PerfEventArray:
+		case ebpf.RingBuf, ebpf.Array, ebpf.PerCPUArray, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.Hash,
+			ebpf.LRUHash, ebpf.StackTrace, ebpf.PerfEventArray:
 			total += kernel.MapBytes(m, int64(cpus))
 		default:
-			return 0, fmt.Errorf("map %s: what a map of type %s takes is not known here: %w", name, m.Type, errors.ErrUnsupported)
+			return 0, fmt.Errorf("map %s: what a map of type %s takes is not known here: %w", name, m.Type,
+				errors.ErrUnsupported)
 		}
 	}
 	return total, nil

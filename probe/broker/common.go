@@ -64,7 +64,9 @@ func (c *commons) exit(m *common) (last bool) {
 
 // join runs the programs of spec at the plan's sites: in existing attachments, if another
 // client asked for the same, or else in new ones.
-func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *deploy.UserOptions) (*common, *deploy.User, error) {
+func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *deploy.UserOptions) (*common,
+	*deploy.User, error,
+) {
 	m := c.enter(commonKey(plan))
 	share, err := m.join(plan, spec, o)
 	if err != nil {
@@ -73,7 +75,9 @@ func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *deploy.Us
 	return m, share, nil
 }
 
-func (m *common) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *deploy.UserOptions) (*deploy.User, error) {
+func (m *common) join(plan *probe.Plan, spec *ebpf.CollectionSpec,
+	o *deploy.UserOptions,
+) (*deploy.User, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mux == nil {

@@ -41,7 +41,8 @@ func rightsOf(conn *net.UnixConn, peer Peer) (rights, error) {
 // temporary shortage.
 func passing(err error) bool {
 	for _, no := range []syscall.Errno{
-		syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EPERM, syscall.EPROTO,
+		syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS,
+		syscall.EPERM, syscall.EPROTO,
 	} {
 		if errors.Is(err, no) {
 			return true
@@ -81,7 +82,8 @@ func descriptors(oob []byte) ([]int, error) {
 	}
 	var out []int
 	for i := range messages {
-		if messages[i].Header.Level != syscall.SOL_SOCKET || messages[i].Header.Type != syscall.SCM_RIGHTS {
+		if messages[i].Header.Level != syscall.SOL_SOCKET ||
+			messages[i].Header.Type != syscall.SCM_RIGHTS {
 			continue
 		}
 		fds, err := syscall.ParseUnixRights(&messages[i])
@@ -115,7 +117,8 @@ func closeFiles(fds []int) error {
 
 // gone reports whether an error means that the other side has closed.
 func gone(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, syscall.ECONNRESET)
 }
 
 // openMap opens a descriptor of a map for the client.

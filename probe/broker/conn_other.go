@@ -13,7 +13,10 @@ import (
 
 // unsupported returns the error of everything here on systems other than Linux.
 func unsupported() error {
-	return &probe.UnsupportedError{Feature: "broker", Hint: "probes are for Linux, this is " + runtime.GOOS}
+	return &probe.UnsupportedError{
+		Feature: "broker",
+		Hint:    "probes are for Linux, this is " + runtime.GOOS,
+	}
 }
 
 func peerOf(*net.UnixConn) (Peer, error) { return Peer{}, unsupported() }

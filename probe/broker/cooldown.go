@@ -69,14 +69,17 @@ func (p *pauses) check(uid uint32, places []string, now time.Time) error {
 		}
 	}
 	if wait := until.Sub(now); wait > 0 {
-		return refuse("user %d had probes there that were hit too often: ask again in %v", uid, wait.Round(time.Second))
+		return refuse("user %d had probes there that were hit too often: ask again in %v", uid,
+			wait.Round(time.Second))
 	}
 	return nil
 }
 
 // soonest returns the place whose pause ends first, or has ended first.
 func soonest(of map[string]pause) string {
-	return slices.MinFunc(slices.Collect(maps.Keys(of)), func(a, b string) int { return of[a].until.Compare(of[b].until) })
+	return slices.MinFunc(slices.Collect(maps.Keys(of)), func(a, b string) int {
+		return of[a].until.Compare(of[b].until)
+	})
 }
 
 // forget drops pauses that have been over for as long as they took. mu is held.

@@ -39,7 +39,10 @@ func inspect(path string) (*file, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, fmt.Errorf("it is no regular file: %w", unix.EINVAL)
 	}
-	f := &file{real: real, id: probe.FileID{Device: uint64(st.Dev), Inode: st.Ino, Changed: st.Ctim.Nano()}, owner: st.Uid}
+	f := &file{
+		real: real,
+		id:   probe.FileID{Device: uint64(st.Dev), Inode: st.Ino, Changed: st.Ctim.Nano()}, owner: st.Uid,
+	}
 	served, err := procfs.Served(fd)
 	if err != nil {
 		return nil, err
@@ -73,7 +76,9 @@ func sameRoot(pid int) bool {
 	var ours, its unix.Stat_t
 	mnt := "/proc/" + strconv.Itoa(pid) + "/ns/mnt"
 	same := func(a, b string) bool {
-		return unix.Stat(a, &ours) == nil && unix.Stat(b, &its) == nil && ours.Dev == its.Dev && ours.Ino == its.Ino
+		return unix.Stat(a, &ours) == nil && unix.Stat(b, &its) == nil && ours.Dev == its.Dev &&
+			ours.Ino == its.Ino
 	}
-	return same("/proc/self/ns/mnt", mnt) && same("/proc/self/root/.", "/proc/"+strconv.Itoa(pid)+"/root/.")
+	return same("/proc/self/ns/mnt", mnt) &&
+		same("/proc/self/root/.", "/proc/"+strconv.Itoa(pid)+"/root/.")
 }

@@ -50,7 +50,8 @@ func (g *grant) carryOut(commons *commons) error {
 // handOver attaches directly; the client will own the links.
 func (g *grant) handOver() error {
 	var err error
-	if g.coll, err = probe.LoadCollection(g.spec, ebpf.CollectionOptions{Cache: g.plan.Cache}); err != nil {
+	if g.coll, err = probe.LoadCollection(g.spec,
+		ebpf.CollectionOptions{Cache: g.plan.Cache}); err != nil {
 		return err
 	}
 	if g.link, err = g.plan.Attach(g.coll.Programs, nil); err != nil {

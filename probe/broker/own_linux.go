@@ -87,7 +87,8 @@ func owns(c *session, pid int) error {
 
 // denied reports whether an error means "not this client".
 func denied(err error) bool {
-	return errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENOENT)
+	return errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) ||
+		errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENOENT)
 }
 
 // gate stops the programs of an attachment as soon as one of its processes executes
@@ -105,7 +106,10 @@ type gate struct {
 func newGate(pids []int) (*gate, error) {
 	g := &gate{watch: -1}
 	var err error
-	g.state, err = ebpf.NewMap(&ebpf.MapSpec{Name: "gate", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	g.state, err = ebpf.NewMap(&ebpf.MapSpec{
+		Name: "gate", Type: ebpf.Array, KeySize: 4, ValueSize: 8,
+		MaxEntries: 1,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("watch processes: %w", err)
 	}
@@ -127,7 +131,8 @@ func newGate(pids []int) (*gate, error) {
 func (g *gate) put(spec *ebpf.CollectionSpec) error {
 	for name, p := range spec.Programs {
 		var err error
-		if p.Instructions, err = kernel.Gate(p.Instructions, g.state.FD(), kernel.Idle(p.Type)); err != nil {
+		if p.Instructions, err = kernel.Gate(p.Instructions, g.state.FD(),
+			kernel.Idle(p.Type)); err != nil {
 			return fmt.Errorf("program %s: %w", name, err)
 		}
 	}

@@ -212,7 +212,8 @@ func (r *Rule) allows(t probe.Target) error {
 	if !matchAny(r.Targets, name) {
 		return refuse("%s is not among the targets allowed: %s", name, strings.Join(r.Targets, ", "))
 	}
-	if file := fileOf(t); strings.Contains(file, "/") && path.Clean(file) != file || strings.HasPrefix(file, ".") {
+	if file := fileOf(t); strings.Contains(file, "/") && path.Clean(file) != file ||
+		strings.HasPrefix(file, ".") {
 		return refuse("%s: the path has to be absolute and without . or ..", name)
 	}
 	if p, ok := t.(probe.Perf); ok && (p.Event.PMU == "kprobe" || p.Event.PMU == "uprobe") {

@@ -89,7 +89,8 @@ func NewServer(policy Policy, offers map[string]Offer) (*Server, error) {
 			return nil, fmt.Errorf("broker: offer %s: it resolves with a policy for what is missing", name)
 		}
 		if o.Resolve != nil && o.Resolve.Unsafe {
-			return nil, fmt.Errorf("broker: offer %s: it lets clients put breakpoints inside of instructions", name)
+			return nil, fmt.Errorf(
+				"broker: offer %s: it lets clients put breakpoints inside of instructions", name)
 		}
 		s.offers[name] = o
 	}

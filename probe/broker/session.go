@@ -50,7 +50,8 @@ func (c *session) serve() error {
 		req, err := decodeRequest(buf[:n])
 		if err != nil {
 			// A client that breaks the protocol gets an answer and is dropped.
-			return errors.Join(fmt.Errorf("broker: process %d: %w", c.peer.PID, err), c.send(errorReply(err), nil))
+			return errors.Join(fmt.Errorf("broker: process %d: %w", c.peer.PID, err),
+				c.send(errorReply(err), nil))
 		}
 		if err := c.handle(req); err != nil {
 			return fmt.Errorf("broker: answer process %d: %w", c.peer.PID, err)
@@ -139,7 +140,9 @@ func (s *Server) offersFor(peer Peer) []string {
 // attach checks a request against the policy and carries it out. done closes the
 // descriptors after they are sent.
 func (c *session) attach(req *request) (r *reply, files []int, done func(), err error) {
-	fail := func(err error) (*reply, []int, func(), error) { return nil, nil, nil, fmt.Errorf("attach: %w", err) }
+	fail := func(err error) (*reply, []int, func(), error) {
+		return nil, nil, nil, fmt.Errorf("attach: %w", err)
+	}
 	index, rule, err := c.server.policy.rule(c.peer, req.Offer)
 	if err != nil {
 		return fail(err)
@@ -148,7 +151,10 @@ func (c *session) attach(req *request) (r *reply, files []int, done func(), err 
 	if !ok {
 		return fail(fmt.Errorf("no offer is called %s: %w", req.Offer, errNotExist))
 	}
-	g := &grant{rule: rule, offer: &offer, a: &attachment{account: account{index, c.peer.UID}, since: time.Now()}}
+	g := &grant{
+		rule: rule, offer: &offer,
+		a: &attachment{account: account{index, c.peer.UID}, since: time.Now()},
+	}
 	if files, err = c.grant(req, g); err != nil {
 		return fail(fmt.Errorf("rule %d: %w", index, errors.Join(err, g.close(), c.server.release(g.a))))
 	}
@@ -233,7 +239,8 @@ func (c *session) within(f func(context.Context) error) error {
 		case <-tick.C:
 			c.check()
 		case <-ctx.Done():
-			return fmt.Errorf("the targets could not be resolved in %v: %w", c.server.patient, os.ErrDeadlineExceeded)
+			return fmt.Errorf("the targets could not be resolved in %v: %w", c.server.patient,
+				os.ErrDeadlineExceeded)
 		}
 	}
 }

@@ -103,7 +103,8 @@ func (s *users) begin(ctx context.Context, u *user) (end func(), err error) {
 				<-u.pending
 			}
 			leave()
-			return nil, refuse("user %d has %d requests pending, %d are in all", u.uid, len(u.pending), len(s.all))
+			return nil, refuse("user %d has %d requests pending, %d are in all", u.uid, len(u.pending),
+				len(s.all))
 		}
 	}
 	return func() {

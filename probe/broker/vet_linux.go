@@ -33,7 +33,8 @@ func (v *vetting) run(ctx context.Context) error {
 			err = owns(v.session, pid)
 		}
 		if denied(err) || errors.Is(err, errNotExist) {
-			return refuse("process %d is not there, or not user %d's own: the client could not trace it", pid, v.session.peer.UID)
+			return refuse("process %d is not there, or not user %d's own: the client could not trace it",
+				pid, v.session.peer.UID)
 		}
 		if err != nil {
 			return fmt.Errorf("process %d: %w", pid, err)
@@ -101,7 +102,8 @@ func threads(plan *probe.Plan) int {
 				continue
 			}
 			if _, read := of[s.PID]; !read {
-				entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID)) // none if it has ended, which attaching finds
+				// none if it has ended, which attaching finds
+				entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID))
 				of[s.PID] = len(entries)
 			}
 			n += of[s.PID]

@@ -121,7 +121,8 @@ func decodeReply(b []byte, files int) (*reply, error) {
 		return nil, fmt.Errorf("%w: version %d, this is %d", errMessage, r.Version, wireVersion)
 	}
 	if r.Links < 0 || r.Links > maxFiles || len(r.Maps)+r.Links != files {
-		return nil, fmt.Errorf("%w: %d maps and %d links with %d descriptors", errMessage, len(r.Maps), r.Links, files)
+		return nil, fmt.Errorf("%w: %d maps and %d links with %d descriptors", errMessage, len(r.Maps),
+			r.Links, files)
 	}
 	return r, nil
 }

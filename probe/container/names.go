@@ -85,7 +85,8 @@ func (r *Resolver) docker(i *Info) {
 	}
 	i.Runtime = "docker"
 	i.Name = strings.TrimPrefix(c.Name, "/")
-	i.labels(c.Config.Labels, "io.kubernetes.container.name", "io.kubernetes.pod.name", "io.kubernetes.pod.namespace")
+	i.labels(c.Config.Labels, "io.kubernetes.container.name", "io.kubernetes.pod.name",
+		"io.kubernetes.pod.namespace")
 }
 
 // labels takes Kubernetes' names from labels or annotations.
@@ -114,9 +115,11 @@ func (r *Resolver) ociConfig(i *Info) {
 		if strings.HasPrefix(p, tasks) {
 			i.Runtime = "containerd"
 			i.labels(c.Annotations, "nerdctl/name", "", "nerdctl/namespace")
-			i.labels(c.Annotations, "io.kubernetes.cri.container-name", "io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.sandbox-namespace")
+			i.labels(c.Annotations, "io.kubernetes.cri.container-name", "io.kubernetes.cri.sandbox-name",
+				"io.kubernetes.cri.sandbox-namespace")
 		} else {
-			i.labels(c.Annotations, "io.kubernetes.container.name", "io.kubernetes.pod.name", "io.kubernetes.pod.namespace")
+			i.labels(c.Annotations, "io.kubernetes.container.name", "io.kubernetes.pod.name",
+				"io.kubernetes.pod.namespace")
 		}
 		return
 	}

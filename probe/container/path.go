@@ -147,7 +147,8 @@ func isUID(s string) bool {
 		return true
 	}
 	f := strings.Split(s, "-")
-	return len(f) == 5 && isHex(f[0], 8) && isHex(f[1], 4) && isHex(f[2], 4) && isHex(f[3], 4) && isHex(f[4], 12)
+	return len(f) == 5 && isHex(f[0], 8) && isHex(f[1], 4) && isHex(f[2], 4) && isHex(f[3], 4) &&
+		isHex(f[4], 12)
 }
 
 func isHex(s string, n int) bool {

@@ -43,7 +43,10 @@ func New(o *Options) *Resolver {
 	if o == nil {
 		o = &Options{}
 	}
-	r := &Resolver{root: o.Root, max: cmp.Or(o.Max, 16384), known: map[uint64]*Info{}, misses: map[uint64]struct{}{}}
+	r := &Resolver{
+		root: o.Root, max: cmp.Or(o.Max, 16384), known: map[uint64]*Info{},
+		misses: map[uint64]struct{}{},
+	}
 	if o.Dir != "" || o.Root == nil {
 		r.dir = cmp.Or(o.Dir, "/")
 		r.root = procfs.DirFS(r.dir)
@@ -139,7 +142,8 @@ func (r *Resolver) mount() (string, error) {
 			return m, nil
 		}
 	}
-	return "", notexist.Errorf("control groups of version 2 are not mounted on %s", path.Join("/", r.dir, mounts[1]))
+	return "", notexist.Errorf("control groups of version 2 are not mounted on %s",
+		path.Join("/", r.dir, mounts[1]))
 }
 
 // maxMisses bounds the number of remembered ids that were not found.
@@ -155,7 +159,8 @@ func (r *Resolver) find(id uint64) (string, error) {
 	if err == nil {
 		return p, nil
 	}
-	if _, again := r.misses[id]; again || !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {
+	if _, again := r.misses[id]; again ||
+		!errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {
 		return "", err
 	}
 	err = fs.ErrNotExist

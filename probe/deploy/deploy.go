@@ -62,7 +62,9 @@ type Deployment struct {
 // owns cannot be pinned. An existing directory must belong to this user, and no other user
 // may write to it. The caller closes the Deployment, which leaves everything attached; Remove
 // detaches it.
-func Deploy(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options) (*Deployment, error) {
+func Deploy(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options) (*Deployment,
+	error,
+) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -104,7 +106,9 @@ func Deploy(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options)
 
 // deployNew attaches. The record makes a deployment complete: it is written last, and what a
 // killed process left without one is removed.
-func deployNew(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, rec *record) (*Deployment, error) {
+func deployNew(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options,
+	rec *record,
+) (*Deployment, error) {
 	if err := clearDir(dir); err != nil {
 		return nil, err
 	}
@@ -116,7 +120,9 @@ func deployNew(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Optio
 	return d, nil
 }
 
-func (d *Deployment) install(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, rec *record) error {
+func (d *Deployment) install(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options,
+	rec *record,
+) error {
 	var err error
 	if d.coll, err = probe.LoadCollection(spec, cached(plan, o.Collection)); err != nil {
 		return err
@@ -165,7 +171,9 @@ func mapPath(dir, name string) string {
 }
 
 // deployAgain adopts the maps and swaps the programs.
-func deployAgain(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, have, want *record) (*Deployment, error) {
+func deployAgain(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, have,
+	want *record,
+) (*Deployment, error) {
 	if err := have.differs(want, plan); err != nil {
 		return nil, fmt.Errorf("%w: %w; Remove makes room for it", ErrIncompatible, err)
 	}
@@ -197,7 +205,9 @@ func deployAgain(dir string, plan *probe.Plan, spec *ebpf.CollectionSpec, o *Opt
 }
 
 // load loads the new version with the pinned maps.
-func (d *Deployment) load(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options, have *record) error {
+func (d *Deployment) load(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options,
+	have *record,
+) error {
 	co := cached(plan, o.Collection)
 	replace := map[string]*ebpf.Map{}
 	for name, m := range co.MapReplacements {
@@ -335,7 +345,8 @@ func newRecord(plan *probe.Plan, spec *ebpf.CollectionSpec, o *Options) *record 
 			rec.Maps[name] = layoutOf(m, o.Layouts[name])
 		}
 	}
-	rec.Plan, _ = json.Marshal(plan) // plain data; only a Target of another package could fail, and there is none
+	// plain data; only a Target of another package could fail, and there is none
+	rec.Plan, _ = json.Marshal(plan)
 	return rec
 }
 
@@ -357,7 +368,8 @@ func (r *record) differs(want *record, plan *probe.Plan) error {
 	for i := range plan.Programs {
 		for j := range plan.Programs[i].Sites {
 			if a, b := old.Programs[i].Sites[j].Cookie, plan.Programs[i].Sites[j].Cookie; a != b {
-				return fmt.Errorf("%s has the cookie %#x there, %#x here", plan.Programs[i].Sites[j].Target, uint64(a), uint64(b))
+				return fmt.Errorf("%s has the cookie %#x there, %#x here", plan.Programs[i].Sites[j].Target,
+					uint64(a), uint64(b))
 			}
 		}
 	}
@@ -385,7 +397,10 @@ func (r *record) write(dir string) error {
 		return err
 	}
 	size := (len(b) + 7) &^ 7
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "record", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1})
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "record", Type: ebpf.Array, KeySize: 4,
+		ValueSize: uint32(size), MaxEntries: 1,
+	})
 	if err != nil {
 		return fmt.Errorf("record of %d bytes: %w", size, err)
 	}

@@ -24,7 +24,8 @@ type mapLayout struct {
 
 func layoutOf(m *ebpf.MapSpec, layout string) mapLayout {
 	return mapLayout{
-		m.Type.String(), m.KeySize, m.ValueSize, m.MaxEntries, m.Flags, layoutText(m.Key, 0), layoutText(m.Value, 0), layout,
+		m.Type.String(), m.KeySize, m.ValueSize, m.MaxEntries, m.Flags, layoutText(m.Key, 0),
+		layoutText(m.Value, 0), layout,
 	}
 }
 

@@ -78,7 +78,8 @@ func (s *Mux) dispatchers(n int) (map[string]*ebpf.Program, error) {
 		spec.Instructions = kernel.Dispatcher(m.FD(), n, kernel.Idle(g.Type))
 		specs[g.Name] = spec
 	}
-	coll, err := probe.LoadCollection(&ebpf.CollectionSpec{Programs: specs}, cached(s.plan, ebpf.CollectionOptions{}))
+	coll, err := probe.LoadCollection(&ebpf.CollectionSpec{Programs: specs},
+		cached(s.plan, ebpf.CollectionOptions{}))
 	if err != nil {
 		return nil, fmt.Errorf("load the dispatchers: %w", err)
 	}
@@ -109,7 +110,8 @@ func shareable(p *probe.Program) error {
 		why = "it is attached to one BPF program, which only a program loaded for that can be"
 	case p.Session(), p.AttachType == ebpf.AttachModifyReturn, p.Type == ebpf.LSM:
 		why = "what its programs return has a meaning, and there is one value for all"
-	case p.Method == probe.MethodIter, p.Method == probe.MethodSocket, p.Method == probe.MethodRun, p.Method == probe.MethodNone:
+	case p.Method == probe.MethodIter, p.Method == probe.MethodSocket, p.Method == probe.MethodRun,
+		p.Method == probe.MethodNone:
 		why = "it is of a kind that has one user"
 	}
 	if why == "" {
@@ -164,7 +166,8 @@ func (s *Mux) Join(spec *ebpf.CollectionSpec, o *UserOptions) (*User, error) {
 	}
 	slot := slices.Index(s.users[:], nil)
 	if slot < 0 {
-		return nil, fmt.Errorf("join: %d users share the attachment already, which is all that there is room for", MaxUsers)
+		return nil, fmt.Errorf(
+			"join: %d users share the attachment already, which is all that there is room for", MaxUsers)
 	}
 	u := &User{of: s, slot: slot}
 	if err := u.load(spec, o); err != nil {
@@ -172,7 +175,8 @@ func (s *Mux) Join(spec *ebpf.CollectionSpec, o *UserOptions) (*User, error) {
 	}
 	for i := range s.plan.Programs {
 		if err := s.slots[i].Put(uint32(slot), u.coll.Programs[s.plan.Programs[i].Name]); err != nil {
-			return nil, errors.Join(fmt.Errorf("join %s: %w", s.plan.Programs[i].Place(), err), s.clear(slot), u.release())
+			return nil, errors.Join(fmt.Errorf("join %s: %w", s.plan.Programs[i].Place(), err),
+				s.clear(slot), u.release())
 		}
 	}
 	s.users[slot], u.joined = u, true
@@ -188,12 +192,16 @@ func (u *User) load(spec *ebpf.CollectionSpec, o *UserOptions) error {
 		if prog == nil {
 			return fmt.Errorf("%s: the plan's program %s is not among those given", g.Place(), g.Name)
 		}
-		state, err := ebpf.NewMap(&ebpf.MapSpec{Name: "share", Type: ebpf.Array, KeySize: 4, ValueSize: 32, MaxEntries: 1})
+		state, err := ebpf.NewMap(&ebpf.MapSpec{
+			Name: "share", Type: ebpf.Array, KeySize: 4,
+			ValueSize: 32, MaxEntries: 1,
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", g.Place(), err)
 		}
 		u.state = append(u.state, state)
-		prog.Instructions, err = kernel.Chain(prog.Instructions, u.of.slots[i].FD(), u.slot, state.FD(), o.EventsPerSecond, kernel.Idle(g.Type))
+		prog.Instructions, err = kernel.Chain(prog.Instructions, u.of.slots[i].FD(), u.slot, state.FD(),
+			o.EventsPerSecond, kernel.Idle(g.Type))
 		if err != nil {
 			return fmt.Errorf("%s: %w", g.Place(), err)
 		}

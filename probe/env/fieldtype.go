@@ -49,15 +49,16 @@ type cInt struct {
 
 var cInts = map[string]cInt{
 	"char": {1, true}, "bool": {1, false}, "u8": {1, false}, "__u8": {1, false}, "s8": {1, true},
-	"short": {2, true}, "u16": {2, false}, "__u16": {2, false}, "s16": {2, true}, "umode_t": {2, false},
-	"uint16_t": {2, false}, "__be16": {2, false}, "__le16": {2, false},
+	"short": {2, true}, "u16": {2, false}, "__u16": {2, false}, "s16": {2, true},
+	"umode_t": {2, false}, "uint16_t": {2, false}, "__be16": {2, false}, "__le16": {2, false},
 	"int": {4, true}, "u32": {4, false}, "__u32": {4, false}, "s32": {4, true}, "unsigned": {4, false},
 	"uint32_t": {4, false}, "__be32": {4, false}, "__le32": {4, false}, "uint": {4, false},
-	"pid_t": {4, true}, "uid_t": {4, false}, "gid_t": {4, false}, "qid_t": {4, false}, "key_t": {4, true},
-	"key_serial_t": {4, true}, "clockid_t": {4, true}, "timer_t": {4, true}, "mqd_t": {4, true}, "rwf_t": {4, true},
-	"long": {8, true}, "long long": {8, true}, "u64": {8, false}, "__u64": {8, false}, "s64": {8, true},
-	"uint64_t": {8, false}, "__be64": {8, false}, "__le64": {8, false}, "size_t": {8, false},
-	"ssize_t": {8, true}, "loff_t": {8, true}, "off_t": {8, true}, "aio_context_t": {8, false},
+	"pid_t": {4, true}, "uid_t": {4, false}, "gid_t": {4, false}, "qid_t": {4, false},
+	"key_t": {4, true}, "key_serial_t": {4, true}, "clockid_t": {4, true}, "timer_t": {4, true},
+	"mqd_t": {4, true}, "rwf_t": {4, true}, "long": {8, true}, "long long": {8, true},
+	"u64": {8, false}, "__u64": {8, false}, "s64": {8, true}, "uint64_t": {8, false},
+	"__be64": {8, false}, "__le64": {8, false}, "size_t": {8, false}, "ssize_t": {8, true},
+	"loff_t": {8, true}, "off_t": {8, true}, "aio_context_t": {8, false},
 }
 
 // knownInt returns the C integer type of that name; ok is false for unknown typedefs.

@@ -167,7 +167,8 @@ func (f *Field) declare(decl string) error {
 		f.Name = name
 		// The bound may be a macro's name, or a sum: then the size is used.
 		f.Elems = 0
-		if n, err := strconv.Atoi(strings.TrimSuffix(bound, "]")); err == nil && n >= 0 && n <= maxRecord {
+		if n, err := strconv.Atoi(strings.TrimSuffix(bound, "]")); err == nil && n >= 0 &&
+			n <= maxRecord {
 			f.Elems = n
 		}
 	}

@@ -130,15 +130,24 @@ func (e *Env) infer(f Feature) error {
 	have, known := feature.ParseVersion(e.release)
 	switch {
 	case !ok || !known:
-		return &feature.UnknownError{Feature: f.String(), Hint: "the recording holds no features, and a kernel version does not tell"}
+		return &feature.UnknownError{
+			Feature: f.String(),
+			Hint:    "the recording holds no features, and a kernel version does not tell",
+		}
 	case f == feature.BTF:
 		_, err := fs.Stat(e.root, "sys/kernel/btf/vmlinux")
 		if err != nil {
-			return &feature.UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: "the recording holds no BTF", Err: err}
+			return &feature.UnsupportedError{
+				Feature: f.String(), Since: f.Since(),
+				Hint: "the recording holds no BTF", Err: err,
+			}
 		}
 		return nil
 	case have.Before(since):
-		return &feature.UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: "the kernel is " + e.release}
+		return &feature.UnsupportedError{
+			Feature: f.String(), Since: f.Since(),
+			Hint: "the kernel is " + e.release,
+		}
 	}
 	return nil
 }

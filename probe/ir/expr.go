@@ -174,17 +174,18 @@ func NewExpr(op Op, args ...*Expr) *Expr { return &Expr{Op: op, Args: args} }
 var opNames = [numOps]string{
 	OpConst: "const", OpString: "string", OpVar: "var", OpBuiltin: "builtin", OpArg: "arg",
 	OpField: "field", OpRet: "retval", OpReg: "reg", OpKaddr: "kaddr", OpUaddr: "uaddr",
-	OpBytes: "bytes", OpEnum: "enum", OpSizeof: "sizeof", OpOffset: "offsetof", OpKptr: "kptr", OpUptr: "uptr",
-	OpAdd: "+", OpSub: "-", OpMul: "*", OpDiv: "/", OpMod: "%", OpAnd: "&", OpOr: "|", OpXor: "^",
-	OpShl: "<<", OpShr: ">>", OpNeg: "-", OpNot: "~",
+	OpBytes: "bytes", OpEnum: "enum", OpSizeof: "sizeof", OpOffset: "offsetof", OpKptr: "kptr",
+	OpUptr: "uptr", OpAdd: "+", OpSub: "-", OpMul: "*", OpDiv: "/", OpMod: "%", OpAnd: "&", OpOr: "|",
+	OpXor: "^", OpShl: "<<", OpShr: ">>", OpNeg: "-", OpNot: "~",
 	OpEq: "==", OpNe: "!=", OpLt: "<", OpLe: "<=", OpGt: ">", OpGe: ">=",
 	OpLAnd: "&&", OpLOr: "||", OpLNot: "!",
 	OpCond: "?:", OpCast: "cast", OpBswap: "bswap",
-	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf", OpPerCPU: "percpu", OpSocketCookie: "socket_cookie", OpPath: "path", OpTaskPID: "task_pid", OpTaskTID: "task_tid",
-	OpHasPrefix: "has_prefix", OpContains: "contains", OpIndexOf: "strstr", OpGlob: "globmatch",
-	OpLen: "len", OpStrncmp: "strncmp", OpMemcmp: "memcmp",
-	OpTuple: "tuple", OpElem: "elem", OpMapGet: "get", OpMapHas: "has", OpMapCPU: "get_cpu",
-	OpKstack: "kstack", OpUstack: "ustack", OpUstackWalk: "ustack_walk",
+	OpDeref: "*", OpMember: "->", OpAddrOf: "&", OpIndex: "[]", OpStr: "str", OpBuf: "buf",
+	OpPerCPU: "percpu", OpSocketCookie: "socket_cookie", OpPath: "path", OpTaskPID: "task_pid",
+	OpTaskTID: "task_tid", OpHasPrefix: "has_prefix", OpContains: "contains", OpIndexOf: "strstr",
+	OpGlob: "globmatch", OpLen: "len", OpStrncmp: "strncmp", OpMemcmp: "memcmp", OpTuple: "tuple",
+	OpElem: "elem", OpMapGet: "get", OpMapHas: "has", OpMapCPU: "get_cpu", OpKstack: "kstack",
+	OpUstack: "ustack", OpUstackWalk: "ustack_walk",
 }
 
 // String returns the operation's name or sign.
@@ -198,10 +199,12 @@ func (o Op) String() string {
 // Arity returns how many operands an operation has, at least and at most.
 func (o Op) Arity() (least, most int) {
 	switch o {
-	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack, OpUstack,
+	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack,
+		OpUstack,
 		OpUstackWalk, OpUaddr, OpBytes, OpEnum, OpSizeof:
 		return 0, 0
-	case OpNeg, OpNot, OpLNot, OpCast, OpBswap, OpDeref, OpMember, OpOffset, OpKptr, OpUptr, OpSocketCookie, OpPath, OpTaskPID, OpTaskTID,
+	case OpNeg, OpNot, OpLNot, OpCast, OpBswap, OpDeref, OpMember, OpOffset, OpKptr, OpUptr,
+		OpSocketCookie, OpPath, OpTaskPID, OpTaskTID,
 		OpHasPrefix, OpGlob, OpLen, OpElem:
 		return 1, 1
 	case OpCond:

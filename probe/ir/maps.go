@@ -89,7 +89,10 @@ func (k MapKind) String() string {
 	return "invalid"
 }
 
-var aggNames = [numAggs]string{"", "count", "sum", "min", "max", "avg", "stats", "hist", "lhist", "tseries"}
+var aggNames = [numAggs]string{
+	"", "count", "sum", "min", "max", "avg", "stats", "hist", "lhist",
+	"tseries",
+}
 
 // String returns the aggregation's name.
 func (a Agg) String() string {

@@ -240,7 +240,8 @@ func (e *Expr) print(depth int, left *int) string {
 	case OpStr, OpBuf:
 		return fmt.Sprintf("%s(%s, %d)", e.Op, strings.Join(args, ", "), e.Type.Size)
 	case OpMapCPU:
-		return mapName(e.Map) + "[" + strings.Join(args[:len(args)-1], ", ") + "].cpu(" + args[len(args)-1] + ")"
+		return mapName(e.Map) + "[" + strings.Join(args[:len(args)-1], ", ") + "].cpu(" +
+			args[len(args)-1] + ")"
 	case OpHasPrefix, OpContains, OpIndexOf, OpGlob:
 		if len(args) == 1 {
 			args = append(args, strconv.Quote(e.Str))

@@ -66,7 +66,8 @@ var stmtNames = [numStmts]string{
 	StmtLet: "let", StmtIf: "if", StmtLoop: "loop", StmtForEach: "for", StmtBreak: "break",
 	StmtContinue: "continue", StmtReturn: "return", StmtFind: "find", StmtSet: "set",
 	StmtDelete: "delete", StmtAdd: "add", StmtAgg: "aggregate", StmtEmit: "emit", StmtPacket: "packet",
-	StmtSignal: "signal", StmtOverride: "override", StmtExit: "exit", StmtSkip: "skip", StmtCookie: "cookie", StmtEval: "eval",
+	StmtSignal: "signal", StmtOverride: "override", StmtExit: "exit", StmtSkip: "skip",
+	StmtCookie: "cookie", StmtEval: "eval",
 }
 
 // String returns the statement's name.

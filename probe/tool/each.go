@@ -15,7 +15,9 @@ func EachCounts[K comparable](
 }
 
 // EachSums calls show with what was added up in every interval, as Sums gives it.
-func EachSums[K comparable](s *Session, n *action.Aggregate[K], show func(sums map[K]int64) error) error {
+func EachSums[K comparable](s *Session, n *action.Aggregate[K],
+	show func(sums map[K]int64) error,
+) error {
 	read, err := Sums(s, n)
 	return every(s, read, err, show)
 }

@@ -83,7 +83,9 @@ func (a SockAddr) Addr() netip.Addr { return Addr([16]byte(append(a.First[:], a.
 // SockAddrs has an action do what use records with the local and the remote
 // address, both SockAddr, of a pointer to struct sock. It does nothing for a
 // socket that is of no version of IP that is wanted.
-func SockAddrs(c *action.Ctx, sk action.Ptr, wanted *IPVersions, use func(local, remote action.Tuple)) {
+func SockAddrs(c *action.Ctx, sk action.Ptr, wanted *IPVersions,
+	use func(local, remote action.Tuple),
+) {
 	family := c.Let(sk.Member("__sk_common.skc_family"))
 	mapped := func(member string) action.Tuple {
 		return action.Key(action.Bytes([]byte{10: 0xff, 11: 0xff}), sk.Addr(member).Bytes(4))
@@ -92,10 +94,14 @@ func SockAddrs(c *action.Ctx, sk action.Ptr, wanted *IPVersions, use func(local,
 		return action.Key(sk.Addr(member).Bytes(12), sk.Addr(member+".in6_u.u6_addr8[12]").Bytes(4))
 	}
 	if wanted.v4() {
-		c.If(family.Eq(familyIPv4), func() { use(mapped("__sk_common.skc_rcv_saddr"), mapped("__sk_common.skc_daddr")) })
+		c.If(family.Eq(familyIPv4), func() {
+			use(mapped("__sk_common.skc_rcv_saddr"), mapped("__sk_common.skc_daddr"))
+		})
 	}
 	if wanted.v6() {
-		c.If(family.Eq(familyIPv6), func() { use(whole("__sk_common.skc_v6_rcv_saddr"), whole("__sk_common.skc_v6_daddr")) })
+		c.If(family.Eq(familyIPv6), func() {
+			use(whole("__sk_common.skc_v6_rcv_saddr"), whole("__sk_common.skc_v6_daddr"))
+		})
 	}
 }
 

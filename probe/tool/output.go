@@ -91,7 +91,8 @@ func (s *Session) JSON(v any) {
 	b, err := escape.Marshal(v)
 	s.out.keep(err)
 	if s.ticking && len(b) > 2 && b[0] == '{' {
-		b = append(s.tick.UTC().AppendFormat([]byte(`{"interval_end":"`), time.RFC3339Nano+`",`), b[1:]...)
+		b = append(s.tick.UTC().AppendFormat([]byte(`{"interval_end":"`), time.RFC3339Nano+`",`),
+			b[1:]...)
 	}
 	s.out.Write(append(b, '\n'))
 }
@@ -161,7 +162,8 @@ func (s *Session) Table(columns ...string) *Table {
 		}
 		width := strings.TrimRight(verb, "abcdefghijklmnopqrstuvwxyz+#")
 		width, _, _ = strings.Cut(strings.TrimLeft(width, "+#0"), ".")
-		t.cols = append(t.cols, column{name: name, key: jsonKey(name), verb: "%" + verb, head: "%" + width + "s"})
+		t.cols = append(t.cols,
+			column{name: name, key: jsonKey(name), verb: "%" + verb, head: "%" + width + "s"})
 	}
 	return t
 }

@@ -16,7 +16,9 @@ import (
 // since its last call, largest first: no update is lost between two calls. Keys
 // stay in the map until the run ends; where they are many, open the counter's
 // Table and use ReadAndClear.
-func Counts[K comparable](s *Session, c *action.Counter[K]) (func() ([]mapx.Entry[K, uint64], error), error) {
+func Counts[K comparable](s *Session,
+	c *action.Counter[K],
+) (func() ([]mapx.Entry[K, uint64], error), error) {
 	tab, err := c.Table(s)
 	if err != nil {
 		return nil, err
@@ -29,7 +31,9 @@ func Counts[K comparable](s *Session, c *action.Counter[K]) (func() ([]mapx.Entr
 		}
 		d := mapx.Delta(before, now)
 		before = now
-		slices.SortStableFunc(d.Entries, func(a, b mapx.Entry[K, uint64]) int { return cmp.Compare(b.Value, a.Value) })
+		slices.SortStableFunc(d.Entries, func(a, b mapx.Entry[K, uint64]) int {
+			return cmp.Compare(b.Value, a.Value)
+		})
 		return d.Entries, nil
 	}, nil
 }
@@ -89,7 +93,9 @@ func Largest[K comparable, V any](m map[K]V, by func(V) int64) []K {
 // Hists opens histograms whose buckets are powers of two. The function that it
 // returns gives what was counted since its last call, by key; the order is that
 // of the totals, smallest first, as bpftrace prints it.
-func Hists[K comparable](s *Session, h *action.Hist[K]) (func() ([]mapx.Entry[K, *hist.Log2], error), error) {
+func Hists[K comparable](s *Session,
+	h *action.Hist[K],
+) (func() ([]mapx.Entry[K, *hist.Log2], error), error) {
 	tab, err := h.Table(s)
 	if err != nil {
 		return nil, err
@@ -126,7 +132,9 @@ func Hists[K comparable](s *Session, h *action.Hist[K]) (func() ([]mapx.Entry[K,
 
 // EachHist prints the histograms of every interval: a blank line, the time of day
 // if clock is set, and what show prints of each, in the order of Hists.
-func EachHist[K comparable](s *Session, h *action.Hist[K], clock bool, show func(key K, d *hist.Log2)) error {
+func EachHist[K comparable](s *Session, h *action.Hist[K], clock bool,
+	show func(key K, d *hist.Log2),
+) error {
 	read, err := Hists(s, h)
 	return every(s, read, err, func(hists []mapx.Entry[K, *hist.Log2]) error {
 		s.Printf("\n")

@@ -33,7 +33,9 @@ import (
 //
 // An alternative is taken when the kernel cannot run the one before it, or has
 // not what it is attached to; programs share the maps that body reads.
-func (t *Tool) Run(ctx context.Context, stdout io.Writer, start string, body func(s *Session) error, programs ...*action.Program) error {
+func (t *Tool) Run(ctx context.Context, stdout io.Writer, start string, body func(s *Session) error,
+	programs ...*action.Program,
+) error {
 	return t.run(ctx, stdout, start, &programRun{programs: programs}, body)
 }
 
@@ -54,7 +56,9 @@ type source interface {
 }
 
 // run is Run for any source.
-func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src source, body func(s *Session) error) (err error) {
+func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src source,
+	body func(s *Session) error,
+) (err error) {
 	s := newSession(t, stdout)
 	defer func() { err = cmp.Or(err, s.close()) }() // the first is the cause
 	if t.requires && !t.Replaying() {
@@ -161,7 +165,8 @@ func (s *Session) open(ctx context.Context, src source) error {
 	}
 	if t.record != "" {
 		var err error
-		if s.rec, err = recording.Create(t.record, &recording.Meta{Tool: t.name, Args: t.args}); err != nil {
+		if s.rec, err = recording.Create(t.record,
+			&recording.Meta{Tool: t.name, Args: t.args}); err != nil {
 			return fmt.Errorf("-record %s: %w", t.record, err)
 		}
 		src.Record(s.rec)
@@ -200,7 +205,9 @@ func (r *programRun) open(s *Session) (err error) {
 func (r *programRun) requires(env *probe.Env) []probe.Requirement {
 	for _, p := range r.programs {
 		all := probe.Requires(env, p.Targets())
-		if !slices.ContainsFunc(all, func(q probe.Requirement) bool { return q.Kind == "feature" && !q.Met() }) {
+		if !slices.ContainsFunc(all, func(q probe.Requirement) bool {
+			return q.Kind == "feature" && !q.Met()
+		}) {
 			return all
 		}
 	}
@@ -283,7 +290,8 @@ func (t *Tool) attach(programs []*action.Program) (*action.Session, error) {
 // probe, or a field of its types (an *action.Error of the compiler).
 func missing(err error) bool {
 	var compile *ir.Error
-	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &compile)
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) ||
+		errors.As(err, &compile)
 }
 
 // explainPlan says under -v how probes are attached.

@@ -44,7 +44,8 @@ type Stacks struct {
 // before the run does have names too, and where the kernel can (Linux 5.17),
 // their stacks are walked by call frame information from then on. Those of
 // Tool.PID and its like are from the first event on, with collect.Options.Hold.
-func (t *Tool) RunStacks(ctx context.Context, stdout io.Writer, start string, attach func(env *probe.Env) (*collect.Collector, error),
+func (t *Tool) RunStacks(ctx context.Context, stdout io.Writer, start string,
+	attach func(env *probe.Env) (*collect.Collector, error),
 	body func(s *Session, st *Stacks) error, targets ...probe.Target,
 ) error {
 	if targets == nil {
@@ -87,7 +88,8 @@ func (st *stackRun) open(s *Session) (err error) {
 			return errors.Join(err, st.Collector.Close())
 		}
 	}
-	first, processes := st.Processes(), s.processes() // before they are recorded: a replay has their names
+	// before they are recorded: a replay has their names
+	first, processes := st.Processes(), s.processes()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- st.watch(ctx, first, processes) }()
@@ -109,7 +111,9 @@ func (st *stackRun) loadWalker() error {
 }
 
 // watch looks at processes when they are first seen.
-func (st *stackRun) watch(ctx context.Context, first mapx.Source, processes *symbol.Processes) error {
+func (st *stackRun) watch(ctx context.Context, first mapx.Source,
+	processes *symbol.Processes,
+) error {
 	add, join := st.walkUserStacks(ctx)
 	for rec := (mapx.Record{}); ; {
 		if err := first.ReadInto(ctx, &rec); err != nil {
@@ -265,7 +269,8 @@ func merge(samples []StackSample) (out []StackSample) {
 	for _, sample := range samples {
 		k := keyOf(&sample.Sample)
 		k.pcs = ""
-		name := fmt.Sprintf("%v %q %q %q %q", k, sample.KernelNames, sample.UserNames, sample.WakerKernel, sample.WakerUser)
+		name := fmt.Sprintf("%v %q %q %q %q", k, sample.KernelNames, sample.UserNames, sample.WakerKernel,
+			sample.WakerUser)
 		if i, ok := at[name]; ok {
 			out[i].Count += sample.Count
 			out[i].Value += sample.Value

@@ -347,10 +347,12 @@ func (t *Tool) parseRecorded(args []string) (err error) {
 	}
 	m := t.recording.Meta()
 	if m.Tool != t.name {
-		return errors.Join(fmt.Errorf("-replay %s: a recording of %s", t.replay, m.Tool), t.recording.Close())
+		return errors.Join(fmt.Errorf("-replay %s: a recording of %s", t.replay, m.Tool),
+			t.recording.Close())
 	}
 	if err := t.fs.Parse(m.Args); err != nil {
-		return errors.Join(fmt.Errorf("-replay %s: recorded flags: %w", t.replay, err), t.recording.Close())
+		return errors.Join(fmt.Errorf("-replay %s: recorded flags: %w", t.replay, err),
+			t.recording.Close())
 	}
 	rest := t.fs.Args()
 	if err := t.fs.Parse(args); err != nil {

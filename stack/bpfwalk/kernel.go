@@ -64,7 +64,8 @@ func (c *KernelCopier) Instructions() asm.Instructions {
 		g.add(asm.LoadMem(asm.R1, asm.R9, off, asm.DWord))
 		g.store(kcRegs+off, asm.R1)
 	}
-	g.add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0), asm.Add.Imm(asm.R3, int32(c.TaskStackOffset)))
+	g.add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0),
+		asm.Add.Imm(asm.R3, int32(c.TaskStackOffset)))
 	g.readKernel(kcTask, 8, "copy_kernel_done")
 	c.thisStack(g)
 	c.threadStack(g)

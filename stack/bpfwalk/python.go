@@ -146,7 +146,10 @@ func (g *bpfGen) python() {
 		asm.JNE.Imm(asm.R0, 0, done),
 		asm.StoreMem(asm.RFP, slotState, asm.R6, asm.DWord), // the lookup's key was there
 		asm.Mov.Imm(asm.R1, int32(pythonRounds+g.w.maxFrames())),
-		asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc, Constant: -1}.WithReference(PythonFunc),
+		asm.Instruction{
+			OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc,
+			Constant: -1,
+		}.WithReference(PythonFunc),
 		asm.Mov.Reg(asm.R3, asm.RFP),
 		asm.Add.Imm(asm.R3, slotState),
 		asm.Mov.Imm(asm.R4, 0),
@@ -215,7 +218,8 @@ func (g *bpfGen) pythonFrame(end, next string) {
 	// verifier.
 	field := func(off int16) {
 		g.load(asm.R1, pyConfig+off)
-		g.add(asm.And.Imm(asm.R1, 127), asm.JGT.Imm(asm.R1, rules.PythonFrameSize-1, end), asm.Add.Reg(asm.R1, asm.R6))
+		g.add(asm.And.Imm(asm.R1, 127), asm.JGT.Imm(asm.R1, rules.PythonFrameSize-1, end),
+			asm.Add.Reg(asm.R1, asm.R6))
 	}
 	g.label("sp_frame")
 	g.read(asm.R7, rules.PythonFrameSize, end)

@@ -34,7 +34,9 @@ func takeFrom(free *[]span, first, n int) (int, bool) {
 
 // give puts numbers back, joined with their neighbours.
 func give(free *[]span, s span) {
-	i, _ := slices.BinarySearchFunc(*free, s, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+	i, _ := slices.BinarySearchFunc(*free, s, func(a, b span) int {
+		return cmp.Compare(a.first, b.first)
+	})
 	list := slices.Insert(*free, i, s)
 	if i+1 < len(list) && list[i].first+list[i].n == list[i+1].first {
 		list[i].n += list[i+1].n

@@ -184,7 +184,8 @@ type bpfProc struct {
 func NewTables(maps map[string]Map, limits *Limits) (*Tables, error) {
 	t := &Tables{
 		limits: limits.withDefaults(), maps: maps,
-		rules: make(map[[bpfRuleSize]byte]uint16), files: make(map[*stack.CFITable]*bpfFile), procs: make(map[int]*bpfProc),
+		rules: make(map[[bpfRuleSize]byte]uint16), files: make(map[*stack.CFITable]*bpfFile),
+		procs:  make(map[int]*bpfProc),
 		python: make(map[int]bool),
 	}
 	for _, s := range Maps(limits) {
@@ -377,7 +378,8 @@ func (t *Tables) room(want int) (chunk, first, n int) {
 		}
 	}
 	if len(t.chunks) < t.limits.chunks() {
-		t.chunks = append(t.chunks, &bpfChunk{data: make([]byte, chunkSize), free: []span{{0, chunkRows}}})
+		t.chunks = append(t.chunks,
+			&bpfChunk{data: make([]byte, chunkSize), free: []span{{0, chunkRows}}})
 		best, size = len(t.chunks)-1, chunkRows
 	}
 	if best < 0 {

@@ -104,7 +104,16 @@ const (
 var bpfRegs = [8]struct {
 	num   int
 	entry int16 // in struct pt_regs
-}{{stack.AMD64RSP, 152}, {stack.AMD64RBP, 32}, {stack.AMD64R10, 56}, {stack.AMD64R13, 16}, {stack.AMD64RAX, 80}, {stack.AMD64RSI, 104}, {stack.AMD64R11, 48}, {stack.AMD64R9, 64}}
+}{
+	{stack.AMD64RSP, 152},
+	{stack.AMD64RBP, 32},
+	{stack.AMD64R10, 56},
+	{stack.AMD64R13, 16},
+	{stack.AMD64RAX, 80},
+	{stack.AMD64RSI, 104},
+	{stack.AMD64R11, 48},
+	{stack.AMD64R9, 64},
+}
 
 const (
 	bpfUnknownProcess = 1
@@ -239,7 +248,9 @@ func (g *bpfGen) read(reg asm.Register, size int32, bad string) {
 	)
 }
 
-func (g *bpfGen) load(reg asm.Register, off int16) { g.add(asm.LoadMem(reg, asm.R6, off, asm.DWord)) }
+func (g *bpfGen) load(reg asm.Register, off int16) {
+	g.add(asm.LoadMem(reg, asm.R6, off, asm.DWord))
+}
 
 func (g *bpfGen) store(off int16, reg asm.Register) {
 	g.add(asm.StoreMem(asm.R6, off, reg, asm.DWord))
@@ -303,7 +314,10 @@ func (g *bpfGen) walk() {
 	} else {
 		g.add(
 			asm.Mov.Imm(asm.R1, int32(g.w.maxFrames()+1)),
-			asm.Instruction{OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc, Constant: -1}.WithReference(StepFunc),
+			asm.Instruction{
+				OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc,
+				Constant: -1,
+			}.WithReference(StepFunc),
 			asm.Mov.Reg(asm.R3, asm.RFP),
 			asm.Add.Imm(asm.R3, slotState),
 			asm.Mov.Imm(asm.R4, 0),

@@ -79,7 +79,9 @@ func (b *builder) lookupIndex(name string, index int32) {
 
 // update stores the value at from+at under the key at base+off: R0 is 0, or a
 // negative errno.
-func (b *builder) update(name string, base asm.Register, off int32, from asm.Register, at, flags int32) {
+func (b *builder) update(name string, base asm.Register, off int32, from asm.Register, at,
+	flags int32,
+) {
 	b.loadMap(asm.R1, name)
 	b.add(
 		asm.Mov.Reg(asm.R2, base),
@@ -126,10 +128,12 @@ func (b *builder) loadField(r asm.Register, p *probe.Program, name string) error
 	sizes := map[int]asm.Size{1: asm.Byte, 2: asm.Half, 4: asm.Word, 8: asm.DWord}
 	size, ok := sizes[a.Loc.Size]
 	if a.Loc.Kind != probe.LocationContext || a.Loc.Reason != "" || !ok {
-		return fmt.Errorf("collect: field %q of %v is not a number that can be read: %v", name, p.Sites[0].Target, a.Loc)
+		return fmt.Errorf("collect: field %q of %v is not a number that can be read: %v", name,
+			p.Sites[0].Target, a.Loc)
 	}
 	b.add(asm.LoadMem(r, regCtx, int16(a.Loc.Offset), size))
-	if t, ok := btf.UnderlyingType(a.Type).(*btf.Int); ok && t.Encoding == btf.Signed && size != asm.DWord {
+	if t, ok := btf.UnderlyingType(a.Type).(*btf.Int); ok && t.Encoding == btf.Signed &&
+		size != asm.DWord {
 		bits := int32(64 - 8*a.Loc.Size)
 		b.add(asm.LSh.Imm(r, bits), asm.ArSh.Imm(r, bits))
 	}

@@ -184,11 +184,14 @@ func (o *CopyOptions) filter() (*filter, error) {
 	case err != nil:
 		return nil, err
 	case o.NoUser || o.MaxStacks != 0 || o.Value != "":
-		return nil, errors.New("NoUser, MaxStacks and Value are for Attach: copies are of user stacks, and not counted")
+		return nil, errors.New(
+			"NoUser, MaxStacks and Value are for Attach: copies are of user stacks, and not counted")
 	case o.Bytes < 0 || o.Bytes > 64<<10:
-		return nil, fmt.Errorf("%d bytes of stack are out of range: at most 65,536 can be copied", o.Bytes)
+		return nil, fmt.Errorf("%d bytes of stack are out of range: at most 65,536 can be copied",
+			o.Bytes)
 	case o.RingBytes < 0 || o.RingBytes&(o.RingBytes-1) != 0 || o.RingBytes > 1<<30:
-		return nil, fmt.Errorf("a ring of %d bytes: it must be a power of two, at most 1 GiB", o.RingBytes)
+		return nil, fmt.Errorf("a ring of %d bytes: it must be a power of two, at most 1 GiB",
+			o.RingBytes)
 	}
 	return f, nil
 }
@@ -242,13 +245,15 @@ func (c *Copies) load(o *CopyOptions, f *filter) error {
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
 		function, insns := c.instructions()
-		p.Instructions = withFuncInfo(p.Name, append(f.copying(&c.plan.Programs[i], i, function, c.stateSize()), insns...))
+		p.Instructions = withFuncInfo(p.Name,
+			append(f.copying(&c.plan.Programs[i], i, function, c.stateSize()), insns...))
 		p.Instructions = ns.OwnIDs(p.Instructions, true)
 		p.License = license
 		spec.Programs[p.Name] = p
 	}
 	_ = kernel.RaiseMemlock() // as in Collector.load
-	if c.coll, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: c.plan.Cache}); err != nil {
+	if c.coll, err = ebpf.NewCollectionWithOptions(spec,
+		ebpf.CollectionOptions{Cache: c.plan.Cache}); err != nil {
 		return refusal(err)
 	}
 	return fillPIDs(c.coll, o.PIDs)
@@ -256,7 +261,9 @@ func (c *Copies) load(o *CopyOptions, f *filter) error {
 
 // copying returns the instructions of p, program index of the plan: filter, claim a scratch
 // slot, build the record in the slot's copy by the function given, send it.
-func (f *filter) copying(p *probe.Program, index int, function string, stateSize int) asm.Instructions {
+func (f *filter) copying(p *probe.Program, index int, function string,
+	stateSize int,
+) asm.Instructions {
 	b := builder{key: scratchKey}
 	b.begin(p)
 	b.add(
@@ -330,7 +337,8 @@ func (c *Copies) parse(dst *Copy) error {
 	}
 	dst.PID, dst.TID = int(o.Uint32(b[keyPID:])), int(o.Uint32(b[keyTID:]))
 	dst.Program = int(o.Uint32(b[keyProgram:]))
-	if name := cut(b[keyComm:keyProgram]); string(name) != dst.Comm { // a new string only if it has to be
+	// a new string only if it has to be
+	if name := cut(b[keyComm:keyProgram]); string(name) != dst.Comm {
 		dst.Comm = string(name)
 	}
 	dst.Time = o.Uint64(b[copyTime:])
@@ -341,7 +349,8 @@ func (c *Copies) parse(dst *Copy) error {
 	case n > 0:
 		end = stack.StopBottom
 		for i := range min(int(n/8), helperFrames) {
-			frames = append(frames, stack.Frame{PC: o.Uint64(b[copyPCs+8*i:]), Return: i > 0, Source: stack.SourceKernel})
+			frames = append(frames,
+				stack.Frame{PC: o.Uint64(b[copyPCs+8*i:]), Return: i > 0, Source: stack.SourceKernel})
 		}
 		if len(frames) == helperFrames {
 			end = stack.StopLimit
@@ -360,7 +369,8 @@ func (c *Copies) parse(dst *Copy) error {
 // ring had no room.
 func (c *Copies) Stats() (Stats, error) {
 	if c.coll == nil {
-		return Stats{}, fmt.Errorf("collect: statistics of a recording of copies: %w", errors.ErrUnsupported)
+		return Stats{}, fmt.Errorf("collect: statistics of a recording of copies: %w",
+			errors.ErrUnsupported)
 	}
 	counters, err := mapx.NewPerCPU[uint32, uint64](c.coll.Maps[mapCounters])
 	if err != nil {

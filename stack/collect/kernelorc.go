@@ -39,8 +39,10 @@ func readORC(env *probe.Env) ([]*stack.ORCTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	const from, to, ipFrom, ipTo, text, etext = "__start_orc_unwind", "__stop_orc_unwind", "__start_orc_unwind_ip", "__stop_orc_unwind_ip", "_stext", "_etext"
-	at, err := env.KernelAddresses(from, to, ipFrom, ipTo, text, etext, "__start_orc_header", "modules")
+	const from, to, ipFrom, ipTo, text, etext = "__start_orc_unwind", "__stop_orc_unwind",
+		"__start_orc_unwind_ip", "__stop_orc_unwind_ip", "_stext", "_etext"
+	at, err := env.KernelAddresses(from, to, ipFrom, ipTo, text, etext, "__start_orc_header",
+		"modules")
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +102,8 @@ func (o *orcReader) layout(header uint64) (err error) {
 	case bits["end"] == 1:
 		o.version = rules.ORC1
 	default:
-		return fmt.Errorf("struct orc_entry has an unknown layout: %v: %w", entry.Members, errors.ErrUnsupported)
+		return fmt.Errorf("struct orc_entry has an unknown layout: %v: %w", entry.Members,
+			errors.ErrUnsupported)
 	}
 	return nil
 }
@@ -178,7 +181,13 @@ func (o *orcReader) modules(head uint64) (tables []*stack.ORCTable, errs error) 
 // module reads one module's table; nil if it has none.
 func (o *orcReader) module(l *moduleLayout, at uint64) (*stack.ORCTable, error) {
 	var v [5]uint64
-	for i, f := range [...]struct{ off, size uint64 }{{l.count, 4}, {l.ip, 8}, {l.entries, 8}, {l.base, 8}, {l.size, 4}} {
+	for i, f := range [...]struct{ off, size uint64 }{
+		{l.count, 4},
+		{l.ip, 8},
+		{l.entries, 8},
+		{l.base, 8},
+		{l.size, 4},
+	} {
 		var err error
 		if v[i], err = o.word(at+f.off, f.size); err != nil {
 			return nil, err
@@ -213,7 +222,10 @@ const (
 // be run without being attached since Linux 5.10.
 func openKernelMemory() (*kernelMemory, error) {
 	_ = kernel.RaiseMemlock()
-	buf, err := ebpf.NewMap(&ebpf.MapSpec{Name: "kernel_memory", Type: ebpf.Array, KeySize: 4, ValueSize: kernelPiece, MaxEntries: 1})
+	buf, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "kernel_memory", Type: ebpf.Array, KeySize: 4,
+		ValueSize: kernelPiece, MaxEntries: 1,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +247,10 @@ func openKernelMemory() (*kernelMemory, error) {
 	)
 	b.label("out")
 	b.add(asm.Return())
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "kernel_memory", Type: ebpf.RawTracepoint, License: license, Instructions: b.insns})
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "kernel_memory", Type: ebpf.RawTracepoint,
+		License: license, Instructions: b.insns,
+	})
 	if err != nil {
 		return nil, errors.Join(refusal(err), buf.Close())
 	}

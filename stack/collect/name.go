@@ -59,7 +59,8 @@ func (n *Namer) Samples(in []Sample) []profile.Sample {
 			frames = append(n.waker(w), frames...)
 		}
 		out = append(out, profile.Sample{
-			Frames: frames, Values: []int64{int64(s.Count), s.Value}, Comm: s.Comm, PID: s.PID, TID: s.TID, Stopped: end,
+			Frames: frames, Values: []int64{int64(s.Count), s.Value}, Comm: s.Comm, PID: s.PID, TID: s.TID,
+			Stopped: end,
 		})
 	}
 	return out
@@ -74,7 +75,9 @@ func (n *Namer) named(pid int, kernel, user *stack.Stack) []*profile.NamedFrame 
 	}
 	frames := user.Frames
 	if len(frames) > 0 && frames[len(frames)-1].Source == stack.SourceInterpreter {
-		inLoop := func(f stack.Frame) bool { return isFunction(n.frames[place{pid, lookupPC(f)}], pythonLoop) }
+		inLoop := func(f stack.Frame) bool {
+			return isFunction(n.frames[place{pid, lookupPC(f)}], pythonLoop)
+		}
 		frames = python.Merge(nil, frames, user.Stopped == stack.StopBottom, inLoop)
 	}
 	for _, f := range frames {
@@ -228,7 +231,10 @@ func startsThread(fn profile.Function) bool {
 		"runtime.rt0_go", "runtime.sigreturn__sigaction":
 		return true
 	}
-	for _, prefix := range []string{"__libc_start_", "_rt0_", "runtime.goexit.", "runtime.mstart.", "runtime.rt0_go."} {
+	for _, prefix := range []string{
+		"__libc_start_", "_rt0_", "runtime.goexit.", "runtime.mstart.",
+		"runtime.rt0_go.",
+	} {
 		if strings.HasPrefix(fn.Name, prefix) {
 			return true
 		}

@@ -426,7 +426,9 @@ func (b *builder) countKey(full string) {
 
 // accumulate adds words numbers, on the stack at slot, to those that a map has
 // under the key at base+off.
-func (b *builder) accumulate(name string, base asm.Register, off, slot int32, words int, full string) {
+func (b *builder) accumulate(name string, base asm.Register, off, slot int32, words int,
+	full string,
+) {
 	known, done := b.unique("known"), b.unique("done")
 	b.lookup(name, base, off)
 	b.add(asm.JNE.Imm(asm.R0, 0, known))

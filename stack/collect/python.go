@@ -69,5 +69,8 @@ func (n *pythonNames) interpreted(i int, addr uint64) symbol.Frame {
 	case code.Shim:
 		return symbol.Frame{Index: i, Name: pythonShim}
 	}
-	return symbol.Frame{Index: i, Name: "py::" + code.Name + ":" + code.File, File: code.File, Line: code.FirstLine}
+	return symbol.Frame{
+		Index: i, Name: "py::" + code.Name + ":" + code.File, File: code.File,
+		Line: code.FirstLine,
+	}
 }

@@ -161,7 +161,10 @@ func userStack(stacks *segments, k *taskKey) stack.Stack {
 	if end != stack.StopUnknown {
 		return stack.Stack{Stopped: end}
 	}
-	s := stack.Stack{Frames: make([]stack.Frame, 0, len(pcs)), Stopped: stack.StopReason(k.UserEnd &^ userWalked)}
+	s := stack.Stack{
+		Frames:  make([]stack.Frame, 0, len(pcs)),
+		Stopped: stack.StopReason(k.UserEnd &^ userWalked),
+	}
 	for i, v := range pcs {
 		s.Frames = append(s.Frames, bpfwalk.DecodeFrame(v, i == 0))
 	}

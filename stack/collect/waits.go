@@ -96,7 +96,8 @@ func (o *WaitOptions) filter(kind Waits) (*filter, error) {
 	case kind < OffCPU || kind > OffWake:
 		return nil, fmt.Errorf("%d is none of OffCPU, Wakeups and OffWake", kind)
 	case o.Value != "" || o.Idle:
-		return nil, errors.New("a wait's value is its time, and idle CPUs wait for nothing: Value and Idle are for Attach")
+		return nil, errors.New(
+			"a wait's value is its time, and idle CPUs wait for nothing: Value and Idle are for Attach")
 	case o.Min < 0 || o.Max < 0 || o.Max > 0 && o.Max < o.Min:
 		return nil, fmt.Errorf("no wait lasts between %v and %v", o.Min, o.Max)
 	case f.states&(Blocked|Preempted) == 0:

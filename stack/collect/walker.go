@@ -112,7 +112,8 @@ func (c *Collector) loadWalker() error {
 		p.License = license
 		spec.Programs[p.Name] = p
 	}
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared, Cache: c.plan.Cache})
+	coll, err := ebpf.NewCollectionWithOptions(spec,
+		ebpf.CollectionOptions{MapReplacements: shared, Cache: c.plan.Cache})
 	if err != nil {
 		return fmt.Errorf("collect: load the stack walker: %w", err)
 	}
@@ -142,7 +143,10 @@ func returnProbes(env *probe.Env) *bpfwalk.ReturnProbes {
 	if err != nil {
 		return nil
 	}
-	return &bpfwalk.ReturnProbes{Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]), Stack: int(at[3]), Addr: int(at[4])}
+	return &bpfwalk.ReturnProbes{
+		Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]),
+		Stack: int(at[3]), Addr: int(at[4]),
+	}
 }
 
 // takeOver attaches the programs that walk beside those that ask the helper, switches to

@@ -289,7 +289,9 @@ func (c *File) MayBeCode(addr uint64) bool {
 }
 
 // loadModule finds a mapped file's table, and says whether the mapping is code.
-func (c *File) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.Mapping, m *stack.Module, before []stack.Module) (bool, error) {
+func (c *File) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.Mapping,
+	m *stack.Module, before []stack.Module,
+) (bool, error) {
 	t := tables[f.Path]
 	if t == nil {
 		t = &coreFile{}

@@ -80,7 +80,8 @@ func (o *coreWriter) keep(s *coreSegment, wanted []addrRange) {
 			o.parts = append(o.parts, coreSegment{addr: at, memsz: r.from - at, flags: s.flags})
 		}
 		n := r.to - r.from
-		o.parts = append(o.parts, coreSegment{addr: r.from, memsz: n, off: s.off + r.from - s.addr, size: n, flags: s.flags})
+		o.parts = append(o.parts,
+			coreSegment{addr: r.from, memsz: n, off: s.off + r.from - s.addr, size: n, flags: s.flags})
 		at = r.to
 	}
 	if at < s.end() || s.memsz == 0 {
@@ -107,7 +108,9 @@ func (c *File) stackRanges(m *stack.Modules) []addrRange {
 			size = coreStackMax
 		}
 		out = append(out, addrRange{sp - min(sp, coreRedZone), sp + min(size, math.MaxUint64-sp)})
-		if vdso != nil && slices.ContainsFunc(frames[:n], func(f stack.Frame) bool { return f.PC >= vdso.addr && f.PC < vdso.end() }) {
+		if vdso != nil && slices.ContainsFunc(frames[:n], func(f stack.Frame) bool {
+			return f.PC >= vdso.addr && f.PC < vdso.end()
+		}) {
 			out = append(out, addrRange{vdso.addr, vdso.end()})
 		}
 	}
@@ -133,7 +136,8 @@ func (r *recordingMemory) ReadMemory(dst []byte, addr uint64) error {
 	err := r.mem.ReadMemory(dst, addr)
 	if err == nil {
 		end := addr + uint64(len(dst))
-		r.ranges = append(r.ranges, addrRange{addr &^ (coreGrain - 1), (end + coreGrain - 1) &^ (coreGrain - 1)})
+		r.ranges = append(r.ranges,
+			addrRange{addr &^ (coreGrain - 1), (end + coreGrain - 1) &^ (coreGrain - 1)})
 	}
 	return err
 }
@@ -152,9 +156,11 @@ func (c *File) headers() []addrRange {
 			continue
 		}
 		end := uint64(ehdrSize)
-		for at, n := le.Uint64(b[32:]), le.Uint16(b[56:]); n > 0 && at <= uint64(len(b)-phdrSize); at, n = at+phdrSize, n-1 {
+		for at, n := le.Uint64(b[32:]), le.Uint16(b[56:]); n > 0 && at <= uint64(len(b)-phdrSize); at,
+			n = at+phdrSize, n-1 {
 			end = max(end, at+phdrSize)
-			if off, size := le.Uint64(b[at+8:]), le.Uint64(b[at+32:]); elf.ProgType(le.Uint32(b[at:])) == elf.PT_NOTE &&
+			if off, size := le.Uint64(b[at+8:]),
+				le.Uint64(b[at+32:]); elf.ProgType(le.Uint32(b[at:])) == elf.PT_NOTE &&
 				off < uint64(len(b)) && size < uint64(len(b)) {
 				end = max(end, off+size)
 			}
@@ -239,14 +245,19 @@ func (o *coreWriter) write() error {
 		Ehsize: ehdrSize, Phentsize: phdrSize, Phnum: uint16(phnum),
 	}
 	copy(hdr.Ident[:], elf.ELFMAG)
-	hdr.Ident[elf.EI_CLASS], hdr.Ident[elf.EI_DATA], hdr.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
+	hdr.Ident[elf.EI_CLASS], hdr.Ident[elf.EI_DATA], hdr.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64),
+		byte(elf.ELFDATA2LSB), 1
 	_ = binary.Write(o.w, le, &hdr) // errors stay in the bufio.Writer
-	_ = binary.Write(o.w, le, &elf.Prog64{Type: uint32(elf.PT_NOTE), Off: off, Filesz: uint64(len(notes)), Align: 4})
+	_ = binary.Write(o.w, le,
+		&elf.Prog64{Type: uint32(elf.PT_NOTE), Off: off, Filesz: uint64(len(notes)), Align: 4})
 	end := off + uint64(len(notes))
 	data := (end + 4095) &^ 4095
 	pad := data - end
 	for _, s := range o.parts {
-		p := elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(s.flags), Off: data, Vaddr: s.addr, Filesz: s.size, Memsz: s.memsz, Align: 1}
+		p := elf.Prog64{
+			Type: uint32(elf.PT_LOAD), Flags: uint32(s.flags), Off: data, Vaddr: s.addr,
+			Filesz: s.size, Memsz: s.memsz, Align: 1,
+		}
 		_ = binary.Write(o.w, le, &p)
 		data += s.size
 	}

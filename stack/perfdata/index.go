@@ -17,7 +17,8 @@ import (
 // readIndex notes all records and sorts them by time: perf writes a buffer of
 // one processor after the other.
 func (p *File) readIndex() error {
-	packed, err := p.indexRange(io.NewSectionReader(p.r, int64(p.data.off), int64(p.data.size)), place(p.data.off)<<placeSize)
+	packed, err := p.indexRange(io.NewSectionReader(p.r, int64(p.data.off), int64(p.data.size)),
+		place(p.data.off)<<placeSize)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,9 @@ func (p *File) complain(format string, args ...any) {
 
 // isFile says whether a mapping is a file's: perf calls others "//anon" and
 // "[stack]".
-func isFile(path string) bool { return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") }
+func isFile(path string) bool {
+	return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//")
+}
 
 // mapped notes a mapping.
 func (p *File) mapped(m *perfring.Mmap, data bool) {
@@ -61,7 +63,10 @@ func (p *File) mapped(m *perfring.Mmap, data bool) {
 		return
 	}
 	proc := p.process(m.PID)
-	c := &change{before: proc.changes, n: 1, start: m.Addr, end: end, offset: m.PageOff, path: m.Path, data: data}
+	c := &change{
+		before: proc.changes, n: 1, start: m.Addr, end: end, offset: m.PageOff, path: m.Path,
+		data: data,
+	}
 	if c.before != nil {
 		c.n += c.before.n
 	}
@@ -131,7 +136,8 @@ func (p *File) settle(proc *mappings) {
 		if isFile(c.path) {
 			o.before = o.before[:0]
 			if l := &proc.last; l.start < c.start || l.end > c.end { // it is not hidden
-				o.before = append(o.before, stack.Module{Start: l.start, End: l.end, Bias: l.bias, Name: l.name})
+				o.before = append(o.before,
+					stack.Module{Start: l.start, End: l.end, Bias: l.bias, Name: l.name})
 			}
 			p.loadModule(&m, o.before)
 		}

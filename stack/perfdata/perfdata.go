@@ -194,10 +194,14 @@ func (p *File) readAttr(off, attrSize uint64, size int64) error {
 		return err
 	}
 	const sampleIDAll = 1 << 18
-	e := perfEvent{typ: le.Uint32(b), config: le.Uint64(b[8:]), regsUser: le.Uint64(b[80:]), format: perfring.Format{
-		SampleType: le.Uint64(b[24:]), ReadFormat: le.Uint64(b[32:]), BranchSampleType: le.Uint64(b[72:]),
-		RegsUser: le.Uint64(b[80:]), RegsIntr: le.Uint64(b[96:]), SampleIDAll: le.Uint64(b[40:])&sampleIDAll != 0,
-	}}
+	e := perfEvent{
+		typ: le.Uint32(b), config: le.Uint64(b[8:]), regsUser: le.Uint64(b[80:]),
+		format: perfring.Format{
+			SampleType: le.Uint64(b[24:]), ReadFormat: le.Uint64(b[32:]),
+			BranchSampleType: le.Uint64(b[72:]), RegsUser: le.Uint64(b[80:]), RegsIntr: le.Uint64(b[96:]),
+			SampleIDAll: le.Uint64(b[40:])&sampleIDAll != 0,
+		},
+	}
 	// Each event has ids of its own: many that share them would be a small file's much work.
 	if ids.size+8*uint64(len(p.ids)) > uint64(size) {
 		return errors.New("perf.data: the events' ids are more than the file")
@@ -231,14 +235,17 @@ func (p *File) readArch(features []byte, size int64) {
 		return
 	}
 	b := make([]byte, sec.size)
-	if _, err := p.r.ReadAt(b, int64(sec.off)); err == nil && strings.HasPrefix(string(b[4:]), "aarch64") {
+	if _, err := p.r.ReadAt(b, int64(sec.off)); err == nil &&
+		strings.HasPrefix(string(b[4:]), "aarch64") {
 		p.Machine = elf.EM_AARCH64
 	}
 }
 
 // event returns the number of the event that an id stands for.
 func (p *File) event(id uint64) int {
-	i, ok := slices.BinarySearchFunc(p.ids, id, func(e eventID, id uint64) int { return cmp.Compare(e.id, id) })
+	i, ok := slices.BinarySearchFunc(p.ids, id, func(e eventID, id uint64) int {
+		return cmp.Compare(e.id, id)
+	})
 	if !ok {
 		return 0 // unknown ids, and files without ids, mean the first
 	}
@@ -251,7 +258,8 @@ func (p *File) event(id uint64) int {
 func (p *File) decode(raw *perfring.Raw, rec *perfring.Record) error {
 	const identifier = 1 << 16
 	n := 0
-	if f := &p.events[0].format; len(p.events) > 1 && f.SampleType&identifier != 0 && len(raw.Data) >= 8 {
+	if f := &p.events[0].format; len(p.events) > 1 && f.SampleType&identifier != 0 &&
+		len(raw.Data) >= 8 {
 		at := 0
 		if raw.Type != perfring.TypeSample {
 			at = len(raw.Data) - 8
@@ -315,7 +323,8 @@ func (p *File) follow(rec *perfring.Record) {
 	case perfring.TypeMmap, perfring.TypeMmap2:
 		m := &rec.Mmap
 		const protExec = 4
-		data := rec.Misc&perfring.MiscMmapData != 0 || rec.Type == perfring.TypeMmap2 && m.Protection&protExec == 0
+		data := rec.Misc&perfring.MiscMmapData != 0 ||
+			rec.Type == perfring.TypeMmap2 && m.Protection&protExec == 0
 		if m.PID == ^uint32(0) || data && !isFile(m.Path) {
 			return
 		}
@@ -342,9 +351,10 @@ func (p *File) follow(rec *perfring.Record) {
 func (p *File) fill(s *Sample, regs *stack.Regs, rec *perfring.Record) {
 	r := &rec.Sample
 	*s = Sample{
-		PID: int(r.PID), TID: int(r.TID), CPU: int(r.CPU), Comm: p.comms[r.TID], Time: time.Duration(r.Time), Period: r.Period,
-		Event: p.event(r.ID), IP: r.IP, Kernel: rec.Misc&perfring.MiscCPUMode == perfring.MiscKernel,
-		Chain: s.Chain[:0], Branches: s.Branches[:0],
+		PID: int(r.PID), TID: int(r.TID), CPU: int(r.CPU), Comm: p.comms[r.TID],
+		Time: time.Duration(r.Time), Period: r.Period, Event: p.event(r.ID), IP: r.IP,
+		Kernel: rec.Misc&perfring.MiscCPUMode == perfring.MiscKernel, Chain: s.Chain[:0],
+		Branches: s.Branches[:0],
 	}
 	// Markers stand before the parts of a call chain (enum perf_callchain_context).
 	const contextMax, contextKernel = ^uint64(4094), ^uint64(127)
@@ -371,8 +381,10 @@ func (p *File) fill(s *Sample, regs *stack.Regs, rec *perfring.Record) {
 
 // amd64PerfRegs gives the DWARF numbers of enum perf_event_x86_regs.
 var amd64PerfRegs = [24]int{
-	stack.AMD64RAX, stack.AMD64RBX, stack.AMD64RCX, stack.AMD64RDX, stack.AMD64RSI, stack.AMD64RDI, stack.AMD64RBP, stack.AMD64RSP, stack.AMD64RIP, -1, -1, -1, -1, -1, -1, -1,
-	stack.AMD64R8, stack.AMD64R9, stack.AMD64R10, stack.AMD64R11, stack.AMD64R12, stack.AMD64R13, stack.AMD64R14, stack.AMD64R15,
+	stack.AMD64RAX, stack.AMD64RBX, stack.AMD64RCX, stack.AMD64RDX, stack.AMD64RSI, stack.AMD64RDI,
+	stack.AMD64RBP, stack.AMD64RSP, stack.AMD64RIP, -1, -1, -1, -1, -1, -1, -1, stack.AMD64R8,
+	stack.AMD64R9, stack.AMD64R10, stack.AMD64R11, stack.AMD64R12, stack.AMD64R13, stack.AMD64R14,
+	stack.AMD64R15,
 }
 
 func (p *File) userRegs(regs *stack.Regs, mask uint64, values []uint64) {

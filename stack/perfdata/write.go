@@ -70,7 +70,10 @@ func Write(w io.Writer, samples iter.Seq[*Sample], o *Options) error {
 	if opts.Machine == 0 {
 		opts.Machine = elf.EM_X86_64
 	}
-	arch, ok := map[elf.Machine]string{elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64"}[opts.Machine]
+	arch, ok := map[elf.Machine]string{
+		elf.EM_X86_64:  "x86_64",
+		elf.EM_AARCH64: "aarch64",
+	}[opts.Machine]
 	if !ok {
 		return fmt.Errorf("perf.data of %v: %w", opts.Machine, errors.ErrUnsupported)
 	}
@@ -159,7 +162,8 @@ func (p *perfWriter) mapping(s *Sample, m *stack.Module, misc uint16, prot int) 
 	}
 	p.record(perfRecMmap2, misc, func(b []byte) []byte {
 		const device, inode, private = 0, 0, 2 // perf then goes by the name
-		b = words64(b, pair32(s.PID, s.TID), m.Start, m.End-m.Start, m.Offset, device, inode, 0, pair32(prot, private))
+		b = words64(b, pair32(s.PID, s.TID), m.Start, m.End-m.Start, m.Offset, device, inode, 0,
+			pair32(prot, private))
 		return p.id(text(b, m.Name, 4096), s)
 	})
 }
@@ -171,7 +175,8 @@ func (p *perfWriter) sample(s *Sample) {
 		misc = perfMiscKernel
 	}
 	p.record(perfRecSample, misc, func(b []byte) []byte {
-		b = p.chain(words64(b, s.IP, pair32(s.PID, s.TID), uint64(s.Time), pair32(s.CPU, 0), max(s.Period, 1)), s)
+		b = p.chain(words64(b, s.IP, pair32(s.PID, s.TID), uint64(s.Time), pair32(s.CPU, 0),
+			max(s.Period, 1)), s)
 		if p.opts.UserStacks {
 			b = p.userStack(b, s, len(b)-at)
 		}
@@ -197,7 +202,8 @@ func (p *perfWriter) userStack(b []byte, s *Sample, n int) []byte {
 		b = words64(b, v)
 	}
 	var data []byte
-	if below := s.Regs.SP() - s.Stack.Addr; below < uint64(len(s.Stack.Data)) { // perf counts from the stack pointer
+	// perf counts from the stack pointer
+	if below := s.Regs.SP() - s.Stack.Addr; below < uint64(len(s.Stack.Data)) {
 		data = s.Stack.Data[below:]
 	}
 	room := perfMaxRecord - n - (len(b) - at) - 16 // the two lengths
@@ -262,7 +268,8 @@ func (p *perfWriter) attr() []byte {
 	le.PutUint32(b[4:], perfAttrSize)
 	le.PutUint64(b[8:], p.opts.Config)
 	le.PutUint64(b[16:], 1) // period; each sample has its own
-	kind := uint64(perfSampleIP | perfSampleTID | perfSampleTime | perfSampleCPU | perfSamplePeriod | perfSampleCallchain)
+	kind := uint64(perfSampleIP | perfSampleTID | perfSampleTime | perfSampleCPU | perfSamplePeriod |
+		perfSampleCallchain)
 	flags := uint64(perfFlagMmap | perfFlagComm | perfFlagIDAll | perfFlagMmap2)
 	if p.opts.UserStacks {
 		kind |= perfSampleRegsUser | perfSampleStackUser

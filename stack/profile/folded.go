@@ -355,7 +355,9 @@ func (n *node) child(name string) *node {
 
 // find returns n's child of that name, once the tree is sorted.
 func (n *node) find(name string) *node {
-	i, _ := slices.BinarySearchFunc(n.children, name, func(c *node, name string) int { return cmp.Compare(c.name, name) })
+	i, _ := slices.BinarySearchFunc(n.children, name, func(c *node, name string) int {
+		return cmp.Compare(c.name, name)
+	})
 	return n.children[i]
 }
 

@@ -71,8 +71,9 @@ func WriteHTML(w io.Writer, f *Folded, opts *HTMLOptions) error {
 	bw := bufio.NewWriter(w)
 	for _, s := range []string{
 		"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>",
-		escape.Markup(o.Title), "</title>\n<style>\n", flameHTMLCSS, "</style>\n</head>\n<body>\n<div id=\"bar\"><b>",
-		escape.Markup(o.Title), "</b> <span class=\"sub\">", escape.Markup(o.Subtitle), "</span><span id=\"tools\">",
+		escape.Markup(o.Title), "</title>\n<style>\n", flameHTMLCSS,
+		"</style>\n</head>\n<body>\n<div id=\"bar\"><b>", escape.Markup(o.Title),
+		"</b> <span class=\"sub\">", escape.Markup(o.Subtitle), "</span><span id=\"tools\">",
 		`<span id="matched"></span> <input id="search" type="search" placeholder="search (regexp)" aria-label="search"> `,
 		`<select id="command" aria-label="command"><option value="-1">all commands</option></select> `,
 		`<button id="reset" disabled>reset zoom</button> <button id="invert">icicle</button> `,
@@ -83,7 +84,8 @@ func WriteHTML(w io.Writer, f *Folded, opts *HTMLOptions) error {
 	}
 	_, _ = bw.WriteString(escape.Markup(busiest(root)))
 	for _, s := range []string{
-		"</pre></noscript>\n<script type=\"application/json\" id=\"data\">", string(escape.JSON(js)), "</script>\n<script>\n", flameHTMLJS,
+		"</pre></noscript>\n<script type=\"application/json\" id=\"data\">", string(escape.JSON(js)),
+		"</script>\n<script>\n", flameHTMLJS,
 		"</script>\n</body>\n</html>\n",
 	} {
 		_, _ = bw.WriteString(s)
@@ -107,7 +109,10 @@ input,select,button{font:inherit}#command{max-width:14em}
 
 // encodeTree writes the tree as the script reads it.
 func encodeTree(root *node, o *HTMLOptions, diff bool) *htmlData {
-	d := &htmlData{Names: []string{}, Colors: []string{}, CountName: o.CountName, Differential: diff, Inverted: o.Inverted}
+	d := &htmlData{
+		Names: []string{}, Colors: []string{}, CountName: o.CountName, Differential: diff,
+		Inverted: o.Inverted,
+	}
 	ids := make(map[string]uint64)
 	var b []byte
 	type item struct {
@@ -160,7 +165,8 @@ func busiest(root *node) string {
 	})
 	var b strings.Builder
 	for _, name := range names[:min(len(names), 40)] {
-		fmt.Fprintf(&b, "%10d %6.2f%%  %s\n", self[name], 100*float64(self[name])/float64(root.count), visibleName(name))
+		fmt.Fprintf(&b, "%10d %6.2f%%  %s\n", self[name], 100*float64(self[name])/float64(root.count),
+			visibleName(name))
 	}
 	return b.String()
 }

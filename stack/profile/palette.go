@@ -51,7 +51,8 @@ func javaColor(name string) string {
 
 func jsColor(name string) string {
 	switch {
-	case strings.HasSuffix(name, suffixJIT), strings.Contains(name, "/") && strings.Contains(name, ".js"):
+	case strings.HasSuffix(name, suffixJIT),
+		strings.Contains(name, "/") && strings.Contains(name, ".js"):
 		return "green"
 	case strings.Contains(name, "::"), strings.HasSuffix(name, suffixKernel):
 		return nativeColor(name, "red")
@@ -113,7 +114,8 @@ func pageColors(name, palette string) ([2]string, error) {
 	if plainColor.MatchString(name) {
 		return [2]string{name, name}, nil
 	}
-	return [2]string{}, fmt.Errorf("flame graph: unknown background %q; there are yellow, blue, green, grey and #rrggbb", name)
+	return [2]string{}, fmt.Errorf(
+		"flame graph: unknown background %q; there are yellow, blue, green, grey and #rrggbb", name)
 }
 
 // paletteError says whether a palette name is not known.

@@ -28,7 +28,8 @@ func (p *Profile) WritePerfScript(w io.Writer, event string, value int) error {
 	bw := bufio.NewWriter(w)
 	for i := range p.Samples {
 		s := &p.Samples[i]
-		fmt.Fprintf(bw, "%s %7d/%d [%03d] %d.%06d: %10d %s: \n", escape.Terminal(s.title(&FoldOptions{})), s.PID, s.TID, s.CPU,
+		fmt.Fprintf(bw, "%s %7d/%d [%03d] %d.%06d: %10d %s: \n", escape.Terminal(s.title(&FoldOptions{})),
+			s.PID, s.TID, s.CPU,
 			s.Time/time.Second, s.Time%time.Second/time.Microsecond, s.Values[value], event)
 		for _, fr := range s.Frames {
 			fr.perfScript(bw)
@@ -53,7 +54,8 @@ func (fr *NamedFrame) perfScript(w io.Writer) {
 		if i < len(fr.Functions)-1 {
 			fmt.Fprintf(w, "\t%16x %s (inlined)\n", fr.PC, escape.Terminal(fn.Name))
 		} else {
-			fmt.Fprintf(w, "\t%16x %s+0x%x (%s)\n", fr.PC, escape.Terminal(fn.Name), fn.Offset, escape.Terminal(module))
+			fmt.Fprintf(w, "\t%16x %s+0x%x (%s)\n", fr.PC, escape.Terminal(fn.Name), fn.Offset,
+				escape.Terminal(module))
 		}
 	}
 	if len(fr.Functions) == 0 {

@@ -135,7 +135,8 @@ func (b *pprofBuilder) location(fr *NamedFrame) *profile.Location {
 			m.HasLineNumbers = m.HasLineNumbers || fn.Line != 0
 			m.HasInlineFrames = m.HasInlineFrames || len(fr.Functions) > 1
 		}
-		l.Line = append(l.Line, profile.Line{Function: b.function(fn), Line: int64(fn.Line), Column: int64(fn.Column)})
+		l.Line = append(l.Line,
+			profile.Line{Function: b.function(fn), Line: int64(fn.Line), Column: int64(fn.Column)})
 	}
 	b.out.Location = append(b.out.Location, l)
 	b.locations[place] = append(b.locations[place], &pprofLocation{fr, l})

@@ -193,7 +193,9 @@ func (p *Profile) Timeline(opts *FoldOptions) iter.Seq[FoldedStack] {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Samples[a].Time, p.Samples[b].Time) })
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(p.Samples[a].Time, p.Samples[b].Time)
+	})
 	return func(yield func(FoldedStack) bool) {
 		var names []string
 		for _, i := range order {

@@ -263,30 +263,39 @@ func (d *svgDrawing) header() {
 	d.str(`<?xml version="1.0" encoding="UTF-8" standalone="no"?>`+"\n",
 		`<svg version="1.1" width="`, w, `" height="`, h, `" viewBox="0 0 `, w, " ", h,
 		`" xmlns="http://www.w3.org/2000/svg">`+"\n",
-		"<desc>", escape.Markup(strings.TrimSpace("Flame graph: click to zoom, Ctrl-F to search, Esc to reset. "+o.Notes)), "</desc>\n",
+		"<desc>", escape.Markup(strings.TrimSpace(
+			"Flame graph: click to zoom, Ctrl-F to search, Esc to reset. "+o.Notes)), "</desc>\n",
 		`<defs><linearGradient id="background" y1="0" y2="1" x1="0" x2="0">`,
-		`<stop stop-color="`, bg[0], `" offset="5%"/><stop stop-color="`, bg[1], `" offset="95%"/></linearGradient></defs>`+"\n",
-		"<style>\ntext{font-family:", cssString(o.FontType), `,"DejaVu Sans",sans-serif;font-size:`, ftoa(o.FontSize, 2), "px;fill:#000}\n",
+		`<stop stop-color="`, bg[0], `" offset="5%"/><stop stop-color="`, bg[1],
+		`" offset="95%"/></linearGradient></defs>`+"\n", "<style>\ntext{font-family:",
+		cssString(o.FontType), `,"DejaVu Sans",sans-serif;font-size:`, ftoa(o.FontSize, 2),
+		"px;fill:#000}\n",
 		flameCSS, "</style>\n<script><![CDATA[\n")
 	fmt.Fprintf(d.w, "const graph={width:%d,margin:%d,total:%d,fontSize:%s,charWidth:%s,nameType:%s,countName:%s,inverted:%t};\n",
-		o.Width, svgMargin, d.total, ftoa(o.FontSize, 2), ftoa(charWidth, 2), jsString(o.NameType), jsString(o.CountName), o.Inverted)
+		o.Width, svgMargin, d.total, ftoa(o.FontSize, 2), ftoa(charWidth, 2), jsString(o.NameType),
+		jsString(o.CountName), o.Inverted)
 	d.str(flameJS, "]]></script>\n",
 		`<rect width="100%" height="100%" fill="url(#background)"/>`+"\n")
 	mid, big := itoa(o.Width/2), ftoa(o.FontSize+5, 2)
 	line := int(o.FontSize)
 	right, bottom := itoa(o.Width-svgMargin), itoa(d.height-line)
-	d.str(`<text x="`, mid, `" y="`, itoa(2*line), `" style="font-size:`, big, `px" text-anchor="middle">`, escape.Markup(o.Title), "</text>\n")
+	d.str(`<text x="`, mid, `" y="`, itoa(2*line), `" style="font-size:`, big,
+		`px" text-anchor="middle">`, escape.Markup(o.Title), "</text>\n")
 	if o.Subtitle != "" {
-		d.str(`<text class="sub" x="`, mid, `" y="`, itoa(4*line), `" text-anchor="middle">`, escape.Markup(o.Subtitle), "</text>\n")
+		d.str(`<text class="sub" x="`, mid, `" y="`, itoa(4*line), `" text-anchor="middle">`,
+			escape.Markup(o.Subtitle), "</text>\n")
 	}
 	if d.total == 0 {
-		d.str(`<text x="`, mid, `" y="`, itoa(d.height/2), `" text-anchor="middle">no `, escape.Markup(o.CountName), "</text>\n")
+		d.str(`<text x="`, mid, `" y="`, itoa(d.height/2), `" text-anchor="middle">no `,
+			escape.Markup(o.CountName), "</text>\n")
 	}
 	d.str(`<text id="details" x="10" y="`, bottom, `"> </text>`+"\n",
-		`<text id="reset" class="button" x="10" y="`, itoa(2*line), `" visibility="hidden">Reset Zoom</text>`+"\n",
-		`<text id="search" class="button" x="`, itoa(o.Width-svgMargin-3*line), `" y="`, itoa(2*line), `" text-anchor="end">Search</text>`+"\n",
-		`<text id="case" class="button" x="`, right, `" y="`, itoa(2*line), `" text-anchor="end">ic</text>`+"\n",
-		`<text id="matched" x="`, right, `" y="`, bottom, `" text-anchor="end"> </text>`+"\n",
+		`<text id="reset" class="button" x="10" y="`, itoa(2*line),
+		`" visibility="hidden">Reset Zoom</text>`+"\n", `<text id="search" class="button" x="`,
+		itoa(o.Width-svgMargin-3*line), `" y="`, itoa(2*line), `" text-anchor="end">Search</text>`+"\n",
+		`<text id="case" class="button" x="`, right, `" y="`, itoa(2*line),
+		`" text-anchor="end">ic</text>`+"\n", `<text id="matched" x="`, right, `" y="`, bottom,
+		`" text-anchor="end"> </text>`+"\n",
 		`<g id="frames">`+"\n")
 }
 
@@ -324,12 +333,15 @@ func (d *svgDrawing) box(b *svgBox) {
 	default:
 		color = frameColor(d.o.Colors, n.name, d.o.Hash)
 	}
-	d.str(`<g data-x="`, strconv.FormatInt(b.start, 10), `" data-w="`, strconv.FormatInt(n.count, 10), `"><title>`,
+	d.str(`<g data-x="`, strconv.FormatInt(b.start, 10), `" data-w="`, strconv.FormatInt(n.count, 10),
+		`"><title>`,
 		escape.Markup(name+" ("+d.counts(n)+")"), "</title>",
-		`<rect x="`, ftoa(x1, 1), `" y="`, itoa(y), `" width="`, ftoa(x2-x1, 1), `" height="`, itoa(d.o.FrameHeight-1),
-		`" fill="`, color, `" rx="2" ry="2"/>`)
+		`<rect x="`, ftoa(x1, 1), `" y="`, itoa(y), `" width="`, ftoa(x2-x1, 1), `" height="`,
+		itoa(d.o.FrameHeight-1), `" fill="`, color, `" rx="2" ry="2"/>`)
 	if label := d.label(name, x2-x1); label != "" {
-		d.str(`<text x="`, ftoa(x1+3, 1), `" y="`, ftoa(float64(y)+float64(d.o.FrameHeight)/2+d.o.FontSize*0.3, 1), `">`, escape.Markup(label), "</text>")
+		d.str(`<text x="`, ftoa(x1+3, 1), `" y="`,
+			ftoa(float64(y)+float64(d.o.FrameHeight)/2+d.o.FontSize*0.3, 1), `">`, escape.Markup(label),
+			"</text>")
 	} else {
 		d.str("<text/>") // the script fills it on zoom
 	}
@@ -338,7 +350,8 @@ func (d *svgDrawing) box(b *svgBox) {
 
 // counts is "1,234 samples, 5.67%", and the change of a differential picture.
 func (d *svgDrawing) counts(n *node) string {
-	s := groupDigits(n.count) + " " + d.o.CountName + ", " + ftoa(100*float64(n.count)/float64(d.total), 2) + "%"
+	s := groupDigits(n.count) + " " + d.o.CountName + ", " +
+		ftoa(100*float64(n.count)/float64(d.total), 2) + "%"
 	if d.diff {
 		change := n.self - n.selfBase
 		if d.o.Negate {

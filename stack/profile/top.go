@@ -230,7 +230,8 @@ const (
 // share, the function and its file; below that, its callers.
 func (t *TopTable) WriteTo(w io.Writer) (int64, error) {
 	c := &countingWriter{w: bufio.NewWriter(w)}
-	fmt.Fprintf(c, "%8s %6s %8s %6s  %-*s %s\n", "SELF", "%", "TOTAL", "%", topNameWidth, "FUNCTION", "MODULE")
+	fmt.Fprintf(c, "%8s %6s %8s %6s  %-*s %s\n", "SELF", "%", "TOTAL", "%", topNameWidth, "FUNCTION",
+		"MODULE")
 	share := func(v int64) float64 {
 		if t.Total == 0 {
 			return 0
@@ -243,7 +244,8 @@ func (t *TopTable) WriteTo(w io.Writer) (int64, error) {
 		if fn.Module != "" {
 			module = clip(escape.Terminal(path.Base(fn.Module)), topModuleWidth)
 		}
-		line := fmt.Sprintf("%8d %6.2f %8d %6.2f  %-*s %s", fn.Self, share(fn.Self), fn.Total, share(fn.Total),
+		line := fmt.Sprintf("%8d %6.2f %8d %6.2f  %-*s %s", fn.Self, share(fn.Self), fn.Total,
+			share(fn.Total),
 			topNameWidth, clip(escape.Terminal(fn.Name), topNameWidth), module)
 		fmt.Fprintln(c, strings.TrimRight(line, " "))
 		if len(fn.Callers) > 0 {

@@ -22,7 +22,8 @@ type layout struct {
 	cframeFrame          uint64 // _PyCFrame.current_frame
 
 	frameCode, framePrevious, frameInstr, frameOwner uint64 // _PyInterpreterFrame
-	frameEntry                                       uint64 // is_entry; 0 where an entry is a frame of its own
+	// is_entry; 0 where an entry is a frame of its own
+	frameEntry uint64
 
 	codeFile, codeName, codeQualname, codeLines, codeFirstLine, codeInstrs uint64 // PyCodeObject
 
@@ -40,15 +41,17 @@ var layouts = map[int]layout{
 		interpreters: 40, interpNext: 0, interpThreads: 16,
 		threadNext: 8, threadID: 160, threadFrame: 56, viaCFrame: true, cframeFrame: 8,
 		frameCode: 32, framePrevious: 48, frameInstr: 56, frameEntry: 68, frameOwner: 69,
-		codeFile: 112, codeName: 120, codeQualname: 128, codeLines: 136, codeFirstLine: 72, codeInstrs: 184,
-		objectType: 8, bytesSize: 16, bytesData: 32, textLength: 16, textState: 32, textASCII: 48, textCompact: 72,
+		codeFile: 112, codeName: 120, codeQualname: 128, codeLines: 136, codeFirstLine: 72,
+		codeInstrs: 184, objectType: 8, bytesSize: 16, bytesData: 32, textLength: 16, textState: 32,
+		textASCII: 48, textCompact: 72,
 	},
 	12: {
 		interpreters: 40, interpNext: 0, interpThreads: 72,
 		threadNext: 8, threadID: 144, threadFrame: 56, viaCFrame: true, cframeFrame: 0,
 		frameCode: 0, framePrevious: 8, frameInstr: 56, frameOwner: 70,
-		codeFile: 112, codeName: 120, codeQualname: 128, codeLines: 136, codeFirstLine: 68, codeInstrs: 192,
-		objectType: 8, bytesSize: 16, bytesData: 32, textLength: 16, textState: 32, textASCII: 40, textCompact: 56,
+		codeFile: 112, codeName: 120, codeQualname: 128, codeLines: 136, codeFirstLine: 68,
+		codeInstrs: 192, objectType: 8, bytesSize: 16, bytesData: 32, textLength: 16, textState: 32,
+		textASCII: 40, textCompact: 56,
 	},
 }
 
@@ -92,7 +95,8 @@ const (
 func layoutOf(version uint64, mem stack.Memory, runtime uint64) (layout, error) {
 	major, minor := int(version>>24&0xff), int(version>>16&0xff)
 	unsupported := func(what string) error {
-		return fmt.Errorf("CPython %d.%d%s: frames are read of 3.11 to 3.13: %w", major, minor, what, errors.ErrUnsupported)
+		return fmt.Errorf("CPython %d.%d%s: frames are read of 3.11 to 3.13: %w", major, minor, what,
+			errors.ErrUnsupported)
 	}
 	if l, ok := layouts[minor]; ok && major == 3 {
 		return l, nil
@@ -112,17 +116,21 @@ func layoutOf(version uint64, mem stack.Memory, runtime uint64) (layout, error) 
 		return layout{}, unsupported(" without the GIL")
 	}
 	l := layout{
-		interpreters: at(debugOffInterps), interpNext: at(debugOffInterpNext), interpThreads: at(debugOffThreads),
-		threadNext: at(debugOffThreadNext), threadID: at(debugOffThreadID), threadFrame: at(debugOffThreadFrame),
-		frameCode: at(debugOffExecutable), framePrevious: at(debugOffPrevious), frameInstr: at(debugOffInstr), frameOwner: at(debugOffOwner),
-		codeFile: at(debugOffFile), codeName: at(debugOffName), codeQualname: at(debugOffQualname),
-		codeLines: at(debugOffLines), codeFirstLine: at(debugOffFirstLine), codeInstrs: at(debugOffInstrs),
+		interpreters: at(debugOffInterps), interpNext: at(debugOffInterpNext),
+		interpThreads: at(debugOffThreads), threadNext: at(debugOffThreadNext),
+		threadID: at(debugOffThreadID), threadFrame: at(debugOffThreadFrame),
+		frameCode: at(debugOffExecutable), framePrevious: at(debugOffPrevious),
+		frameInstr: at(debugOffInstr), frameOwner: at(debugOffOwner), codeFile: at(debugOffFile),
+		codeName: at(debugOffName), codeQualname: at(debugOffQualname), codeLines: at(debugOffLines),
+		codeFirstLine: at(debugOffFirstLine), codeInstrs: at(debugOffInstrs),
 		objectType: at(debugOffType), bytesSize: at(debugOffBytesSize), bytesData: at(debugOffBytesData),
-		textLength: at(debugOffTextLength), textState: at(debugOffTextState), textASCII: at(debugOffTextASCII),
+		textLength: at(debugOffTextLength), textState: at(debugOffTextState),
+		textASCII: at(debugOffTextASCII),
 	}
 	// Not among the offsets: a PyCompactUnicodeObject has two words more.
 	l.textCompact = l.textASCII + 16
-	if max(l.frameCode, l.framePrevious, l.frameInstr)+8 > rules.PythonFrameSize || l.frameOwner >= rules.PythonFrameSize {
+	if max(l.frameCode, l.framePrevious, l.frameInstr)+8 > rules.PythonFrameSize ||
+		l.frameOwner >= rules.PythonFrameSize {
 		return layout{}, errors.New("CPython 3.13: unlikely debug offsets of a frame")
 	}
 	return l, nil

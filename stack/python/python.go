@@ -159,7 +159,10 @@ func symbolsOf(f *elffile.File) (out map[string]addrRange, err error) {
 		if s.Shndx == uint16(elf.SHN_UNDEF) {
 			continue
 		}
-		for _, name := range []string{"_PyRuntime", "Py_Version", "PyCode_Type", "_PyEval_EvalFrameDefault"} {
+		for _, name := range []string{
+			"_PyRuntime", "Py_Version", "PyCode_Type",
+			"_PyEval_EvalFrameDefault",
+		} {
 			if syms.Is(&s, name) {
 				out[name] = addrRange{s.Value, s.Value + s.Size}
 			}

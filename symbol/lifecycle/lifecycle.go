@@ -24,7 +24,8 @@ func Event(rec *pmc.Record) (ev symbol.Event, ok bool) {
 	case rec.IsMmap():
 		m := &rec.Mmap
 		ev := symbol.Event{
-			Kind: symbol.EventMmap, PID: int(m.PID), Addr: m.Addr, Len: m.Len, Offset: m.PageOff, Path: m.Path,
+			Kind: symbol.EventMmap, PID: int(m.PID), Addr: m.Addr, Len: m.Len, Offset: m.PageOff,
+			Path: m.Path,
 		}
 		if !rec.ByBuildID() { // without an inode it is 0
 			ev.Dev, ev.Inode = uint64(m.Major)<<32|uint64(m.Minor), m.Inode
@@ -44,5 +45,8 @@ func KernelSymbol(rec *pmc.Record) (s symbol.KernelSymbol, ok bool) {
 	}
 	k := &rec.Ksymbol
 	const bpf = 1 // PERF_RECORD_KSYMBOL_TYPE_BPF, include/uapi/linux/perf_event.h
-	return symbol.KernelSymbol{Addr: k.Addr, Len: k.Len, Name: k.Name, BPF: k.Kind == bpf, Unload: k.Unregister}, true
+	return symbol.KernelSymbol{
+		Addr: k.Addr, Len: k.Len, Name: k.Name, BPF: k.Kind == bpf,
+		Unload: k.Unregister,
+	}, true
 }

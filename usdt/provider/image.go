@@ -39,7 +39,10 @@ func (im *image) semaphore(i int) uintptr { return im.semOff + uintptr(i)*semaph
 func (p *Provider) image() (*image, error) {
 	t, ok := usdtfire.Targets[runtime.GOARCH]
 	if !ok {
-		return nil, &UnsupportedError{Feature: "usdt provider", Hint: "needs amd64 or arm64, this is " + runtime.GOARCH}
+		return nil, &UnsupportedError{
+			Feature: "usdt provider",
+			Hint:    "needs amd64 or arm64, this is " + runtime.GOARCH,
+		}
 	}
 	return buildImage(t, p.name, p.probes, os.Getpagesize()), nil
 }
@@ -94,18 +97,33 @@ func buildImage(t usdtfire.Target, provider string, probes []*Probe, page int) *
 	size := func(data []byte) uintptr { return uintptr(len(data)) }
 	// BCC finds the semaphores only if .probes precedes .note.stapsdt.
 	sections := []section{
-		{name: ".text", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, offset: im.textOff, size: stubs, align: stubSize, alloc: true},
-		{name: ".stapsdt.base", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, offset: im.textOff + stubs, size: 1, align: 1, alloc: true},
-		{name: ".probes", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, offset: im.semOff, size: semaphores, align: semaphoreSize, alloc: true},
+		{
+			name: ".text", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
+			offset: im.textOff, size: stubs, align: stubSize, alloc: true,
+		},
+		{
+			name: ".stapsdt.base", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, offset: im.textOff + stubs,
+			size: 1, align: 1, alloc: true,
+		},
+		{
+			name: ".probes", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, offset: im.semOff,
+			size: semaphores, align: semaphoreSize, alloc: true,
+		},
 		{name: ".note.stapsdt", typ: elf.SHT_NOTE, offset: place(notes), size: size(notes), align: 4},
-		{name: ".symtab", typ: elf.SHT_SYMTAB, offset: place(symbols), size: size(symbols), link: 6, info: 1, align: 8, entity: 24},
+		{
+			name: ".symtab", typ: elf.SHT_SYMTAB, offset: place(symbols), size: size(symbols), link: 6,
+			info: 1, align: 8, entity: 24,
+		},
 		{name: ".strtab", typ: elf.SHT_STRTAB, offset: place(strtab), size: size(strtab), align: 1},
 	}
 	shstrtab := []byte{0}
 	for _, s := range append(sections, section{name: ".shstrtab"}) {
 		shstrtab = append(shstrtab, s.name+"\x00"...)
 	}
-	sections = append(sections, section{name: ".shstrtab", typ: elf.SHT_STRTAB, offset: place(shstrtab), size: size(shstrtab), align: 1})
+	sections = append(sections, section{
+		name: ".shstrtab", typ: elf.SHT_STRTAB,
+		offset: place(shstrtab), size: size(shstrtab), align: 1,
+	})
 	shoff := place(sectionHeaders(sections))
 	copy(b, im.header(t.Machine, shoff, len(sections)+1))
 	im.bytes = b
@@ -123,7 +141,10 @@ func sectionHeaders(sections []section) []byte {
 		}
 		b = le.AppendUint32(b, name)
 		b = le.AppendUint32(b, uint32(s.typ))
-		for _, v := range []uint64{uint64(s.flags), addr, uint64(s.offset), uint64(s.size), uint64(s.link) | uint64(s.info)<<32, s.align, s.entity} {
+		for _, v := range []uint64{
+			uint64(s.flags), addr, uint64(s.offset), uint64(s.size),
+			uint64(s.link) | uint64(s.info)<<32, s.align, s.entity,
+		} {
 			b = le.AppendUint64(b, v)
 		}
 		name += uint32(len(s.name)) + 1
@@ -146,7 +167,8 @@ func (im *image) header(machine elf.Machine, shoff uintptr, sections int) []byte
 		{elf.PT_LOAD, elf.PF_R | elf.PF_W, im.semOff, im.semSize, uint64(im.textOff)},
 		{elf.PT_GNU_STACK, elf.PF_R | elf.PF_W, 0, 0, 16},
 	}
-	b := append([]byte(elf.ELFMAG), byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT), 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	b := append([]byte(elf.ELFMAG), byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT),
+		0, 0, 0, 0, 0, 0, 0, 0, 0)
 	b = le.AppendUint16(b, uint16(elf.ET_DYN))
 	b = le.AppendUint16(b, uint16(machine))
 	b = le.AppendUint32(b, uint32(elf.EV_CURRENT))
@@ -160,7 +182,10 @@ func (im *image) header(machine elf.Machine, shoff uintptr, sections int) []byte
 	for _, s := range segments {
 		b = le.AppendUint32(b, uint32(s.typ))
 		b = le.AppendUint32(b, uint32(s.flags))
-		for _, v := range []uint64{uint64(s.off), uint64(s.off), uint64(s.off), uint64(s.size), uint64(s.size), s.align} {
+		for _, v := range []uint64{
+			uint64(s.off), uint64(s.off), uint64(s.off), uint64(s.size),
+			uint64(s.size), s.align,
+		} {
 			b = le.AppendUint64(b, v)
 		}
 	}

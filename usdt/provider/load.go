@@ -67,7 +67,10 @@ func writeImage(name string, b []byte, dir string) (loaded, error) {
 	name = "usdt-" + name
 	if dir == "" {
 		if fd, err := usdtfire.Memfd(name, b); err == nil {
-			return loaded{f: os.NewFile(uintptr(fd), name), path: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)}, nil
+			return loaded{
+				f:    os.NewFile(uintptr(fd), name),
+				path: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd),
+			}, nil
 		}
 	}
 	f, err := os.CreateTemp(dir, name+"-*.so")

@@ -29,7 +29,10 @@ type Probe struct {
 // constants; names consist of letters, digits, '_', '-' and '.', and there are
 // at most usdt.MaxArgs arguments, of which a String is two: usdtlink checks.
 func New(provider, name string, args ...arg.Type) Probe {
-	return Probe{mark: [2]uint64{usdtfire.ProbeMark0, usdtfire.ProbeMark1}, name: provider + ":" + name, types: args}
+	return Probe{
+		mark: [2]uint64{usdtfire.ProbeMark0, usdtfire.ProbeMark1},
+		name: provider + ":" + name, types: args,
+	}
 }
 
 // Enabled reports whether a tracer is attached, so that it is worth preparing arguments for

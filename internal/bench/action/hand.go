@@ -158,7 +158,8 @@ func handLeave() asm.Instructions {
 // handSpec is a collection of the hand-written programs of one action.
 func handSpec(action string) (*ebpf.CollectionSpec, error) {
 	progs := map[string]asm.Instructions{
-		"empty": exit, "comm": handComm(), "stack": handStack(), "enter": handEnter(), "leave": handLeave(),
+		"empty": exit, "comm": handComm(), "stack": handStack(), "enter": handEnter(),
+		"leave": handLeave(),
 	}
 	if action == "fields" {
 		var err error
@@ -166,7 +167,10 @@ func handSpec(action string) (*ebpf.CollectionSpec, error) {
 			return nil, err
 		}
 	}
-	spec := &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{}, Programs: map[string]*ebpf.ProgramSpec{}}
+	spec := &ebpf.CollectionSpec{
+		Maps:     map[string]*ebpf.MapSpec{},
+		Programs: map[string]*ebpf.ProgramSpec{},
+	}
 	for _, n := range programsOf(action) {
 		spec.Programs[n] = &ebpf.ProgramSpec{
 			Name: n, Type: ebpf.RawTracepoint, License: "Dual MIT/GPL",

@@ -80,7 +80,8 @@ func loop() error {
 
 // measure runs the loop in a process of its own.
 func measure() (float64, error) {
-	out, err := exec.Command("/proc/self/exe", "-role", "loop", "-batches", strconv.Itoa(*batches)).Output()
+	out, err := exec.Command("/proc/self/exe", "-role", "loop", "-batches",
+		strconv.Itoa(*batches)).Output()
 	if err != nil {
 		return 0, err
 	}
@@ -100,7 +101,9 @@ func run() error {
 		{"ours, all", attachOursAll},
 	}
 	if spec, err := clangSpec(); err == nil {
-		tracers = append(tracers, tracer{"clang -O2", func(a string) (func(), error) { return attachClang(spec, a) }})
+		tracers = append(tracers, tracer{"clang -O2", func(a string) (func(), error) {
+			return attachClang(spec, a)
+		}})
 	} else {
 		fmt.Fprintln(os.Stderr, "clang is left out:", err)
 	}
@@ -200,7 +203,8 @@ func clangSpec() (*ebpf.CollectionSpec, error) {
 	if err := os.WriteFile(src, refSource, 0o600); err != nil {
 		return nil, err
 	}
-	if out, err := exec.Command("clang", "-O2", "-g", "-target", "bpf", "-c", src, "-o", obj).CombinedOutput(); err != nil {
+	if out, err := exec.Command("clang", "-O2", "-g", "-target", "bpf", "-c", src, "-o",
+		obj).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}
 	return ebpf.LoadCollectionSpec(obj)
@@ -305,7 +309,9 @@ func startup(peer bool) error {
 		{name: "ours, opensnoop with BTF", cmd: self("opens")},
 	}
 	if peer {
-		rows = append(rows, &row{name: "bpftrace, count by comm", cmd: func() *exec.Cmd { return exec.Command("bpftrace", "-e", bpftraceStart) }})
+		rows = append(rows, &row{name: "bpftrace, count by comm", cmd: func() *exec.Cmd {
+			return exec.Command("bpftrace", "-e", bpftraceStart)
+		}})
 	}
 	for range *starts {
 		for _, r := range rows {
@@ -322,7 +328,8 @@ func startup(peer bool) error {
 	fmt.Printf("attached after (least of %d), greatest resident size\n", *starts)
 	for _, r := range rows {
 		fmt.Printf("%-28s %6.1f ms %6.1f MiB   to hand-written: %.2f\n",
-			r.name, float64(r.least.Microseconds())/1000, float64(r.rss)/1024, float64(r.least)/float64(rows[0].least))
+			r.name, float64(r.least.Microseconds())/1000, float64(r.rss)/1024,
+			float64(r.least)/float64(rows[0].least))
 	}
 	return nil
 }

@@ -27,7 +27,9 @@ func ourProgram(name string) (*action.Program, error) {
 		p.On(enter, func(c *action.Ctx) { stacks.Inc(c, c.Kstack(127)) })
 	case "tpstack":
 		stacks := action.NewCounter[[127]uint64]("stacks", 4096)
-		p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) { stacks.Inc(c, c.Kstack(127)) })
+		p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) {
+			stacks.Inc(c, c.Kstack(127))
+		})
 	case "latency":
 		start := action.NewHash[uint32, uint64]("start", 4096)
 		lat := action.NewHist[action.None]("lat", 1)

@@ -53,7 +53,8 @@ func run(pattern string, rounds int) error {
 		}
 		peer.round(pattern)
 	}
-	resolve, attach, detach := slices.Min(ours.resolve), slices.Min(ours.attach), slices.Min(ours.detach)
+	resolve, attach, detach := slices.Min(ours.resolve), slices.Min(ours.attach),
+		slices.Min(ours.detach)
 	fmt.Printf("%s: %d functions, %d for bpftrace\n", pattern, ours.sites, peer.sites)
 	fmt.Printf("%-10s %8s resolved, %8s attached, %8s detached: %8s\n", "ours",
 		tenths(resolve), tenths(attach), tenths(detach), tenths(resolve+attach+detach))
@@ -62,7 +63,8 @@ func run(pattern string, rounds int) error {
 		return nil
 	}
 	all, idle := slices.Min(peer.all), slices.Min(peer.idle)
-	fmt.Printf("%-10s %8s altogether, %s of them without probes: %8s\n", "bpftrace", tenths(all), tenths(idle), tenths(all-idle))
+	fmt.Printf("%-10s %8s altogether, %s of them without probes: %8s\n", "bpftrace", tenths(all),
+		tenths(idle), tenths(all-idle))
 	return nil
 }
 
@@ -83,7 +85,8 @@ func (t *times) round(pattern string) error {
 	}
 	start := time.Now()
 	env := probe.NewEnv(nil)
-	plan, err := probe.Resolve(env, []probe.Target{target}, &probe.Options{NoTypes: true, Missing: probe.MissingIgnore})
+	plan, err := probe.Resolve(env, []probe.Target{target},
+		&probe.Options{NoTypes: true, Missing: probe.MissingIgnore})
 	if err != nil {
 		return err
 	}

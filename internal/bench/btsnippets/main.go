@@ -86,7 +86,8 @@ func run(suite, old, book string, verbose bool, w io.Writer) error {
 	if old != "" {
 		old = filepath.Join(old, "tools")
 	}
-	return typeScripts(w, []folder{{"tools", filepath.Join(suite, "tools")}, {"tools of 0.17", old}, {"book", book}})
+	return typeScripts(w,
+		[]folder{{"tools", filepath.Join(suite, "tools")}, {"tools of 0.17", old}, {"book", book}})
 }
 
 // scripts reads the scripts below a folder.

@@ -48,7 +48,10 @@ func log2(k int) func() (recorder, error) {
 func atomic(k int) func() (recorder, error) {
 	return func() (recorder, error) {
 		h, err := hist.NewAtomicLog2(k)
-		return recorder{h.Add, func(q float64) float64 { r, _ := h.Snapshot().Quantile(q); return r.Value }}, err
+		return recorder{h.Add, func(q float64) float64 {
+			r, _ := h.Snapshot().Quantile(q)
+			return r.Value
+		}}, err
 	}
 }
 
@@ -134,5 +137,6 @@ func measure(make func() (recorder, error), values []int64) (float64, int64, rec
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	return float64(best) / float64(len(values)), int64(after.HeapAlloc) - int64(before.HeapAlloc), rec, nil
+	return float64(best) / float64(len(values)), int64(after.HeapAlloc) - int64(before.HeapAlloc), rec,
+		nil
 }

@@ -153,7 +153,10 @@ func batchAll(m *ebpf.Map, n, batch int) error {
 
 func benchPerCPU(rounds int) error {
 	const n = 10000
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.PerCPUHash, KeySize: 8, ValueSize: 16, MaxEntries: n})
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Type: ebpf.PerCPUHash, KeySize: 8, ValueSize: 16,
+		MaxEntries: n,
+	})
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,8 @@ func main() {
 	rounds := flag.Int("rounds", 5, "interleaved rounds")
 	procs := flag.Int("procs", 2000, "processes alive while peak memory is taken; 0 leaves that out")
 	stacks := flag.Bool("stacks", false, "count the samples that reach the program's start instead")
-	each := flag.Int("algorithms", 0, "do so for each of OpenSSL's algorithms, for so many seconds, by borescope alone")
+	each := flag.Int("algorithms", 0,
+		"do so for each of OpenSSL's algorithms, for so many seconds, by borescope alone")
 	before := flag.String("before", "", "measure this build of examples/profile, too: a `file`")
 	flag.Parse()
 	measure := func() error { return run(*rounds, *procs, *before) }
@@ -88,7 +89,8 @@ type tracer struct {
 // buildProfile builds examples/profile in a directory, and says where.
 func buildProfile(dir string) (string, error) {
 	path := filepath.Join(dir, "profile")
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/borescope/borescope/examples/profile").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", path,
+		"github.com/borescope/borescope/examples/profile").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build examples/profile: %w\n%s", err, out)
 	}
 	return path, nil
@@ -109,8 +111,14 @@ func run(rounds, procs int, before string) error {
 		{name: "untraced"},
 		{name: "borescope profile", args: []string{ours, "-F", hz, "-d", "1h", "-f"}},
 		{name: "the build before", args: []string{before, "-F", hz, "-d", "1h", "-f"}},
-		{name: "perf record -a -g", args: []string{"perf", "record", "-q", "-F", hz, "-a", "-g", "-o", filepath.Join(dir, "perf.data")}},
-		{name: "bpftrace profile", args: []string{"bpftrace", "-e", "profile:hz:" + hz + " { @[kstack, ustack] = count(); }"}},
+		{name: "perf record -a -g", args: []string{
+			"perf", "record", "-q", "-F", hz, "-a", "-g", "-o",
+			filepath.Join(dir, "perf.data"),
+		}},
+		{
+			name: "bpftrace profile",
+			args: []string{"bpftrace", "-e", "profile:hz:" + hz + " { @[kstack, ustack] = count(); }"},
+		},
 	}
 	tracers = slices.DeleteFunc(tracers, func(t *tracer) bool {
 		if len(t.args) == 0 {
@@ -271,7 +279,8 @@ var sink int
 
 func report(tracers []*tracer) {
 	alone := tracers[0].best
-	fmt.Printf("%-20s %12s %14s %14s %10s\n", "tracer", "loss", "us per sample", "start ms (min)", "peak MiB")
+	fmt.Printf("%-20s %12s %14s %14s %10s\n", "tracer", "loss", "us per sample", "start ms (min)",
+		"peak MiB")
 	for _, t := range tracers {
 		loss := 1 - t.best/alone
 		fmt.Printf("%-20s %11.2f%% %14.2f", t.name, 100*loss, loss/freq*1e6)

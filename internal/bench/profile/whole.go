@@ -21,11 +21,23 @@ var programs = []struct {
 	name string
 	argv []string
 }{
-	{"python3", []string{"/usr/bin/python3", "-c", "import json\ndef deep(n): return deep(n-1) if n else json.loads(json.dumps({'a': list(range(50))}))\nwhile True: deep(20)"}},
+	{"python3", []string{
+		"/usr/bin/python3", "-c",
+		"import json\ndef deep(n): return deep(n-1) if n else json.loads(json.dumps({'a': list(range(50))}))\nwhile True: deep(20)",
+	}},
 	{"openssl speed", []string{"openssl", "speed", "-seconds", "600", "rsa2048"}},
-	{"gdb", []string{"gdb", "-nx", "-batch", "-ex", "python\nwhile True: gdb.parse_and_eval('1 + 2 * 3')"}},
-	{"bash", []string{"bash", "-c", "f() { if (( $1 )); then f $(( $1 - 1 )); else for ((i = 0; i < 300; i++)); do x=${x//a/bb}; x=${x:0:50}aa; done; fi; }; while :; do f 25; done"}},
-	{"perl", []string{"perl", "-e", "sub f { my $n = shift; return $n ? f($n-1) : join ',', sort map { $_ * 3 % 17 } 1..200 } while (1) { f(10) }"}},
+	{"gdb", []string{
+		"gdb", "-nx", "-batch", "-ex",
+		"python\nwhile True: gdb.parse_and_eval('1 + 2 * 3')",
+	}},
+	{"bash", []string{
+		"bash", "-c",
+		"f() { if (( $1 )); then f $(( $1 - 1 )); else for ((i = 0; i < 300; i++)); do x=${x//a/bb}; x=${x:0:50}aa; done; fi; }; while :; do f 25; done",
+	}},
+	{"perl", []string{
+		"perl", "-e",
+		"sub f { my $n = shift; return $n ? f($n-1) : join ',', sort map { $_ * 3 % 17 } 1..200 } while (1) { f(10) }",
+	}},
 }
 
 // stackSeconds is how long each program is sampled, by all tracers at once.
@@ -43,7 +55,8 @@ func wholeStacks() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-16s %24s %24s %24s\n", "program", "borescope profile", "bpftrace ustack", "perf record -g")
+	fmt.Printf("%-16s %24s %24s %24s\n", "program", "borescope profile", "bpftrace ustack",
+		"perf record -g")
 	for _, p := range programs {
 		if err := wholeStacksOf(p.name, p.argv, ours, dir); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
@@ -116,7 +129,8 @@ func wholeAlgorithm(args []string, ours string, seconds int) (n [2]int, err erro
 	defer func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() }()
 	time.Sleep(500 * time.Millisecond) // until it works
 	var out bytes.Buffer
-	tracer := exec.Command(ours, "-p", strconv.Itoa(cmd.Process.Pid), "-U", "-f", "-F", "999", "-d", strconv.Itoa(seconds))
+	tracer := exec.Command(ours, "-p", strconv.Itoa(cmd.Process.Pid), "-U", "-f", "-F", "999", "-d",
+		strconv.Itoa(seconds))
 	tracer.Stdout = &out
 	if err := tracer.Run(); err != nil {
 		return n, fmt.Errorf("%s: %w", ours, err)
@@ -142,7 +156,8 @@ func wholeStacksOf(name string, argv []string, ours, dir string) error {
 	var outs [3]bytes.Buffer
 	cmds := []*exec.Cmd{
 		exec.Command(ours, "-p", id, "-U", "-f", "-F", "499", "-d", secs),
-		exec.Command("bpftrace", "-e", "profile:hz:499 /pid == "+id+"/ { @[ustack(perf)] = count(); } interval:s:"+secs+" { exit(); }"),
+		exec.Command("bpftrace", "-e", "profile:hz:499 /pid == "+id+
+			"/ { @[ustack(perf)] = count(); } interval:s:"+secs+" { exit(); }"),
 		exec.Command("perf", "record", "-q", "-F", "499", "-g", "-p", id, "-o", data, "sleep", secs),
 	}
 	for i, c := range cmds {
@@ -163,8 +178,12 @@ func wholeStacksOf(name string, argv []string, ours, dir string) error {
 		return err
 	}
 	fmt.Printf("%-16s", name)
-	for _, count := range [...][2]int{countFolded(&outs[0]), countBpftrace(&outs[1]), countPerf(&outs[2])} {
-		fmt.Printf(" %9d/%-6d %6.1f%%", count[0], count[1], 100*float64(count[0])/float64(max(1, count[1])))
+	for _, count := range [...][2]int{
+		countFolded(&outs[0]), countBpftrace(&outs[1]),
+		countPerf(&outs[2]),
+	} {
+		fmt.Printf(" %9d/%-6d %6.1f%%", count[0], count[1],
+			100*float64(count[0])/float64(max(1, count[1])))
 	}
 	fmt.Println()
 	return nil

@@ -20,14 +20,16 @@ func corpus() []string {
 		"/lib/*-linux-gnu/libc.so.6", "/lib*/ld-linux-*.so.*", "/usr/lib/*-linux-gnu/libstdc++.so.6",
 		"/usr/lib/*-linux-gnu/libLLVM-14.so.1", "/usr/bin/node", "/bin/bash", "/usr/bin/python3",
 		"/usr/lib/*-linux-gnu/libcrypto.so.3", "/usr/lib/jvm/java-17-openjdk-*/lib/server/libjvm.so",
-		"/usr/local/go/bin/go", "/usr/local/go/pkg/tool/*/compile", filepath.Join(home, ".cargo/bin/rustc"), "/bin/busybox",
+		"/usr/local/go/bin/go", "/usr/local/go/pkg/tool/*/compile",
+		filepath.Join(home, ".cargo/bin/rustc"), "/bin/busybox",
 	)
 }
 
 // debugCorpus lists files with DWARF, in dir a Go program among them.
 func debugCorpus(dir string) []string {
 	var files []string
-	for _, lib := range existing("/lib/*-linux-gnu/libc.so.6", "/lib*/ld-linux-*.so.*", "/lib/*-linux-gnu/libm.so.6") {
+	for _, lib := range existing("/lib/*-linux-gnu/libc.so.6", "/lib*/ld-linux-*.so.*",
+		"/lib/*-linux-gnu/libm.so.6") {
 		if d := debugFileOf(lib); d != "" {
 			files = append(files, d)
 		}
@@ -106,7 +108,8 @@ func openCase(path string, n, runs int) (*testCase, error) {
 		d.Close()
 	}
 	for _, s := range syms {
-		if t := elf.ST_TYPE(s.Info); (t == elf.STT_FUNC || t == elf.STT_GNU_IFUNC || t == elf.STT_NOTYPE || t == elf.STT_OBJECT) && s.Section != elf.SHN_UNDEF {
+		if t := elf.ST_TYPE(s.Info); (t == elf.STT_FUNC || t == elf.STT_GNU_IFUNC ||
+			t == elf.STT_NOTYPE || t == elf.STT_OBJECT) && s.Section != elf.SHN_UNDEF {
 			c.syms = append(c.syms, s)
 		}
 	}
@@ -136,7 +139,9 @@ func (c *testCase) aliasesAt(pc uint64) func(a, b string) bool {
 		if a == "" || b == "" {
 			return false
 		}
-		return slices.ContainsFunc(c.bounds(a, pc), func(x [2]uint64) bool { return slices.Contains(c.bounds(b, pc), x) })
+		return slices.ContainsFunc(c.bounds(a, pc), func(x [2]uint64) bool {
+			return slices.Contains(c.bounds(b, pc), x)
+		})
 	}
 }
 
@@ -147,7 +152,8 @@ func (c *testCase) bounds(name string, pc uint64) (list [][2]uint64) {
 			break
 		}
 		base, _, _ := strings.Cut(s.Name, "@")
-		if (base == name || strings.TrimSuffix(base, ".abi0") == name) && (pc-s.Value < s.Size || s.Size == 0) {
+		if (base == name || strings.TrimSuffix(base, ".abi0") == name) &&
+			(pc-s.Value < s.Size || s.Size == 0) {
 			list = append(list, [2]uint64{s.Value, s.Size})
 		}
 	}

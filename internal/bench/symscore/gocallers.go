@@ -47,7 +47,8 @@ func goCallers(w *tabwriter.Writer, n, runs int, verbose bool) error {
 	defer os.RemoveAll(dir)
 	for i, b := range goBuilds {
 		exe := filepath.Join(dir, fmt.Sprint("go-program-", i))
-		cmd := exec.Command("go", append(append([]string{"build", "-o", exe}, b.args...), "./symscore")...)
+		cmd := exec.Command("go",
+			append(append([]string{"build", "-o", exe}, b.args...), "./symscore")...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED="+b.cgo)
 		if msg, err := cmd.CombinedOutput(); err != nil {
 			fmt.Fprintf(w, "%s\tcannot be built here: %s\n", b.name, strings.TrimSpace(string(msg)))
@@ -193,7 +194,9 @@ func ownCode() (lo uintptr, code []byte, bias uint64, err error) {
 		if _, err := fmt.Sscanf(line, "%x-%x %s %x", &from, &to, &perm, &off); err != nil {
 			return 0, nil, 0, err
 		}
-		i := slices.IndexFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 })
+		i := slices.IndexFunc(f.Progs, func(p *elf.Prog) bool {
+			return p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0
+		})
 		if perm[2] != 'x' || i < 0 {
 			continue
 		}

@@ -94,7 +94,10 @@ func (c *jitCase) run(w *tabwriter.Writer, verbose bool) error {
 		}
 		return string(out), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 	}
-	record := append([]string{"record", "-q", "-k", "mono", "-F", "10000", "-e", "cpu-clock", "-o", "data", "--"}, c.command...)
+	record := append([]string{
+		"record", "-q", "-k", "mono", "-F", "10000", "-e", "cpu-clock", "-o",
+		"data", "--",
+	}, c.command...)
 	if _, _, err := perf(record...); err != nil {
 		return err
 	}

@@ -46,7 +46,8 @@ func main() {
 	match := flag.String("match", "", "only files whose name holds this")
 	speed := flag.Bool("speed", false, "measure the package inside a program")
 	name := flag.String("child", "", "answer for FILE as this tool: for symscore itself")
-	own := flag.Bool("callers", false, "print what the runtime says of this program: for symscore itself")
+	own := flag.Bool("callers", false,
+		"print what the runtime says of this program: for symscore itself")
 	flag.Parse()
 	var err error
 	switch {
@@ -189,7 +190,8 @@ func inlines(w *tabwriter.Writer, path string, n, runs int, verbose bool) error 
 }
 
 func report(w *tabwriter.Writer, path, name string, s score, c cost) {
-	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.0f\t%.0f\n", filepath.Base(path), name, s.right, s.wrong, s.missing,
+	fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.0f\t%.0f\n", filepath.Base(path), name, s.right, s.wrong,
+		s.missing,
 		ms(c.wall), ms(c.cpu))
 }
 

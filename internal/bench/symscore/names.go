@@ -73,7 +73,9 @@ func readable(w *tabwriter.Writer, path string, n, runs int, verbose bool) error
 
 // borescopeReadable gives the names as a user of the package gets them.
 func borescopeReadable(path string, pcs []uint64) ([]string, error) {
-	return resolved(path, nil, pcs, func(frames []symbol.Frame) string { return frames[len(frames)-1].Name })
+	return resolved(path, nil, pcs, func(frames []symbol.Frame) string {
+		return frames[len(frames)-1].Name
+	})
 }
 
 // filtered has a demangler answer for names, some times; the cost is the best.
@@ -127,8 +129,9 @@ var abbreviations = strings.NewReplacer(
 func readableCorpus() []string {
 	home, _ := os.UserHomeDir()
 	return existing(
-		"/usr/lib/*-linux-gnu/libstdc++.so.6", "/usr/lib/*-linux-gnu/libLLVM-1*.so.1", "/usr/lib/llvm-*/lib/libclang-cpp.so.*", "/usr/bin/node",
-		"/usr/lib/*-linux-gnu/libx265.so.*", "/usr/lib/*-linux-gnu/libicui18n.so.*",
-		"/usr/lib/jvm/java-17-openjdk-*/lib/server/libjvm.so", filepath.Join(home, ".cargo/bin/rustc"),
+		"/usr/lib/*-linux-gnu/libstdc++.so.6", "/usr/lib/*-linux-gnu/libLLVM-1*.so.1",
+		"/usr/lib/llvm-*/lib/libclang-cpp.so.*", "/usr/bin/node", "/usr/lib/*-linux-gnu/libx265.so.*",
+		"/usr/lib/*-linux-gnu/libicui18n.so.*", "/usr/lib/jvm/java-17-openjdk-*/lib/server/libjvm.so",
+		filepath.Join(home, ".cargo/bin/rustc"),
 	)
 }

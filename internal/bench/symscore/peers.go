@@ -38,7 +38,8 @@ int main(int argc, char **argv) {
 
 // libbcc compiles bccSource and asks it.
 func libbcc(c *testCase) ([]string, cost, error) {
-	if !strings.Contains(filepath.Base(c.path), ".so") || strings.HasPrefix(filepath.Base(c.path), "ld-") {
+	if !strings.Contains(filepath.Base(c.path), ".so") ||
+		strings.HasPrefix(filepath.Base(c.path), "ld-") {
 		return nil, cost{}, errors.New("names addresses of processes: only libraries are asked for here")
 	}
 	dir, err := os.MkdirTemp("", "symscore")
@@ -102,14 +103,17 @@ func debugELF(path string, pcs []uint64) ([]string, error) {
 	dyn, _ := f.DynamicSymbols()
 	var funcs []elf.Symbol
 	for _, s := range append(syms, dyn...) {
-		if t := elf.ST_TYPE(s.Info); (t == elf.STT_FUNC || t == elf.STT_GNU_IFUNC) && s.Section != elf.SHN_UNDEF {
+		if t := elf.ST_TYPE(s.Info); (t == elf.STT_FUNC || t == elf.STT_GNU_IFUNC) &&
+			s.Section != elf.SHN_UNDEF {
 			funcs = append(funcs, s)
 		}
 	}
 	sort.Slice(funcs, func(i, j int) bool { return funcs[i].Value < funcs[j].Value })
 	out := make([]string, len(pcs))
 	for i, pc := range pcs {
-		if k := sort.Search(len(funcs), func(k int) bool { return funcs[k].Value > pc }); k > 0 && pc-funcs[k-1].Value < funcs[k-1].Size {
+		if k := sort.Search(len(funcs), func(k int) bool {
+			return funcs[k].Value > pc
+		}); k > 0 && pc-funcs[k-1].Value < funcs[k-1].Size {
 			out[i] = clean(funcs[k-1].Name)
 		}
 	}

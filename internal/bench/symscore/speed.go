@@ -51,7 +51,8 @@ func measure(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%.4g %s\t%.4g %s\t%.2f\t\n", what, float64(ours)/float64(unit), name,
 			float64(other)/float64(unit), name, float64(other)/float64(ours))
 	}
-	for _, path := range existing("/usr/bin/node", "/usr/lib/*-linux-gnu/libLLVM-14.so.1", "/usr/local/go/bin/go") {
+	for _, path := range existing("/usr/bin/node", "/usr/lib/*-linux-gnu/libLLVM-14.so.1",
+		"/usr/local/go/bin/go") {
 		if err := measureELF(path, row); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}

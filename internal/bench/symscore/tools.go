@@ -104,7 +104,9 @@ func borescopeChains(path string, pcs []uint64) ([]string, error) {
 }
 
 // resolved returns what text makes of the frames of each address.
-func resolved(path string, opts *symbol.ELFOptions, pcs []uint64, text func([]symbol.Frame) string) ([]string, error) {
+func resolved(path string, opts *symbol.ELFOptions, pcs []uint64,
+	text func([]symbol.Frame) string,
+) ([]string, error) {
 	e, err := symbol.OpenELF(path, opts)
 	if err != nil {
 		return nil, err
@@ -228,7 +230,8 @@ func blocks(out string, n int) ([][]string, error) {
 }
 
 func llvmFunctions(c *testCase) ([]string, cost, error) {
-	out, took, err := feed(c, "llvm-symbolizer", "--no-inlines", "--functions=linkage", "--no-demangle", "-e", c.path)
+	out, took, err := feed(c, "llvm-symbolizer", "--no-inlines", "--functions=linkage",
+		"--no-demangle", "-e", c.path)
 	if err != nil {
 		return nil, cost{}, err
 	}
@@ -244,7 +247,8 @@ func llvmFunctions(c *testCase) ([]string, cost, error) {
 }
 
 func llvmChains(c *testCase) ([]string, cost, error) {
-	out, took, err := feed(c, "llvm-symbolizer", "--inlines", "--functions=linkage", "--no-demangle", "-e", c.path)
+	out, took, err := feed(c, "llvm-symbolizer", "--inlines", "--functions=linkage", "--no-demangle",
+		"-e", c.path)
 	if err != nil {
 		return nil, cost{}, err
 	}

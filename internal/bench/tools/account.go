@@ -23,7 +23,8 @@ func (a account) less(b account) account { return account{a.runs - b.runs, a.tim
 
 // each says what that is for each of so many events.
 func (a account) each(events int) string {
-	return fmt.Sprintf("%d ns in %.2f runs", a.time.Nanoseconds()/int64(events), float64(a.runs)/float64(events))
+	return fmt.Sprintf("%d ns in %.2f runs", a.time.Nanoseconds()/int64(events),
+		float64(a.runs)/float64(events))
 }
 
 var programID = regexp.MustCompile(`(?m)^prog_id:\s+(\d+)$`)

@@ -100,7 +100,8 @@ func (s *settings) cost(list []costOf) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		fmt.Printf("%-12s %7d ns of %7d, %s: %s\n", name, (with - alone).Nanoseconds(), alone.Nanoseconds(),
+		fmt.Printf("%-12s %7d ns of %7d, %s: %s\n", name, (with - alone).Nanoseconds(),
+			alone.Nanoseconds(),
 			spent.each(kinds[k.load].events()), k.what)
 	}
 	return nil

@@ -26,7 +26,9 @@ type comparison struct {
 	alone time.Duration // an event of the burst that nobody traces
 }
 
-func (c *comparison) burst() int { return kinds[c.name].batches * kinds[c.name].batch * max(c.each, 1) }
+func (c *comparison) burst() int {
+	return kinds[c.name].batches * kinds[c.name].batch * max(c.each, 1)
+}
 
 // names are the comparisons that can be made: all, or those for which the peers
 // need no kprobes and the load no driver.
@@ -42,7 +44,9 @@ func names(guest bool) (list []string) {
 // comparisons lists what is measured. What bpftrace runs is what its own tools
 // of that name run, without the limits of their output.
 func comparisons(dir, loads string) (all []*comparison) {
-	ours := func(name string, args ...string) []string { return append([]string{filepath.Join(dir, name)}, args...) }
+	ours := func(name string, args ...string) []string {
+		return append([]string{filepath.Join(dir, name)}, args...)
+	}
 	functions := loads + ":main.event*"
 	list := []*comparison{
 		{
@@ -75,7 +79,10 @@ func comparisons(dir, loads string) (all []*comparison) {
 			tools: []*tool{
 				{name: "borescope", args: ours("funccount", "uprobe:"+functions), seen: row},
 				{name: "BCC", args: []string{"funccount-bpfcc", functions}, seen: row},
-				{name: "bpftrace", args: []string{"bpftrace", "-e", "uprobe:" + functions + " { @[func] = count(); }"}, seen: mapKey},
+				{name: "bpftrace", args: []string{
+					"bpftrace", "-e",
+					"uprobe:" + functions + " { @[func] = count(); }",
+				}, seen: mapKey},
 			},
 		},
 	}
@@ -105,7 +112,8 @@ func newer(ours func(name string, args ...string) []string) []*comparison {
 				{name: "BCC", args: []string{"runqlat-bpfcc", "-p", victim}, seen: buckets},
 				// Without kernel headers it does not know the state's name.
 				{name: "bpftrace", args: script("runqlat",
-					"#include <linux/sched.h>", "", "TASK_RUNNING", "0", "if ($ns)", "if ($ns && args->next_pid == "+victim+")"), seen: buckets},
+					"#include <linux/sched.h>", "", "TASK_RUNNING", "0", "if ($ns)",
+					"if ($ns && args->next_pid == "+victim+")"), seen: buckets},
 			},
 		}, {
 			name: "tcpconnect", what: "every TCP connection that is opened", guest: true,
@@ -114,7 +122,11 @@ func newer(ours func(name string, args ...string) []string) []*comparison {
 				{name: "borescope", args: ours("tcpconnect"), seen: strings.Count},
 				{name: "BCC", args: []string{"tcpconnect-bpfcc"}, seen: strings.Count},
 				// Nor that of the address family.
-				{name: "bpftrace", args: script("tcpconnect", "#include <linux/socket.h>", "", "#include <net/sock.h>", "", "#include <sys/socket.h>", "", "AF_INET6", "10", "AF_INET", "2"), seen: strings.Count},
+				{
+					name: "bpftrace", args: script("tcpconnect", "#include <linux/socket.h>", "",
+						"#include <net/sock.h>", "", "#include <sys/socket.h>", "", "AF_INET6", "10", "AF_INET", "2"),
+					seen: strings.Count,
+				},
 			},
 		}, {
 			name: "biolatency", what: "how long reads of disks take", guest: true, prepare: makeDisks,
@@ -148,7 +160,8 @@ type hist map[int]int
 
 // bucketRow is a row as we and BCC print it, "4 -> 7 : 12 |**|", or as bpftrace
 // does, "[4, 8) 12 |@@|".
-var bucketRow = regexp.MustCompile(`(?m)^(?: +(\d+) -> \d+ +:|\[(\d+)(K?)(?:, \d+K?\)|\])) +(\d+) +\|`)
+var bucketRow = regexp.MustCompile(
+	`(?m)^(?: +(\d+) -> \d+ +:|\[(\d+)(K?)(?:, \d+K?\)|\])) +(\d+) +\|`)
 
 func parseHist(out string) hist {
 	h := hist{}
@@ -186,11 +199,15 @@ func row(out, event string) int {
 
 // mapKey finds what bpftrace prints of a map with one key.
 func mapKey(out, event string) int {
-	return number(regexp.MustCompile(fmt.Sprintf(`(?m)^@.*\[%s\]: (\d+)$`, regexp.QuoteMeta(event))), out)
+	return number(regexp.MustCompile(fmt.Sprintf(`(?m)^@.*\[%s\]: (\d+)$`, regexp.QuoteMeta(event))),
+		out)
 }
 
 func systemCall(out, event string) int {
-	id := map[string]int{"sched_get_priority_max": unix.SYS_SCHED_GET_PRIORITY_MAX, "getpgid": unix.SYS_GETPGID}[event]
+	id := map[string]int{
+		"sched_get_priority_max": unix.SYS_SCHED_GET_PRIORITY_MAX,
+		"getpgid":                unix.SYS_GETPGID,
+	}[event]
 	return mapKey(out, strconv.Itoa(id))
 }
 

@@ -55,11 +55,22 @@ const (
 )
 
 var kinds = map[string]*kind{
-	"syscount":   {pulse: func() { unix.Syscall(unix.SYS_SCHED_GET_PRIORITY_MAX, 0, 0, 0) }, burst: func() { unix.Getpgid(0) }, batches: 200, batch: 500, every: time.Millisecond},
-	"opensnoop":  {pulse: func() { open(pulseName) }, burst: func() { open(burstName) }, batches: 200, batch: 50, every: time.Millisecond},
-	"execsnoop":  {pulse: func() { execTrue(pulseName) }, burst: func() { execTrue(burstName) }, batches: 200, batch: 1, every: 10 * time.Millisecond},
-	"funccount":  {pulse: eventPulse, burst: eventBurst, batches: 200, batch: 500, every: time.Millisecond},
-	"killsnoop":  {pulse: func() { unix.Kill(pulsePID, 0) }, burst: func() { unix.Kill(burstPID, 0) }, batches: 200, batch: 50, every: time.Millisecond},
+	"syscount": {pulse: func() {
+		unix.Syscall(unix.SYS_SCHED_GET_PRIORITY_MAX, 0, 0, 0)
+	}, burst: func() { unix.Getpgid(0) }, batches: 200, batch: 500, every: time.Millisecond},
+	"opensnoop": {pulse: func() {
+		open(pulseName)
+	}, burst: func() { open(burstName) }, batches: 200, batch: 50, every: time.Millisecond},
+	"execsnoop": {pulse: func() {
+		execTrue(pulseName)
+	}, burst: func() { execTrue(burstName) }, batches: 200, batch: 1, every: 10 * time.Millisecond},
+	"funccount": {
+		pulse: eventPulse, burst: eventBurst, batches: 200, batch: 500,
+		every: time.Millisecond,
+	},
+	"killsnoop": {pulse: func() {
+		unix.Kill(pulsePID, 0)
+	}, burst: func() { unix.Kill(burstPID, 0) }, batches: 200, batch: 50, every: time.Millisecond},
 	"tcpconnect": connects(),
 	"runqlat":    waits(),
 	"biolatency": reads(),

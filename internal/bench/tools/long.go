@@ -146,7 +146,10 @@ func realtime(tid, cpu, priority int) error {
 	if err := unix.SchedSetaffinity(tid, &set); err != nil {
 		return fmt.Errorf("affinity: %w", err)
 	}
-	attr := unix.SchedAttr{Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: unix.SCHED_FIFO, Priority: uint32(priority)}
+	attr := unix.SchedAttr{
+		Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: unix.SCHED_FIFO,
+		Priority: uint32(priority),
+	}
 	if err := unix.SchedSetAttr(tid, &attr, 0); err != nil {
 		return fmt.Errorf("real-time priority: %w", err)
 	}
@@ -156,7 +159,8 @@ func realtime(tid, cpu, priority int) error {
 // reads reads from disks that take as long as they are told to. The last one
 // takes no time.
 func reads() *kind {
-	block, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	block, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE)
 	must(err)
 	fds := map[int]int{}
 	read := func(disk int) {
@@ -191,7 +195,8 @@ func makeDisks() error {
 		}
 		settings := [][2]string{{"size", "16"}} // MiB
 		if i < len(lasts) {                     // by a timer; else at once
-			settings = append(settings, [2]string{"irqmode", "2"}, [2]string{"completion_nsec", strconv.Itoa(int(lasts[i]))})
+			settings = append(settings, [2]string{"irqmode", "2"},
+				[2]string{"completion_nsec", strconv.Itoa(int(lasts[i]))})
 		} else {
 			settings = append(settings, [2]string{"irqmode", "0"})
 		}

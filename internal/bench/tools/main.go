@@ -68,7 +68,8 @@ type settings struct {
 func main() {
 	var s settings
 	flag.IntVar(&s.rounds, "rounds", 3, "interleaved `rounds`; the best of each tool counts")
-	flag.StringVar(&s.guest, "guest", "", "do it in a guest of this kernel `version`, with bpftrace for a peer")
+	flag.StringVar(&s.guest, "guest", "",
+		"do it in a guest of this kernel `version`, with bpftrace for a peer")
 	flag.StringVar(&s.bin, "bin", "", "the tools are in this `directory` already")
 	flag.BoolVar(&s.costs, "cost", false, "only what further tools of ours cost")
 	flag.Parse()
@@ -376,7 +377,8 @@ func attached(pid int, ended <-chan error) error {
 		fds, _ := os.ReadDir(dir)
 		for _, fd := range fds {
 			to, _ := os.Readlink(filepath.Join(dir, fd.Name()))
-			if strings.Contains(to, "perf_event") || strings.Contains(to, "bpf_link") || strings.Contains(to, "bpf-raw-tracepoint") {
+			if strings.Contains(to, "perf_event") || strings.Contains(to, "bpf_link") ||
+				strings.Contains(to, "bpf-raw-tracepoint") {
 				n++
 			}
 		}
@@ -391,7 +393,8 @@ func attached(pid int, ended <-chan error) error {
 
 func (c *comparison) print() {
 	fmt.Printf("\n%s: %s\n", c.name, c.what)
-	fmt.Printf("%-12s %12s %16s %12s %10s %10s\n", "", "start ms", "counted", "added ns", "peak MiB", "start x")
+	fmt.Printf("%-12s %12s %16s %12s %10s %10s\n", "", "start ms", "counted", "added ns", "peak MiB",
+		"start x")
 	ours := c.tools[0].best
 	for _, t := range c.tools {
 		if t.gone != nil {
@@ -404,7 +407,8 @@ func (c *comparison) print() {
 		if _, _, batch := k.timed(); batch*max(k.costEach, 1) > 1 {
 			added = strconv.FormatInt((b.event - c.alone).Nanoseconds(), 10)
 		}
-		fmt.Printf("%-12s %12.1f %9d/%6d %12s %10.1f %10.1f\n", t.name, b.start.Seconds()*1e3, b.counted, c.burst(),
+		fmt.Printf("%-12s %12.1f %9d/%6d %12s %10.1f %10.1f\n", t.name, b.start.Seconds()*1e3, b.counted,
+			c.burst(),
 			added, float64(b.peak)/1024, b.start.Seconds()/ours.start.Seconds())
 	}
 }
@@ -423,7 +427,8 @@ func abs(n int) int { return max(n, -n) }
 func lastLine(s string) string {
 	last := "it said nothing"
 	for lines := bufio.NewScanner(strings.NewReader(s)); lines.Scan(); {
-		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.Contains(line, "RLIMIT_MEMLOCK") {
+		if line := strings.TrimSpace(lines.Text()); line != "" &&
+			!strings.Contains(line, "RLIMIT_MEMLOCK") {
 			last = line
 		}
 	}

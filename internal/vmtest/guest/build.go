@@ -60,7 +60,10 @@ func (p *Package) testdata() map[string]string {
 
 // List expands package patterns for Linux on an architecture.
 func List(arch string, patterns ...string) ([]Package, error) {
-	args := append([]string{"list", "-json=ImportPath,Name,Dir,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)
+	args := append([]string{
+		"list",
+		"-json=ImportPath,Name,Dir,TestGoFiles,XTestGoFiles,TestImports,XTestImports",
+	}, patterns...)
 	out, err := goCommand(arch, args...)
 	if err != nil {
 		return nil, err

@@ -97,7 +97,8 @@ func fatal(s string) string {
 // never came: since Linux 5.11 (kernel/rcu/tree_stall.h), after 21 seconds. Such
 // a CPU takes no timer again, for its next one is believed to be set.
 func lostTimer(s string) bool {
-	return strings.HasPrefix(s, "[") && strings.Contains(s, "rcu: \tPossible timer handling issue on cpu=")
+	return strings.HasPrefix(s, "[") &&
+		strings.Contains(s, "rcu: \tPossible timer handling issue on cpu=")
 }
 
 func (c *console) control(word, rest string) {

@@ -38,7 +38,8 @@ func pack(path string, o *Options, plan wire.Plan, init string, modules []kernel
 		return err
 	}
 	a.file(wire.PlanFile, 0o644, b)
-	a.file("/etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"))
+	a.file("/etc/passwd", 0o644,
+		[]byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"))
 	a.file("/etc/group", 0o644, []byte("root:x:0:\nnogroup:x:65534:\n"))
 	a.file("/etc/hosts", 0o644, []byte("127.0.0.1 localhost\n"))
 	for _, d := range []string{"/root", "/out", "/test", "/src", "/bin"} {

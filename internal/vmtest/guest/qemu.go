@@ -67,7 +67,8 @@ func newMachine(o *Options, tmp string) (*machine, error) {
 		return nil, err
 	}
 	init := filepath.Join(tmp, "init")
-	if err := Build(init, "github.com/borescope/borescope/internal/vmtest/init", o.Kernel.Arch); err != nil {
+	if err := Build(init, "github.com/borescope/borescope/internal/vmtest/init",
+		o.Kernel.Arch); err != nil {
 		return nil, err
 	}
 	if err := pack(m.initrd, o, plan, init, modules); err != nil {
@@ -80,7 +81,8 @@ func newMachine(o *Options, tmp string) (*machine, error) {
 // is a multiple of their number.
 func numa(nodes, memory int) (args []string) {
 	for i := range nodes {
-		args = append(args, "-object", fmt.Sprintf("memory-backend-ram,id=node%d,size=%dM", i, memory/nodes),
+		args = append(args, "-object",
+			fmt.Sprintf("memory-backend-ram,id=node%d,size=%dM", i, memory/nodes),
 			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=node%d,cpus=%d", i, i, i))
 	}
 	return args
@@ -200,7 +202,8 @@ func (m *machine) boot(ctx context.Context) (*Report, error) {
 			timeout += j.Timeout
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the guest did not end within %v", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
+		fmt.Errorf("the guest did not end within %v", timeout))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, m.qemu, m.args...)
 	endWithParent(cmd)

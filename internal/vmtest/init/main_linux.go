@@ -22,7 +22,8 @@ import (
 func main() {
 	// It mounts over /dev, /tmp and /run, and ends by switching the machine off.
 	if !inGuest() {
-		fmt.Fprintln(os.Stderr, "init: this is process 1 of a guest of internal/vmtest, and does nothing elsewhere")
+		fmt.Fprintln(os.Stderr,
+			"init: this is process 1 of a guest of internal/vmtest, and does nothing elsewhere")
 		os.Exit(2)
 	}
 	if os.Getpid() != 1 {

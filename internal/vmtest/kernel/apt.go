@@ -15,14 +15,18 @@ import (
 
 // suites are the Debian suites whose entry in the machine's apt sources tells
 // where its mirror is.
-var suites = []string{"bullseye", "bookworm", "trixie", "forky", "sid", "stable", "testing", "unstable"}
+var suites = []string{
+	"bullseye", "bookworm", "trixie", "forky", "sid", "stable", "testing",
+	"unstable",
+}
 
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // Mirror returns the address of the Debian mirror in this machine's apt
 // sources, whatever their format.
 func Mirror() (string, error) {
-	out, err := run("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages")
+	out, err := run("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)",
+		"Created-By: Packages")
 	if err != nil {
 		return "", err
 	}

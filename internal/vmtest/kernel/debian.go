@@ -53,7 +53,8 @@ func buildImage(name, suite, arch string, packages []string) error {
 	defer os.RemoveAll(work)
 	// With an empty status file nothing counts as installed, so that the
 	// whole closure is downloaded.
-	status, debs, root := filepath.Join(work, "status"), filepath.Join(work, "cache"), filepath.Join(work, "root")
+	status, debs, root := filepath.Join(work, "status"), filepath.Join(work, "cache"),
+		filepath.Join(work, "root")
 	err = errors.Join(os.WriteFile(status, nil, 0o644),
 		os.MkdirAll(filepath.Join(debs, "archives/partial"), 0o755), makeMerged(root))
 	if err != nil {
@@ -95,7 +96,8 @@ func makeMerged(root string) error {
 // unpackMerged unpacks by way of tar, which follows the links that make /bin
 // another name for /usr/bin, as dpkg does; dpkg-deb -x would replace them.
 func unpackMerged(deb, root string) error {
-	_, err := run("sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`, "sh", deb, root)
+	_, err := run("sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`,
+		"sh", deb, root)
 	return err
 }
 

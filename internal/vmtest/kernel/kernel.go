@@ -55,7 +55,10 @@ var sources = map[string][]source{
 	"6.1":  {{"bookworm", []string{"image"}}},
 	"6.12": {{"trixie", []string{"image"}}, {"bookworm-backports", []string{"image"}}},
 	"6.18": {{"trixie-backports", []string{"image"}}},
-	"7.2":  {{"trixie-backports", []string{"binary", "modules", "base"}}, {"sid", []string{"binary", "modules", "base"}}},
+	"7.2": {
+		{"trixie-backports", []string{"binary", "modules", "base"}},
+		{"sid", []string{"binary", "modules", "base"}},
+	},
 }
 
 // Versions lists the kernel versions that Get knows where to find.
@@ -152,7 +155,10 @@ func writeMeta(dir string, k *Kernel) error {
 // find fills in the paths of an unpacked package.
 func find(root, version, arch string) (*Kernel, error) {
 	k := &Kernel{Version: version, Arch: arch}
-	for _, pattern := range []string{"boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz"} {
+	for _, pattern := range []string{
+		"boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz",
+		"lib/modules/*/vmlinuz",
+	} {
 		if m, _ := filepath.Glob(filepath.Join(root, pattern)); len(m) > 0 {
 			k.Image = m[0]
 		}
@@ -165,7 +171,10 @@ func find(root, version, arch string) (*Kernel, error) {
 			k.Modules, k.Release = m[0], filepath.Base(m[0])
 		}
 	}
-	for _, pattern := range []string{"boot/config-*", "usr/lib/modules/*/config", "lib/modules/*/config"} {
+	for _, pattern := range []string{
+		"boot/config-*", "usr/lib/modules/*/config",
+		"lib/modules/*/config",
+	} {
 		if m, _ := filepath.Glob(filepath.Join(root, pattern)); len(m) > 0 {
 			k.Config = m[0]
 		}

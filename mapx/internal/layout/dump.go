@@ -19,7 +19,8 @@ func Untyped(n int) *Layout {
 
 // isUntyped reports whether a layout says nothing but its size.
 func (l *Layout) isUntyped() bool {
-	return len(l.Fields) == 1 && l.Fields[0].Size == 1 && l.Fields[0].Kind == "u" && l.Fields[0].Count > 0
+	return len(l.Fields) == 1 && l.Fields[0].Size == 1 && l.Fields[0].Kind == "u" &&
+		l.Fields[0].Count > 0
 }
 
 // MapTypes returns the BTF types of key and value, nil where there are none.

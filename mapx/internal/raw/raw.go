@@ -149,7 +149,9 @@ func (r *Map) Each(del bool, fn func(keys, values []byte, n int) bool) error {
 
 var errNoBatch = errors.New("no batches")
 
-func (r *Map) eachBatch(b *rawBuffers, cmd kernel.MapCommand, fn func(keys, values []byte, n int) bool) error {
+func (r *Map) eachBatch(b *rawBuffers, cmd kernel.MapCommand,
+	fn func(keys, values []byte, n int) bool,
+) error {
 	var in []byte
 	for first := true; ; first = false {
 		n, err := kernel.MapBatch(cmd, r.M.FD(), in, b.next, b.keys, b.values, b.Count)
@@ -370,7 +372,8 @@ func (r *Map) Zero() error {
 	}
 	zero := layout.AlignedBytes(r.ValueSize)
 	for ; len(keys) > 0; keys = keys[r.keySize:] {
-		err := kernel.MapElem(kernel.MapUpdate, r.M.FD(), keys[:r.keySize], zero, uint64(ebpf.UpdateExist))
+		err := kernel.MapElem(kernel.MapUpdate, r.M.FD(), keys[:r.keySize], zero,
+			uint64(ebpf.UpdateExist))
 		if err != nil && err != syscall.ENOENT {
 			return r.Failed("zero", err)
 		}

@@ -144,7 +144,10 @@ func (t *treeRecorder) ReadLink(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return target, t.add(&tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: target, Mode: 0o777}, nil)
+	return target, t.add(&tar.Header{
+		Name: name, Typeflag: tar.TypeSymlink, Linkname: target,
+		Mode: 0o777,
+	}, nil)
 }
 
 // Lstat is that of the file system; it is not written down.
@@ -211,9 +214,11 @@ var _ fs.ReadLinkFS = memFS{}
 // add adds a file, of which all may take room.
 func (m memFS) add(h *tar.Header, r io.Reader, room *int64) error {
 	list := h.PAXRecords["BORESCOPE.entries"]
-	*room -= h.Size + int64(len(h.Name)+len(h.Linkname)+len(list)+nodeCost*(1+strings.Count(list, "\n")))
+	*room -= h.Size + int64(len(h.Name)+len(h.Linkname)+len(list)+
+		nodeCost*(1+strings.Count(list, "\n")))
 	if *room < 0 {
-		return fmt.Errorf("%q: the files are larger than what was recorded can be: %w", h.Name, recording.ErrCorrupt)
+		return fmt.Errorf("%q: the files are larger than what was recorded can be: %w", h.Name,
+			recording.ErrCorrupt)
 	}
 	name := strings.TrimSuffix(h.Name, "/")
 	if !fs.ValidPath(name) {
@@ -236,7 +241,8 @@ func (m memFS) add(h *tar.Header, r io.Reader, room *int64) error {
 			if len(line) < 2 {
 				return fmt.Errorf("listing of %q: %w", h.Name, recording.ErrCorrupt)
 			}
-			n.entries = append(n.entries, &memNode{name: line[1:], dir: line[0] == 'd', link: map[byte]string{'l': "?"}[line[0]]})
+			n.entries = append(n.entries,
+				&memNode{name: line[1:], dir: line[0] == 'd', link: map[byte]string{'l': "?"}[line[0]]})
 		}
 	default:
 		return nil

@@ -11,8 +11,8 @@ import (
 
 // Names are capabilities' numbers, from include/uapi/linux/capability.h.
 var Names = map[string]uint{
-	"CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21,
-	"CAP_SYS_RESOURCE": 24, "CAP_SYSLOG": 34, "CAP_PERFMON": 38, "CAP_BPF": 39,
+	"CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_PTRACE": 19,
+	"CAP_SYS_ADMIN": 21, "CAP_SYS_RESOURCE": 24, "CAP_SYSLOG": 34, "CAP_PERFMON": 38, "CAP_BPF": 39,
 }
 
 // Held are this process's effective ones; known is false where that
@@ -45,7 +45,8 @@ func Lacks(e *env.Env, name string) bool {
 // other than the initial one, which alone maps all ids to themselves.
 func Namespaced(e *env.Env) bool {
 	b, err := fs.ReadFile(e.Root(), "proc/self/uid_map")
-	return err == nil && e.Live() && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
+	return err == nil && e.Live() &&
+		!slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
 // Paranoid is kernel.perf_event_paranoid, 2 if it is not known.

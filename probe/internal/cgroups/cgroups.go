@@ -48,7 +48,8 @@ func Find(e *env.Env, name string) (Group, error) {
 	}
 	if !mounted {
 		return Group{}, &feature.UnsupportedError{
-			Feature: "filter by cgroup", Hint: "control groups of version 2 are not mounted on /" + strings.Join(cgroup2Mounts, " or /"),
+			Feature: "filter by cgroup", Hint: "control groups of version 2 are not mounted on /" +
+				strings.Join(cgroup2Mounts, " or /"),
 		}
 	}
 	return Group{}, notexist.Errorf("no cgroup %s of version 2", clean)

@@ -19,7 +19,10 @@ func IDOf(e *env.Env, name string) (ID, error) {
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
-		return ID{}, &feature.UnsupportedError{Feature: "inode of " + name, Hint: "a recorded file system has none"}
+		return ID{}, &feature.UnsupportedError{
+			Feature: "inode of " + name,
+			Hint:    "a recorded file system has none",
+		}
 	}
 	// new_encode_dev, include/linux/kdev_t.h: the minor number is split.
 	dev := uint64(sys.Dev)

@@ -14,5 +14,8 @@ type ID struct{ Device, Inode uint64 }
 
 // IDOf is for Linux.
 func IDOf(e *env.Env, name string) (ID, error) {
-	return ID{}, &feature.UnsupportedError{Feature: "inode of " + name, Hint: "this is " + runtime.GOOS}
+	return ID{}, &feature.UnsupportedError{
+		Feature: "inode of " + name,
+		Hint:    "this is " + runtime.GOOS,
+	}
 }

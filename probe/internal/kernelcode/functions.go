@@ -55,7 +55,8 @@ func Ambiguous(name string, syms []kallsyms.Symbol) error {
 		}
 		at = append(at, w)
 	}
-	return fmt.Errorf("%d functions are called %s; name one by address or module: %s", len(syms), name, strings.Join(at, ", "))
+	return fmt.Errorf("%d functions are called %s; name one by address or module: %s", len(syms), name,
+		strings.Join(at, ", "))
 }
 
 // syscallPrefixes are what architectures put before the name of a system call's
@@ -107,14 +108,16 @@ func CheckOffset(e *env.Env, fn kallsyms.Symbol, offset uint64) error {
 		return nil
 	}
 	if offset >= size {
-		return fmt.Errorf("offset %d lies beyond %s, which has %d bytes: %w", offset, fn.Name, size, fs.ErrInvalid)
+		return fmt.Errorf("offset %d lies beyond %s, which has %d bytes: %w", offset, fn.Name, size,
+			fs.ErrInvalid)
 	}
 	text, err := Text(e.Root(), found[0].Address, size)
 	if err != nil {
 		return nil
 	}
 	var unknown *insn.Error
-	if err = usercode.CheckBoundary(usercode.Machine(e.Arch()), text, offset); errors.As(err, &unknown) {
+	if err = usercode.CheckBoundary(usercode.Machine(e.Arch()), text, offset); errors.As(err,
+		&unknown) {
 		return nil // the kernel, too, knows what it is; code that runs is patched
 	}
 	return err

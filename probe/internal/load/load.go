@@ -51,7 +51,9 @@ func Collection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Coll
 }
 
 // addProgram loads a program with the collection's maps and puts it there.
-func addProgram(coll *ebpf.Collection, name string, spec *ebpf.ProgramSpec, types *btf.Cache) error {
+func addProgram(coll *ebpf.Collection, name string, spec *ebpf.ProgramSpec,
+	types *btf.Cache,
+) error {
 	p := spec.Copy()
 	for i := range p.Instructions {
 		ins := &p.Instructions[i]

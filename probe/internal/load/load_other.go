@@ -10,5 +10,8 @@ import (
 )
 
 func loadFsession(*ebpf.ProgramSpec, *btf.Cache) (*ebpf.Program, error) {
-	return nil, &feature.UnsupportedError{Feature: feature.Fsession.String(), Since: feature.Fsession.Since(), Hint: "it is Linux's"}
+	return nil, &feature.UnsupportedError{
+		Feature: feature.Fsession.String(),
+		Since:   feature.Fsession.Since(), Hint: "it is Linux's",
+	}
 }

@@ -91,7 +91,10 @@ type Plan interface {
 
 // Collection is a counting program for each of a plan's, which count in m as Instructions do.
 func (c Counting) Collection(plan Plan, m *ebpf.Map) *ebpf.CollectionSpec {
-	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{}, Maps: map[string]*ebpf.MapSpec{}}
+	spec := &ebpf.CollectionSpec{
+		Programs: map[string]*ebpf.ProgramSpec{},
+		Maps:     map[string]*ebpf.MapSpec{},
+	}
 	for i := 0; ; i++ {
 		p := plan.ProgramSpec(i)
 		if p == nil {
@@ -192,7 +195,8 @@ func GetppidFunc() string {
 	if runtime.GOARCH == "arm64" {
 		return "__arm64_sys_getppid"
 	}
-	return "__do_sys_getppid" // SYSCALL_DEFINE0, arch/x86/include/asm/syscall_wrapper.h; __x64_… is its alias
+	// SYSCALL_DEFINE0, arch/x86/include/asm/syscall_wrapper.h; __x64_… is its alias
+	return "__do_sys_getppid"
 }
 
 // ExpectWrites is for values of ksys_write that are 1 in each of the target's

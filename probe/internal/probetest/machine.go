@@ -33,34 +33,55 @@ func BTF(t testing.TB) *btf.Spec {
 	u8 := &btf.Int{Name: "u8", Size: 1}
 	char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Char}
 	sizeT := &btf.Typedef{Name: "size_t", Type: u64}
-	ssizeT := &btf.Typedef{Name: "ssize_t", Type: &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}}
+	ssizeT := &btf.Typedef{
+		Name: "ssize_t",
+		Type: &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed},
+	}
 	file := &btf.Struct{Name: "file", Size: 8, Members: []btf.Member{{Name: "f_flags", Type: u32}}}
 	task := &btf.Struct{Name: "task_struct", Size: 8, Members: []btf.Member{{Name: "pid", Type: i32}}}
-	pair := &btf.Struct{Name: "pair", Size: 16, Members: []btf.Member{{Name: "a", Type: u64}, {Name: "b", Type: u64, Offset: 64}}}
-	big := &btf.Struct{Name: "big", Size: 24, Members: []btf.Member{{Name: "a", Type: u64}, {Name: "b", Type: u64, Offset: 64}, {Name: "c", Type: u64, Offset: 128}}}
+	pair := &btf.Struct{
+		Name: "pair", Size: 16,
+		Members: []btf.Member{{Name: "a", Type: u64}, {Name: "b", Type: u64, Offset: 64}},
+	}
+	big := &btf.Struct{Name: "big", Size: 24, Members: []btf.Member{
+		{Name: "a", Type: u64},
+		{Name: "b", Type: u64, Offset: 64},
+		{Name: "c", Type: u64, Offset: 128},
+	}}
 	void := &btf.Void{}
 	ptr := func(x btf.Type) btf.Type { return &btf.Pointer{Target: x} }
 	param := func(name string, x btf.Type) btf.FuncParam { return btf.FuncParam{Name: name, Type: x} }
 	fn := func(name string, ret btf.Type, params ...btf.FuncParam) btf.Type {
-		return &btf.Func{Name: name, Linkage: btf.StaticFunc, Type: &btf.FuncProto{Return: ret, Params: params}}
+		return &btf.Func{
+			Name: name, Linkage: btf.StaticFunc,
+			Type: &btf.FuncProto{Return: ret, Params: params},
+		}
 	}
-	meta := ptr(&btf.Struct{Name: "bpf_iter_meta", Size: 8, Members: []btf.Member{{Name: "seq_num", Type: u64}}})
+	meta := ptr(&btf.Struct{
+		Name: "bpf_iter_meta", Size: 8,
+		Members: []btf.Member{{Name: "seq_num", Type: u64}},
+	})
 	inUnion := func(name string, x btf.Type) btf.Type {
 		return &btf.Union{Size: 8, Members: []btf.Member{{Name: name, Type: x}}}
 	}
 	sw := []btf.FuncParam{
-		param("", ptr(void)), param("", &btf.Int{Name: "bool", Size: 1, Encoding: btf.Bool}), param("", ptr(task)), param("", ptr(task)),
+		param("", ptr(void)), param("", &btf.Int{Name: "bool", Size: 1, Encoding: btf.Bool}),
+		param("", ptr(task)), param("", ptr(task)),
 	}
 	named := []btf.FuncParam{
-		param("__data", ptr(void)), param("preempt", sw[1].Type), param("prev", ptr(task)), param("next", ptr(task)),
+		param("__data", ptr(void)), param("preempt", sw[1].Type), param("prev", ptr(task)),
+		param("next", ptr(task)),
 	}
 	return Spec(t, []btf.Type{
-		fn("vfs_read", ssizeT, param("file", ptr(file)), param("buf", ptr(char)), param("count", sizeT), param("pos", ptr(ssizeT))),
-		fn("vfs_write", ssizeT, param("file", ptr(file)), param("buf", ptr(&btf.Const{Type: char})), param("count", sizeT)),
+		fn("vfs_read", ssizeT, param("file", ptr(file)), param("buf", ptr(char)), param("count", sizeT),
+			param("pos", ptr(ssizeT))),
+		fn("vfs_write", ssizeT, param("file", ptr(file)), param("buf", ptr(&btf.Const{Type: char})),
+			param("count", sizeT)),
 		fn("do_exit", void, param("code", ssizeT)),
 		fn("narrow", u8, param("a", u8), param("b", i32)),
 		fn("by_value", pair, param("p", pair), param("q", u32), param("r", big), param("s", u32)),
-		fn("nine", i32, param("a", u32), param("b", u32), param("c", u32), param("d", u32), param("e", u32),
+		fn("nine", i32, param("a", u32), param("b", u32), param("c", u32), param("d", u32),
+			param("e", u32),
 			param("f", u32), param("g", u32), param("h", u32), param("i", u64)),
 		fn("printk", i32, param("fmt", ptr(char)), param("", void)),
 		fn("twin", i32, param("a", u32)),
@@ -164,7 +185,8 @@ func Root(t testing.TB) fstest.MapFS {
 		"sys/devices/system/cpu/online": file("0-1,3\n"),
 		"sys/kernel/tracing/events/sched/sched_switch/format":        file(Format),
 		"sys/kernel/tracing/events/syscalls/sys_enter_openat/format": file(SyscallFormat),
-		"sys/kernel/tracing/available_filter_functions":              file("vfs_read\nvfs_write\ndo_exit\nnine\next4_sync_fs [ext4]\next4_sync_file [ext4]\n"),
+		"sys/kernel/tracing/available_filter_functions": file(
+			"vfs_read\nvfs_write\ndo_exit\nnine\next4_sync_fs [ext4]\next4_sync_file [ext4]\n"),
 		"bin/target":                     {Data: target},
 		"bin/arm":                        {Data: arm},
 		"bin/script":                     file("#!/bin/sh\n"),

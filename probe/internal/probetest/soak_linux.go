@@ -73,14 +73,16 @@ func (s *Soak) Add(name string, run func(), needs ...feature.Feature) {
 func (s *Soak) Run() {
 	t := s.T
 	length := SoakLength(t)
-	stop := StartCommand(t, testenv.Command(t, s.W.Path())).KeepBusy() // is probed by whatever has no pid
+	// is probed by whatever has no pid
+	stop := StartCommand(t, testenv.Command(t, s.W.Path())).KeepBusy()
 	defer stop()
 	for _, step := range s.steps { // each once, so that what is opened for good is open
 		t.Logf("kind: %s", step.name)
 		step.run()
 	}
 	fds, heap := OpenFiles(t), heapInUse()
-	t.Logf("at the beginning: %d descriptors, %d KiB of heap; kernel: %s", fds, heap>>10, kernelMemory())
+	t.Logf("at the beginning: %d descriptors, %d KiB of heap; kernel: %s", fds, heap>>10,
+		kernelMemory())
 	rounds := map[string]int{}
 	for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
 		step := s.steps[s.Rnd.IntN(len(s.steps))]
@@ -89,7 +91,8 @@ func (s *Soak) Run() {
 	}
 	t.Logf("rounds: %v", rounds)
 	fdsNow, heapNow := OpenFiles(t), heapInUse()
-	t.Logf("at the end: %d descriptors, %d KiB of heap; kernel: %s", fdsNow, heapNow>>10, kernelMemory())
+	t.Logf("at the end: %d descriptors, %d KiB of heap; kernel: %s", fdsNow, heapNow>>10,
+		kernelMemory())
 	if fdsNow > fds {
 		t.Errorf("%d descriptors, %d at the beginning", fdsNow, fds)
 	}
@@ -123,7 +126,8 @@ func kernelMemory() string {
 	b, _ := os.ReadFile("/proc/meminfo")
 	var out []string
 	for line := range strings.Lines(string(b)) {
-		if name, _, _ := strings.Cut(line, ":"); name == "SUnreclaim" || name == "VmallocUsed" || name == "Percpu" {
+		if name, _, _ := strings.Cut(line, ":"); name == "SUnreclaim" || name == "VmallocUsed" ||
+			name == "Percpu" {
 			out = append(out, strings.Join(strings.Fields(line), " "))
 		}
 	}

@@ -83,7 +83,8 @@ func OfProgram(id uint32, name string) (*btf.FuncProto, error) {
 	}
 	protos, err := In(spec, name)
 	if err != nil {
-		return nil, notexist.Errorf("BPF program %d has no function %s%s", id, name, near.Hint(name, Names[*btf.Func](spec, "")))
+		return nil, notexist.Errorf("BPF program %d has no function %s%s", id, name,
+			near.Hint(name, Names[*btf.Func](spec, "")))
 	}
 	return protos[0], nil
 }

@@ -14,7 +14,8 @@ func (s *Scanned) Exactly(n int, want, suffix string) ([]Part, error) {
 		return nil, s.Errorf(s.Last(), "something is missing: want %s", want)
 	}
 	if len(s.Parts) > n {
-		return nil, s.Errorf(s.Parts[n].Off-1, "too many parts: want %s; a part with a colon is written in quotes", want)
+		return nil, s.Errorf(s.Parts[n].Off-1,
+			"too many parts: want %s; a part with a colon is written in quotes", want)
 	}
 	for i, p := range s.Parts {
 		if p.Text == "" {

@@ -125,7 +125,8 @@ func (e *Encoder) members(out Type, list []btf.Member) Type {
 		return out
 	}
 	for _, m := range list {
-		out.Members = append(out.Members, memberJSON{m.Name, e.Index(m.Type), uint32(m.Offset), uint32(m.BitfieldSize)})
+		out.Members = append(out.Members,
+			memberJSON{m.Name, e.Index(m.Type), uint32(m.Offset), uint32(m.BitfieldSize)})
 	}
 	return out
 }
@@ -273,7 +274,10 @@ func linkMembers(j *Type, at func(int) (btf.Type, error)) ([]btf.Member, error) 
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, btf.Member{Name: m.Name, Type: t, Offset: btf.Bits(m.Offset), BitfieldSize: btf.Bits(m.Bits)})
+		out = append(out, btf.Member{
+			Name: m.Name, Type: t, Offset: btf.Bits(m.Offset),
+			BitfieldSize: btf.Bits(m.Bits),
+		})
 	}
 	return out, nil
 }

@@ -109,9 +109,11 @@ func (b *Boundaries) Check(addr uint64) error {
 		b.last = addr
 	case errors.As(err, &inside):
 		b.last = start + inside.at
-		return fmt.Errorf("address %#x lies within the instruction of %d bytes at %#x", addr, inside.n, start+inside.at)
+		return fmt.Errorf("address %#x lies within the instruction of %d bytes at %#x", addr, inside.n,
+			start+inside.at)
 	case errors.As(err, &unknown):
-		return fmt.Errorf("whether an instruction begins at %#x can't be told: what is at %#x (% x) is %w",
+		return fmt.Errorf(
+			"whether an instruction begins at %#x can't be told: what is at %#x (% x) is %w",
 			addr, start+uint64(unknown.Offset), unknown.Code, unknown.Err)
 	}
 	return err
@@ -168,11 +170,14 @@ func (b *Boundaries) section(addr uint64) *elffile.Section {
 		b.text = []*elffile.Section{}
 		for i := range b.F.Sections {
 			s := &b.F.Sections[i]
-			if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_EXECINSTR != 0 && s.Type != elf.SHT_NOBITS && s.Size > 0 {
+			if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_EXECINSTR != 0 && s.Type != elf.SHT_NOBITS &&
+				s.Size > 0 {
 				b.text = append(b.text, s)
 			}
 		}
-		slices.SortStableFunc(b.text, func(x, y *elffile.Section) int { return cmp.Compare(x.Addr, y.Addr) })
+		slices.SortStableFunc(b.text, func(x, y *elffile.Section) int {
+			return cmp.Compare(x.Addr, y.Addr)
+		})
 	}
 	i := sort.Search(len(b.text), func(i int) bool { return b.text[i].Addr > addr })
 	if i == 0 || !b.text[i-1].Contains(addr) {
@@ -219,7 +224,9 @@ func (b *Boundaries) start(s *elffile.Section, addr uint64) (uint64, error) {
 	if in.end != 0 {
 		return in.start, nil
 	}
-	if i := sort.Search(len(b.labels), func(i int) bool { return b.labels[i].start > addr }); i > 0 && b.labels[i-1].start >= max(s.Addr, last.end) {
+	if i := sort.Search(len(b.labels), func(i int) bool {
+		return b.labels[i].start > addr
+	}); i > 0 && b.labels[i-1].start >= max(s.Addr, last.end) {
 		return b.labels[i-1].start, nil
 	}
 	if last.end != 0 {
@@ -238,7 +245,8 @@ func (b *Boundaries) readFunctions() error {
 	add := func(_ int, sym *elf.Sym64, name []byte) error {
 		typ := elf.ST_TYPE(sym.Info)
 		switch end := sym.Value + sym.Size; {
-		case typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC && typ != elf.STT_NOTYPE || len(name) == 0 || name[0] == '$':
+		case typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC && typ != elf.STT_NOTYPE || len(name) == 0 ||
+			name[0] == '$':
 		case typ == elf.STT_NOTYPE || end <= sym.Value:
 			all = append(all, span{sym.Value, 0})
 		default:
@@ -251,7 +259,8 @@ func (b *Boundaries) readFunctions() error {
 		return userfile.EachSymbol(b.Ctx, b.F, s, add)
 	})
 	slices.SortFunc(all, func(x, y span) int {
-		return cmp.Or(cmp.Compare(min(x.end, 1), min(y.end, 1)), cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end))
+		return cmp.Or(cmp.Compare(min(x.end, 1), min(y.end, 1)), cmp.Compare(x.start, y.start),
+			cmp.Compare(x.end, y.end))
 	})
 	n := sort.Search(len(all), func(i int) bool { return all[i].end > 0 })
 	b.labels, b.functions = all[:n], slices.Compact(all[n:])

@@ -202,7 +202,8 @@ func (c *Types) convert(e *dwarf.Entry) (t btf.Type, err error) {
 // intEncodings are the encodings of integers.
 var intEncodings = map[int64]btf.IntEncoding{
 	dwarf.EncodingAddress: 0, dwarf.EncodingUnsigned: 0, dwarf.EncodingUnsignedChar: 0,
-	dwarf.EncodingSigned: btf.Signed, dwarf.EncodingSignedChar: btf.Char, dwarf.EncodingBoolean: btf.Bool,
+	dwarf.EncodingSigned: btf.Signed, dwarf.EncodingSignedChar: btf.Char,
+	dwarf.EncodingBoolean: btf.Bool,
 }
 
 func baseType(e *dwarf.Entry, name string) (btf.Type, error) {

@@ -12,7 +12,9 @@ import (
 // one before it is looked at. Where
 // the code begins is not in every table: a function counts if what is at its
 // address are instructions, to its end.
-func (b *Boundaries) GoFunctions(path string, want func([]byte) bool, take func(n int) error) ([]userfile.Symbol, error) {
+func (b *Boundaries) GoFunctions(path string, want func([]byte) bool,
+	take func(n int) error,
+) ([]userfile.Symbol, error) {
 	t, err := pclntab.New(b.F)
 	if errors.Is(err, pclntab.ErrNone) {
 		return nil, nil
@@ -43,7 +45,8 @@ func (b *Boundaries) GoFunctions(path string, want func([]byte) bool, take func(
 			if bad != nil {
 				continue
 			}
-			bad = fmt.Errorf("%s: the Go function table has %s at %#x, where none is: %w", path, s.Name, s.Value, err)
+			bad = fmt.Errorf("%s: the Go function table has %s at %#x, where none is: %w", path, s.Name,
+				s.Value, err)
 			continue
 		}
 		out = append(out, s)

@@ -17,7 +17,8 @@ type Signature struct {
 	// returns several values.
 	Ret     btf.Type
 	Results []btf.FuncParam // Go's, in order
-	steps   *int            // how many more parts of values may be looked at, of all of a file's functions
+	// how many more parts of values may be looked at, of all of a file's functions
+	steps *int
 }
 
 // userDWARF reads a file's DWARF, which lives no longer than the file. What is decoded, and

@@ -30,12 +30,18 @@ type lineTable struct {
 
 // LineAddresses finds where the code of a source line begins, in every place that the
 // compiler made of it; column 0 is any.
-func LineAddresses(ctx context.Context, f *elffile.File, name, file string, line, column int) ([]uint64, error) {
+func LineAddresses(ctx context.Context, f *elffile.File, name, file string, line,
+	column int,
+) ([]uint64, error) {
 	if f.DebugSection("line") == nil {
-		return nil, notexist.Errorf("%s has no line table: build it with -g, or install its debug symbols", name)
+		return nil, notexist.Errorf(
+			"%s has no line table: build it with -g, or install its debug symbols", name)
 	}
 	d, err := userDWARF(f)
-	t := &lineTable{file: file, line: line, column: column, names: map[string]bool{}, columns: map[int]bool{}, d: d}
+	t := &lineTable{
+		file: file, line: line, column: column, names: map[string]bool{},
+		columns: map[int]bool{}, d: d,
+	}
 	if err == nil {
 		err = d.Rows(ctx, t.sameFile, t.row)
 	}
@@ -94,12 +100,15 @@ func (t *lineTable) result(name string) ([]uint64, error) {
 	}
 	switch {
 	case len(t.columns) > 0:
-		return nil, notexist.Errorf("column %d of line %d of %s has no code of its own; the columns %s have",
+		return nil, notexist.Errorf(
+			"column %d of line %d of %s has no code of its own; the columns %s have",
 			t.column, t.line, t.file, strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(t.columns))), "[]"))
 	case !t.any:
-		return nil, notexist.Errorf("no source file %s in %s%s", t.file, name, near.Hint(t.file, slices.Sorted(maps.Keys(t.names))))
+		return nil, notexist.Errorf("no source file %s in %s%s", t.file, name,
+			near.Hint(t.file, slices.Sorted(maps.Keys(t.names))))
 	case t.after > 0:
-		return nil, notexist.Errorf("line %d of %s has no code; the next that has is %d", t.line, t.file, t.after)
+		return nil, notexist.Errorf("line %d of %s has no code; the next that has is %d", t.line, t.file,
+			t.after)
 	}
 	return nil, notexist.Errorf("line %d of %s has no code, nor has any after it", t.line, t.file)
 }

@@ -52,7 +52,8 @@ func (d *Dirs) ReadDir(name string) ([]fs.DirEntry, error) {
 	for {
 		some, err := dir.ReadDir(min(1024, d.Left+1))
 		if d.Left -= len(some); d.Left < 0 {
-			d.err = fmt.Errorf("/%s: more than %d entries were looked through: give the file's path", name, MaxEntries)
+			d.err = fmt.Errorf("/%s: more than %d entries were looked through: give the file's path", name,
+				MaxEntries)
 			return nil, d.err
 		}
 		out = append(out, some...)

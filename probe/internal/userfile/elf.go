@@ -83,7 +83,9 @@ func OpenELF(e *env.Env, from Sources, path string) (*elffile.File, io.Closer, e
 }
 
 // boundELF is what OpenELF returns of a file that was read, or was not.
-func boundELF(path string, f *elffile.File, c io.Closer, err error) (*elffile.File, io.Closer, error) {
+func boundELF(path string, f *elffile.File, c io.Closer, err error) (*elffile.File, io.Closer,
+	error,
+) {
 	if err != nil {
 		c.Close()
 		return nil, nil, NotELF(path, err)
@@ -108,11 +110,15 @@ func NotELF(path string, err error) error {
 // Symbols yields the functions of .symtab and .dynsym whose name the filter
 // takes; those that are in both come twice. The slice given to the filter is
 // part of the file.
-func Symbols(ctx context.Context, f *elffile.File, want func(name []byte) bool, yield func(Symbol) error) error {
+func Symbols(ctx context.Context, f *elffile.File, want func(name []byte) bool,
+	yield func(Symbol) error,
+) error {
 	return f.SymbolTables(func(s *elffile.Section) error { return symbolsOf(ctx, f, s, want, yield) })
 }
 
-func symbolsOf(ctx context.Context, f *elffile.File, s *elffile.Section, want func([]byte) bool, yield func(Symbol) error) error {
+func symbolsOf(ctx context.Context, f *elffile.File, s *elffile.Section, want func([]byte) bool,
+	yield func(Symbol) error,
+) error {
 	versions := versionsOf(f, s)
 	return EachSymbol(ctx, f, s, func(i int, sym *elf.Sym64, n []byte) error {
 		typ := elf.ST_TYPE(sym.Info)
@@ -128,7 +134,9 @@ func symbolsOf(ctx context.Context, f *elffile.File, s *elffile.Section, want fu
 }
 
 // EachSymbol yields the defined symbols of a table with their numbers, until ctx ends.
-func EachSymbol(ctx context.Context, f *elffile.File, s *elffile.Section, yield func(i int, sym *elf.Sym64, name []byte) error) error {
+func EachSymbol(ctx context.Context, f *elffile.File, s *elffile.Section,
+	yield func(i int, sym *elf.Sym64, name []byte) error,
+) error {
 	t, err := f.Symbols(s)
 	if err != nil {
 		return err

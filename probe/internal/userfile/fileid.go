@@ -89,8 +89,9 @@ func (s Sources) noteBuild(path string, f *elffile.File) {
 func NotServed(path string, f *os.File) error {
 	served, err := procfs.Served(int(f.Fd()))
 	if err == nil && served {
-		err = fmt.Errorf("%s: its file system is a process's (FUSE), which may keep the whole machine waiting: "+
-			"Options.Unsafe, and -unsafe of the tools, probes it all the same", path)
+		err = fmt.Errorf(
+			"%s: its file system is a process's (FUSE), which may keep the whole machine waiting: "+
+				"Options.Unsafe, and -unsafe of the tools, probes it all the same", path)
 	}
 	return err
 }

@@ -54,7 +54,8 @@ func Paths(e *env.Env, name string, pid int) ([]string, error) {
 	}
 	if !path.IsAbs(name) {
 		if pid != 0 {
-			return nil, fmt.Errorf("%s: a relative path does not go with a pid: whose directory is meant?", name)
+			return nil, fmt.Errorf("%s: a relative path does not go with a pid: whose directory is meant?",
+				name)
 		}
 		if e.Live() {
 			abs, err := filepath.Abs(name)
@@ -172,7 +173,10 @@ func FindByName(e *env.Env, name string, pid int) (string, error) {
 			return p, nil
 		}
 	}
-	for _, dir := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"} {
+	for _, dir := range []string{
+		"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin",
+		"/bin",
+	} {
 		p := dir + "/" + name
 		if st, err := Stat(e, root+p); err == nil && st.Mode().IsRegular() {
 			return root + p, nil
@@ -219,7 +223,10 @@ func mappedLibrary(e *env.Env, name string, pid int) string {
 // (elf/dl-load.c, system_dirs), with Debian's multiarch ones.
 func libraryDirs(e *env.Env) []string {
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[e.Arch()]
-	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"}
+	return []string{
+		"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib",
+		"/usr/lib", "/usr/local/lib",
+	}
 }
 
 // libraryIn is the path of the library in a directory.

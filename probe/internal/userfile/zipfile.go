@@ -33,7 +33,9 @@ func CutZip(e *env.Env, name string) (archive, member string, ok bool) {
 
 // OpenAt opens a file, or a file in an archive, live or recorded, for reading
 // at offsets. base is where it lies in the file that is mapped.
-func OpenAt(e *env.Env, from Sources, name string) (r *io.SectionReader, base uint64, c io.Closer, err error) {
+func OpenAt(e *env.Env, from Sources, name string) (r *io.SectionReader, base uint64, c io.Closer,
+	err error,
+) {
 	archive, member, zipped := CutZip(e, name)
 	g, err := e.Root().Open(strings.TrimPrefix(archive, "/"))
 	if err != nil {
@@ -64,7 +66,9 @@ func OpenAt(e *env.Env, from Sources, name string) (r *io.SectionReader, base ui
 
 // zipMember finds a file in an archive, which has to be stored as it is for
 // a process to map it.
-func zipMember(r io.ReaderAt, size int64, archive, member string) (*io.SectionReader, uint64, error) {
+func zipMember(r io.ReaderAt, size int64, archive, member string) (*io.SectionReader, uint64,
+	error,
+) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", archive, err)
@@ -87,5 +91,6 @@ func zipMember(r io.ReaderAt, size int64, archive, member string) (*io.SectionRe
 		}
 		return io.NewSectionReader(r, base, int64(f.UncompressedSize64)), uint64(base), nil
 	}
-	return nil, 0, notexist.Errorf("no file %s in %s%s", member, archive, near.Hint(path.Base(member), names))
+	return nil, 0, notexist.Errorf("no file %s in %s%s", member, archive,
+		near.Hint(path.Base(member), names))
 }

@@ -29,7 +29,9 @@ func Compile(p *ir.Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 }
 
 // compileIn is Compile for a process in namespace ns.
-func compileIn(ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
+func compileIn(ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan) (*ebpf.CollectionSpec,
+	error,
+) {
 	switch {
 	case p == nil:
 		return nil, fmt.Errorf("compile: %w", errNoProgram)
@@ -69,7 +71,9 @@ func Validate(p *ir.Program) error {
 	return err
 }
 
-func compile(p *ir.Program, plan *probe.Plan, ns *kernel.PIDNamespace) (*ebpf.CollectionSpec, error) {
+func compile(p *ir.Program, plan *probe.Plan, ns *kernel.PIDNamespace) (*ebpf.CollectionSpec,
+	error,
+) {
 	lay, err := check.NewLayout(p, plan)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,8 @@ func addMap(spec *ebpf.CollectionSpec, m *ir.Map, ms *ebpf.MapSpec) {
 		spec.Maps[name] = inner
 	}
 	spec.Maps[ms.Name] = &ebpf.MapSpec{
-		Name: ms.Name, Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1, InnerMap: ms.Copy(),
+		Name: ms.Name, Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1,
+		InnerMap: ms.Copy(),
 	}
 }
 

@@ -21,7 +21,9 @@ type slot interface{ uint32 | uint64 }
 
 // groupedTable opens a map whose entries are slots. item makes each slot's part of the
 // table's value for its key, in order; slots for which it returns false are left out.
-func groupedTable[K comparable, S slot, V, R any](h Reader, m *ir.Map, item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
+func groupedTable[K comparable, S slot, V, R any](h Reader, m *ir.Map,
+	item func(slot S, cpus []V) (R, bool), order func(a, b R) int,
+) (mapx.Table[K, []R], error) {
 	switch {
 	case m.Keyless():
 		return cutTable(h, m, func(s S) (key K, slot S) { return key, s }, item, order)
@@ -36,7 +38,9 @@ func groupedTable[K comparable, S slot, V, R any](h Reader, m *ir.Map, item func
 }
 
 // cutTable is groupedTable for the kernel's keys In, which cut splits.
-func cutTable[In, K comparable, S slot, V, R any](h Reader, m *ir.Map, cut func(In) (K, S), item func(slot S, cpus []V) (R, bool), order func(a, b R) int) (mapx.Table[K, []R], error) {
+func cutTable[In, K comparable, S slot, V, R any](h Reader, m *ir.Map, cut func(In) (K, S),
+	item func(slot S, cpus []V) (R, bool), order func(a, b R) int,
+) (mapx.Table[K, []R], error) {
 	in, err := openPerCPU[In, V](h, m.Name)
 	if err != nil {
 		return nil, err

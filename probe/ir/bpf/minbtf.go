@@ -18,8 +18,10 @@ import (
 // BTFNeeds returns what a program uses of a kernel's types: the types, members and functions
 // that its expressions and targets name, and some that they use without naming them.
 func BTFNeeds(p *ir.Program) *env.BTFNeeds {
-	types, funcs, members, enumerators := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, m := range []string{"real_parent", "tgid", "ent"} { // of builtins, and a tracepoint's record
+	types, funcs, members, enumerators := map[string]bool{}, map[string]bool{}, map[string]bool{},
+		map[string]bool{}
+	// of builtins, and a tracepoint's record
+	for _, m := range []string{"real_parent", "tgid", "ent"} {
 		members[m] = true
 	}
 	types["task_struct"] = true
@@ -62,7 +64,10 @@ func BTFNeeds(p *ir.Program) *env.BTFNeeds {
 			}
 		}
 	}
-	return &env.BTFNeeds{Types: sorted(types), Funcs: sorted(funcs), Members: sorted(members), Enumerators: sorted(enumerators)}
+	return &env.BTFNeeds{
+		Types: sorted(types), Funcs: sorted(funcs), Members: sorted(members),
+		Enumerators: sorted(enumerators),
+	}
 }
 
 func sorted(set map[string]bool) []string {

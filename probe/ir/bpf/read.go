@@ -28,7 +28,9 @@ type source struct {
 }
 
 // openTable opens a table by the name of the kernel's map.
-func openTable[K comparable, V any](h Reader, name string, live func(*ebpf.Map) (mapx.Table[K, V], error)) (mapx.Table[K, V], error) {
+func openTable[K comparable, V any](h Reader, name string,
+	live func(*ebpf.Map) (mapx.Table[K, V], error),
+) (mapx.Table[K, V], error) {
 	src, err := sourceOf(h)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
@@ -53,7 +55,9 @@ func openTable[K comparable, V any](h Reader, name string, live func(*ebpf.Map) 
 
 // openPlain and openPerCPU are openTable for maps with one value, and with one per CPU.
 func openPlain[K comparable, V any](h Reader, name string) (mapx.Table[K, V], error) {
-	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, V], error) { return mapx.New[K, V](em) })
+	return openTable(h, name, func(em *ebpf.Map) (mapx.Table[K, V], error) {
+		return mapx.New[K, V](em)
+	})
 }
 
 func openPerCPU[K comparable, V any](h Reader, name string) (mapx.Table[K, []V], error) {
@@ -85,7 +89,9 @@ func (t *table[K1, V1, K2, V2]) ReadAndClear() (mapx.Snapshot[K2, V2], error) {
 }
 
 // each adapts entries one by one.
-func each[K1, V1, K2, V2 any](f func(mapx.Entry[K1, V1]) (mapx.Entry[K2, V2], bool)) func([]mapx.Entry[K1, V1]) []mapx.Entry[K2, V2] {
+func each[K1, V1, K2, V2 any](f func(mapx.Entry[K1, V1]) (mapx.Entry[K2, V2],
+	bool),
+) func([]mapx.Entry[K1, V1]) []mapx.Entry[K2, V2] {
 	return func(in []mapx.Entry[K1, V1]) []mapx.Entry[K2, V2] {
 		out := make([]mapx.Entry[K2, V2], 0, len(in))
 		for _, e := range in {
@@ -113,7 +119,9 @@ func HashTable[K comparable, V any](s Reader, m *ir.Map) (mapx.Table[K, V], erro
 
 // perCPU opens an aggregating map; reduce makes one value of those of all CPUs. Entries for
 // which it returns false are left out: nothing was counted there yet.
-func perCPU[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+func perCPU[K comparable, V, R any](s Reader, m *ir.Map,
+	reduce func([]V) (R, bool),
+) (mapx.Table[K, R], error) {
 	return perCPUWhole[K](s, m, reduce, func(V) bool { return true })
 }
 
@@ -190,7 +198,9 @@ func (t *wholeTable[K, V]) settled(key K, cpus []V) ([]V, error) {
 
 // perCPUWhole is perCPU for values of several fields: whole reports whether a value is not in
 // the middle of an update.
-func perCPUWhole[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R, bool), whole func(V) bool) (mapx.Table[K, R], error) {
+func perCPUWhole[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R, bool),
+	whole func(V) bool,
+) (mapx.Table[K, R], error) {
 	if check.ClassesOf(m) != nil {
 		return stackTable[K](s, m, reduce)
 	}
@@ -199,10 +209,13 @@ func perCPUWhole[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (
 		if err != nil {
 			return nil, err
 		}
-		return &table[uint32, []V, K, R]{in, each(func(e mapx.Entry[uint32, []V]) (mapx.Entry[K, R], bool) {
-			r, ok := reduce(e.Value)
-			return mapx.Entry[K, R]{Value: r}, ok
-		})}, nil
+		return &table[uint32, []V, K, R]{
+			in,
+			each(func(e mapx.Entry[uint32, []V]) (mapx.Entry[K, R], bool) {
+				r, ok := reduce(e.Value)
+				return mapx.Entry[K, R]{Value: r}, ok
+			}),
+		}, nil
 	}
 	in, err := openWhole[K](s, m.Name, whole)
 	if err != nil {
@@ -214,7 +227,9 @@ func perCPUWhole[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (
 	})}, nil
 }
 
-func openWhole[K comparable, V any](s Reader, name string, whole func(V) bool) (mapx.Table[K, []V], error) {
+func openWhole[K comparable, V any](s Reader, name string, whole func(V) bool) (mapx.Table[K, []V],
+	error,
+) {
 	return openTable(s, name, func(em *ebpf.Map) (mapx.Table[K, []V], error) {
 		if em.Type() == ebpf.ArrayOfMaps {
 			f, err := openFlip[K, V](s.source().live, name)
@@ -303,7 +318,8 @@ func StatTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, Stat], error) {
 			st.Sum += int64(v.Sum)
 			least, most = max(least, v.Min), max(most, v.Max)
 		}
-		st.Min, st.Max = int64(eval.Measure(true, m.Signed, least)), int64(eval.Measure(false, m.Signed, most))
+		st.Min, st.Max = int64(eval.Measure(true, m.Signed, least)),
+			int64(eval.Measure(false, m.Signed, most))
 		return st, st.Count > 0
 	}, func(v statsValue) bool { return v.Done == v.Begun })
 }

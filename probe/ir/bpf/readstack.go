@@ -23,7 +23,9 @@ func (j joined[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 	return j.all(mapx.Table[K, V].ReadAndClear)
 }
 
-func (j joined[K, V]) all(read func(mapx.Table[K, V]) (mapx.Snapshot[K, V], error)) (mapx.Snapshot[K, V], error) {
+func (j joined[K, V]) all(read func(mapx.Table[K, V]) (mapx.Snapshot[K, V],
+	error),
+) (mapx.Snapshot[K, V], error) {
 	var out mapx.Snapshot[K, V]
 	var errs []error
 	for _, t := range j {
@@ -35,7 +37,9 @@ func (j joined[K, V]) all(read func(mapx.Table[K, V]) (mapx.Snapshot[K, V], erro
 }
 
 // stackTable opens an aggregation by stack, whose entries are in a map by depth.
-func stackTable[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+func stackTable[K comparable, V, R any](s Reader, m *ir.Map,
+	reduce func([]V) (R, bool),
+) (mapx.Table[K, R], error) {
 	if _, err := sourceOf(s); err != nil {
 		return nil, fmt.Errorf("open %s: %w", m.Name, err)
 	}
@@ -43,7 +47,8 @@ func stackTable[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R
 		return opaqueStackTable[K](s, m, reduce)
 	}
 	open := classTable[K, K, V, R]
-	if em := tableMap(s, m); em != nil && em.KeySize() == check.MaxKey { // perhaps shorter than K: see KeyLimit
+	// perhaps shorter than K: see KeyLimit
+	if em := tableMap(s, m); em != nil && em.KeySize() == check.MaxKey {
 		open = classTable[K, [check.MaxKey / 8]uint64, V, R]
 	}
 	deep, err := open(s, m.Name, reduce)
@@ -67,15 +72,20 @@ func stackTable[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R
 }
 
 // classTable opens the map of one class, whose keys S are widened to K.
-func classTable[K comparable, S comparable, V, R any](s Reader, name string, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+func classTable[K comparable, S comparable, V, R any](s Reader, name string,
+	reduce func([]V) (R, bool),
+) (mapx.Table[K, R], error) {
 	return widened(s, name, func(key S) (k K) {
-		reflect.Copy(reflect.ValueOf(&k).Elem().Slice(0, reflect.TypeFor[K]().Len()), reflect.ValueOf(&key).Elem())
+		reflect.Copy(reflect.ValueOf(&k).Elem().Slice(0, reflect.TypeFor[K]().Len()),
+			reflect.ValueOf(&key).Elem())
 		return k
 	}, reduce)
 }
 
 // opaqueStackTable is stackTable for keys that are strings.
-func opaqueStackTable[K comparable, V, R any](h Reader, m *ir.Map, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+func opaqueStackTable[K comparable, V, R any](h Reader, m *ir.Map,
+	reduce func([]V) (R, bool),
+) (mapx.Table[K, R], error) {
 	names := []string{m.Name}
 	for _, n := range check.ClassesOf(m) {
 		names = append(names, check.ClassName(m, n))
@@ -94,7 +104,9 @@ func opaqueStackTable[K comparable, V, R any](h Reader, m *ir.Map, reduce func([
 }
 
 // widened opens the map of one class by its own keys, which widen makes K of.
-func widened[S, K comparable, V, R any](h Reader, name string, widen func(S) K, reduce func([]V) (R, bool)) (mapx.Table[K, R], error) {
+func widened[S, K comparable, V, R any](h Reader, name string, widen func(S) K,
+	reduce func([]V) (R, bool),
+) (mapx.Table[K, R], error) {
 	in, err := openPerCPU[S, V](h, name)
 	if err != nil {
 		return nil, err

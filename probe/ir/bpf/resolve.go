@@ -90,7 +90,8 @@ func needsBTF(p *ir.Program) bool {
 	}, func(e *ir.Expr) {
 		need = need || e.Map != nil && e.Map.Kind == ir.MapCgroupStorage
 		switch e.Op {
-		case ir.OpPath, ir.OpMember, ir.OpAddrOf, ir.OpIndex, ir.OpDeref, ir.OpOffset, ir.OpEnum, ir.OpSizeof, ir.OpTaskPID, ir.OpTaskTID:
+		case ir.OpPath, ir.OpMember, ir.OpAddrOf, ir.OpIndex, ir.OpDeref, ir.OpOffset, ir.OpEnum,
+			ir.OpSizeof, ir.OpTaskPID, ir.OpTaskTID:
 			need = true
 		case ir.OpCast:
 			need = need || e.Type.Kind == ir.KindPtr && e.Str != ""

@@ -47,7 +47,9 @@ func SeriesTable[K comparable](h Reader, m *ir.Map) (mapx.Table[K, []Point], err
 	})
 }
 
-func seriesTable[K comparable, V any](h Reader, m *ir.Map, reduce func([]V) int64) (mapx.Table[K, []Point], error) {
+func seriesTable[K comparable, V any](h Reader, m *ir.Map,
+	reduce func([]V) int64,
+) (mapx.Table[K, []Point], error) {
 	return groupedTable[K](h, m, func(slot uint64, cpus []V) (Point, bool) {
 		return Point{time.Duration(slot * uint64(m.Interval)), reduce(cpus)}, true
 	}, func(a, b Point) int { return cmp.Compare(a.Start, b.Start) })

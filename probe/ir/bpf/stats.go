@@ -86,10 +86,11 @@ func (l *Loaded) Stats() (Stats, error) {
 		return Stats{}, err
 	}
 	st := Stats{
-		Faults: counts[check.CntFaults], Truncated: counts[check.CntTruncated], NoScratch: counts[check.CntNoScratch],
-		Limited: counts[check.CntLimited], Throttled: counts[check.CntThrottled],
-		Unwalked: counts[check.CntUnwalked], Broken: counts[check.CntBroken],
-		Busy: counts[check.CntBusy],
+		Faults: counts[check.CntFaults], Truncated: counts[check.CntTruncated],
+		NoScratch: counts[check.CntNoScratch], Limited: counts[check.CntLimited],
+		Throttled: counts[check.CntThrottled], Unwalked: counts[check.CntUnwalked],
+		Broken: counts[check.CntBroken],
+		Busy:   counts[check.CntBusy],
 	}
 	for i, m := range l.lay.Maps {
 		em := tableMap(l, m)

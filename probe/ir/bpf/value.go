@@ -144,7 +144,8 @@ func plainTable(h Reader, m *ir.Map) (mapx.Table[Value, any], error) {
 	case ir.MapRing, ir.MapPerf:
 		return nil, fmt.Errorf("map %s is a stream: use OpenStream", m.Name)
 	case ir.MapTaskStorage, ir.MapCgroupStorage:
-		return nil, fmt.Errorf("map %s belongs to what the kernel does not list: use LookupStorage", m.Name)
+		return nil, fmt.Errorf("map %s belongs to what the kernel does not list: use LookupStorage",
+			m.Name)
 	case ir.MapPerCPUHash, ir.MapPerCPULRU, ir.MapPerCPUArray:
 		t, err := openPerCPU[string, string](h, m.Name)
 		return asValues(m, t, err, func(cpus []string) any {
@@ -160,15 +161,20 @@ func plainTable(h Reader, m *ir.Map) (mapx.Table[Value, any], error) {
 }
 
 // asValues gives a table's keys the types that the map declares.
-func asValues[V any](m *ir.Map, in mapx.Table[string, V], err error, value func(V) any) (mapx.Table[Value, any], error) {
+func asValues[V any](m *ir.Map, in mapx.Table[string, V], err error,
+	value func(V) any,
+) (mapx.Table[Value, any], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &table[string, V, Value, any]{in, each(func(e mapx.Entry[string, V]) (mapx.Entry[Value, any], bool) {
-		key := Value{}
-		if !m.Keyless() {
-			key = Value{m.Key, e.Key}
-		}
-		return mapx.Entry[Value, any]{Key: key, Value: value(e.Value)}, true
-	})}, nil
+	return &table[string, V, Value, any]{
+		in,
+		each(func(e mapx.Entry[string, V]) (mapx.Entry[Value, any], bool) {
+			key := Value{}
+			if !m.Keyless() {
+				key = Value{m.Key, e.Key}
+			}
+			return mapx.Entry[Value, any]{Key: key, Value: value(e.Value)}, true
+		}),
+	}, nil
 }

@@ -23,7 +23,8 @@ func addWalkMaps(p *ir.Program, spec *ebpf.CollectionSpec) error {
 			return fmt.Errorf("map %s: the walker of user stacks has that name", m.Name)
 		}
 		spec.Maps[m.Name] = &ebpf.MapSpec{
-			Name: m.Name, Type: ebpf.MapType(m.Type), KeySize: m.KeySize, ValueSize: m.ValueSize, MaxEntries: m.MaxEntries,
+			Name: m.Name, Type: ebpf.MapType(m.Type), KeySize: m.KeySize, ValueSize: m.ValueSize,
+			MaxEntries: m.MaxEntries,
 		}
 	}
 	return nil

@@ -29,7 +29,9 @@ const (
 // Disassemble lists a loaded program's code, by its name in the plan. Addresses
 // of calls in machine code are named by sym: the symbol that covers an address, "" for
 // none, and its start. It may be nil.
-func Disassemble(l *bpf.Loaded, program string, level Level, sym func(uint64) (string, uint64)) (string, error) {
+func Disassemble(l *bpf.Loaded, program string, level Level,
+	sym func(uint64) (string, uint64),
+) (string, error) {
 	p := l.Programs()[program]
 	if p == nil {
 		return "", fmt.Errorf("disassemble %s: no such program", program)
@@ -56,10 +58,14 @@ func Disassemble(l *bpf.Loaded, program string, level Level, sym func(uint64) (s
 }
 
 // disassembleJIT lists machine code, function by function.
-func disassembleJIT(info *ebpf.ProgramInfo, arch, program string, sym func(uint64) (string, uint64)) (string, error) {
+func disassembleJIT(info *ebpf.ProgramInfo, arch, program string,
+	sym func(uint64) (string, uint64),
+) (string, error) {
 	code, ok := info.JitedInsns()
 	if !ok {
-		return "", fmt.Errorf("disassemble %s: %w", program, check.Unsupported("machine code", ir.Version{}, "the JIT is off (net.core.bpf_jit_enable), hardened (bpf_jit_harden), or addresses are hidden (kptr_restrict)"))
+		return "", fmt.Errorf("disassemble %s: %w", program,
+			check.Unsupported("machine code", ir.Version{},
+				"the JIT is off (net.core.bpf_jit_enable), hardened (bpf_jit_harden), or addresses are hidden (kptr_restrict)"))
 	}
 	addrs, _ := info.JitedKsymAddrs()
 	lens, _ := info.JitedFuncLens()
@@ -98,7 +104,9 @@ func MachineCode(arch string, code []byte, addr uint64, sym func(uint64) (string
 	return b.String()
 }
 
-func machineInsn(arch string, code []byte, pc uint64, sym func(uint64) (string, uint64)) (string, int) {
+func machineInsn(arch string, code []byte, pc uint64, sym func(uint64) (string, uint64)) (string,
+	int,
+) {
 	switch arch {
 	case "amd64":
 		in, err := x86asm.Decode(code, 64)
@@ -163,7 +171,8 @@ func frameUse(in asm.Instruction) int {
 	switch {
 	case class.IsStore() && in.Dst == asm.R10, class.IsLoad() && in.Src == asm.R10:
 		return -int(in.Offset)
-	case class.IsALU() && in.OpCode.ALUOp() == asm.Add && in.OpCode.Source() == asm.ImmSource && in.Constant < 0 && in.Constant >= -512:
+	case class.IsALU() && in.OpCode.ALUOp() == asm.Add && in.OpCode.Source() == asm.ImmSource &&
+		in.Constant < 0 && in.Constant >= -512:
 		return -int(in.Constant)
 	}
 	return 0
@@ -220,7 +229,8 @@ func writeBlock(b *strings.Builder, insns asm.Instructions, at map[string]int, f
 	fmt.Fprintf(b, "\tb%d [label=\"", first)
 	for _, in := range insns[first:end] {
 		if src := in.Source(); src != nil {
-			fmt.Fprintf(b, "; %s\\l", strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", " ").Replace(src.String()))
+			fmt.Fprintf(b, "; %s\\l",
+				strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", " ").Replace(src.String()))
 		}
 		fmt.Fprintf(b, "%s\\l", strings.ReplaceAll(fmt.Sprintf("%v", in), `"`, `\"`))
 	}

@@ -97,7 +97,9 @@ func New(p *ir.Program, plan *probe.Plan, i int) (*Interp, error) {
 // Optimised is the same program as the compiler generates code for it, after its
 // temporaries have been put where they are used. It does the same: a test that runs
 // both finds where the optimiser is wrong.
-func (in *Interp) Optimised() *Interp { return &Interp{checked: opt.Inline(in.checked), lay: in.lay} }
+func (in *Interp) Optimised() *Interp {
+	return &Interp{checked: opt.Inline(in.checked), lay: in.lay}
+}
 
 // val is a value: n if it is a scalar, canonical, else b.
 type val struct {
@@ -165,7 +167,8 @@ func (r *run) expr(e *typed.Node) val {
 		return val{n: uint64(e.Int)}
 	case ir.OpVar:
 		return r.vars[e.Var]
-	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr:
+	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl,
+		ir.OpShr:
 		t := e.Type
 		if t.Kind == ir.KindPtr {
 			t = ir.Uint64Type()

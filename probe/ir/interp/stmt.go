@@ -154,7 +154,8 @@ func (r *run) lookup(m *ir.Map, key *typed.Node) []byte { return r.entry(m, r.ke
 func (r *run) entry(m *ir.Map, key string) []byte {
 	t := r.table(m)
 	b := t[key]
-	if b == nil && r.in.lay.Array(m) && int64(binary.LittleEndian.Uint32([]byte(key))) < int64(r.in.lay.KernelEntries(m)) {
+	if b == nil && r.in.lay.Array(m) &&
+		int64(binary.LittleEndian.Uint32([]byte(key))) < int64(r.in.lay.KernelEntries(m)) {
 		b = make([]byte, check.ValueSize(m))
 		t[key] = b
 	}

@@ -263,9 +263,10 @@ func (p *parser) unary() *ir.Expr {
 
 // ints are the integer types that casts name.
 var ints = map[string]ir.Type{
-	"u8": ir.IntType(1, false), "u16": ir.IntType(2, false), "u32": ir.IntType(4, false), "u64": ir.IntType(8, false),
-	"s8": ir.IntType(1, true), "s16": ir.IntType(2, true), "s32": ir.IntType(4, true), "s64": ir.IntType(8, true),
-	"int": ir.IntType(4, true), "long": ir.IntType(8, true),
+	"u8": ir.IntType(1, false), "u16": ir.IntType(2, false), "u32": ir.IntType(4, false),
+	"u64": ir.IntType(8, false), "s8": ir.IntType(1, true), "s16": ir.IntType(2, true),
+	"s32": ir.IntType(4, true), "s64": ir.IntType(8, true), "int": ir.IntType(4, true),
+	"long": ir.IntType(8, true),
 }
 
 // cast reads "(struct NAME *)", "(NAME *)" or "(u32)"; if there is something
@@ -351,7 +352,8 @@ func (p *parser) primary() *ir.Expr {
 
 // value is what a name stands for.
 func (p *parser) value(t token) *ir.Expr {
-	if n, err := strconv.Atoi(strings.TrimPrefix(t.str, "arg")); err == nil && strings.HasPrefix(t.str, "arg") && n >= 0 {
+	if n, err := strconv.Atoi(strings.TrimPrefix(t.str, "arg")); err == nil &&
+		strings.HasPrefix(t.str, "arg") && n >= 0 {
 		return &ir.Expr{Op: ir.OpArg, Int: int64(n)}
 	}
 	switch t.str {

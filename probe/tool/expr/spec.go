@@ -38,7 +38,10 @@ func ParseSpec(text string, pid int) (s Spec, err error) {
 	}
 	n := strings.Index(s.Rest[1:]+" ", "/ ")
 	if n < 0 {
-		return s, &SyntaxError{text, len(text) - len(s.Rest), "the filter that begins here has no end: a slash, before a blank or the text's end"}
+		return s, &SyntaxError{
+			text, len(text) - len(s.Rest),
+			"the filter that begins here has no end: a slash, before a blank or the text's end",
+		}
 	}
 	s.FilterText, s.Rest = s.Rest[1:n+1], strings.TrimSpace(s.Rest[n+2:])
 	s.Filter, err = Parse(s.FilterText, s.Target)

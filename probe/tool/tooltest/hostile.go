@@ -153,7 +153,8 @@ func rechunk(b []byte, change func([]byte) []byte) ([]byte, error) {
 		packed := enc.Append(nil, raw)
 		out = binary.LittleEndian.AppendUint32(out, uint32(len(raw)))
 		out = binary.LittleEndian.AppendUint32(out, uint32(len(packed)))
-		out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(packed, crc32.MakeTable(crc32.Castagnoli)))
+		out = binary.LittleEndian.AppendUint32(out,
+			crc32.Checksum(packed, crc32.MakeTable(crc32.Castagnoli)))
 		out = append(out, packed...)
 	}
 	return out, nil

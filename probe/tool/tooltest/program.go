@@ -42,7 +42,9 @@ func runMain(t *testing.T, name string, run Run, args string) {
 // it does only after its summary.
 func interruptEarly(t *testing.T, args []string) {
 	t.Helper()
-	list, err := json.Marshal(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "-json" }))
+	list, err := json.Marshal(slices.DeleteFunc(slices.Clone(args), func(a string) bool {
+		return a == "-json"
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,8 @@ func interruptEarly(t *testing.T, args []string) {
 	cmd.Wait()
 	_, status, ended := strings.Cut(text.String(), statusMark)
 	if (sent || ended) && strings.TrimSpace(status) != "0" {
-		t.Errorf("%v, interrupted at the start line (%v), ended with status %q:\n%s%s", args, sent, status, &text, &stderr)
+		t.Errorf("%v, interrupted at the start line (%v), ended with status %q:\n%s%s", args, sent,
+			status, &text, &stderr)
 	}
 }
 
@@ -98,7 +101,8 @@ func needsRoot(t *testing.T, name string, run Run, args []string) {
 		return
 	}
 	status := cli.Status(name, err, &stderr)
-	if line := stderr.String(); status != 1 || strings.Count(line, "\n") != 1 || !strings.Contains(line, "root") {
+	if line := stderr.String(); status != 1 || strings.Count(line, "\n") != 1 ||
+		!strings.Contains(line, "root") {
 		t.Errorf("%v without root: status %d, %q", args, status, line)
 	}
 }

@@ -28,7 +28,8 @@ type Run = func(ctx context.Context, args []string, stdout io.Writer) error
 
 var (
 	update = flag.Bool("update", false, "write the golden files of replays anew")
-	record = flag.String("record", "", "have Live record into this `directory`, which must not exist; into one below it if it ends with a slash")
+	record = flag.String("record", "",
+		"have Live record into this `directory`, which must not exist; into one below it if it ends with a slash")
 )
 
 // Replay replays the recording in dir with the given flags, in UTC, as text and
@@ -287,11 +288,13 @@ func CommandLine(t *testing.T, name string, run Run) {
 	for _, bad := range [][]string{{"-no-such-flag"}, {"-replay", "a", "-record", "b"}} {
 		err := run(t.Context(), bad, &out)
 		var stderr bytes.Buffer
-		if status := cli.Status(name, err, &stderr); status != 2 || strings.Count(stderr.String(), "\n") != 1 {
+		if status := cli.Status(name, err, &stderr); status != 2 ||
+			strings.Count(stderr.String(), "\n") != 1 {
 			t.Errorf("%v: status %d, %q", bad, status, stderr.String())
 		}
 	}
-	if dir := filepath.Join(t.TempDir(), "none"); run(t.Context(), []string{"-replay", dir}, &out) == nil {
+	if dir := filepath.Join(t.TempDir(), "none"); run(t.Context(), []string{"-replay", dir},
+		&out) == nil {
 		t.Error("a recording that is not there replays")
 	}
 	pageCommands(t, name, run)
@@ -315,7 +318,8 @@ func pageCommands(t *testing.T, name string, run Run) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	command := regexp.MustCompile("(?m)go run (?:-exec sudo )?\\./examples/" + name + "( [^`\n]*)?(?:`|$)")
+	command := regexp.MustCompile("(?m)go run (?:-exec sudo )?\\./examples/" + name +
+		"( [^`\n]*)?(?:`|$)")
 	for _, m := range command.FindAllStringSubmatch(string(page), -1) {
 		args := []string{"-replay", dir}
 		for _, a := range words.FindAllString(m[1], -1) {

@@ -15,7 +15,8 @@ func StartCompiled(t *testing.T, name, source string) int {
 	t.Helper()
 	testenv.Need(t, testenv.Tool("gcc"))
 	dir := t.TempDir()
-	cmd := testenv.Command(t, "gcc", "-O2", "-static", "-fno-pie", "-no-pie", "-x", "c", "-o", filepath.Join(dir, name), "-")
+	cmd := testenv.Command(t, "gcc", "-O2", "-static", "-fno-pie", "-no-pie", "-x", "c", "-o",
+		filepath.Join(dir, name), "-")
 	cmd.Stdin = strings.NewReader(source)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("gcc -static", fmt.Errorf("%w: %s", err, out)))

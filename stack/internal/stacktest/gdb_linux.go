@@ -26,7 +26,10 @@ while f is not None:
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set backtrace past-main on", "-ex", "set backtrace past-entry on"}, args...)
+	args = append([]string{
+		"-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex",
+		"set backtrace past-main on", "-ex", "set backtrace past-entry on",
+	}, args...)
 	out, err := testenv.Command(t, "gdb", append(args, "-x", file)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("gdb: %v: %s", err, out)
@@ -47,7 +50,8 @@ while f is not None:
 // Gcore writes a process's core file to prefix.PID.
 func Gcore(t *testing.T, prefix string, pid int) {
 	t.Helper()
-	if out, err := testenv.Command(t, "gcore", "-o", prefix, strconv.Itoa(pid)).CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, "gcore", "-o", prefix,
+		strconv.Itoa(pid)).CombinedOutput(); err != nil {
 		t.Fatalf("gcore: %v: %s", err, out)
 	}
 }

@@ -27,12 +27,18 @@ for (;;) deep(20);`}}
 
 // Workloads are programs without frame pointers, as Debian ships them.
 var Workloads = []Workload{
-	{"bash", []string{"bash", "-c", `f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else for ((i=0;i<300;i++)); do x=${x//a/bb}; x=${x:0:50}aa; done; fi; }; while :; do f 25; done`}},
+	{"bash", []string{
+		"bash", "-c",
+		`f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else for ((i=0;i<300;i++)); do x=${x//a/bb}; x=${x:0:50}aa; done; fi; }; while :; do f 25; done`,
+	}},
 	{"python3", []string{"python3", "-c", `
 import json, re
 def deep(n): return deep(n-1) if n else [json.loads(json.dumps({"a": list(range(50)), "b": re.sub("a+", "b", "xaay"*20)})), sorted(range(300), key=lambda v: -v)]
 while True: deep(20)`}},
-	{"perl", []string{"perl", "-e", `sub f { my $n = shift; return $n ? f($n-1) : do { my $s = "abc" x 100; $s =~ s/b+/x/g; my @a = sort map { $_ * 3 % 17 } 1..200; scalar @a } } while (1) { f(10) }`}},
+	{"perl", []string{
+		"perl", "-e",
+		`sub f { my $n = shift; return $n ? f($n-1) : do { my $s = "abc" x 100; $s =~ s/b+/x/g; my @a = sort map { $_ * 3 % 17 } 1..200; scalar @a } } while (1) { f(10) }`,
+	}},
 	{"xz", []string{"sh", "-c", "cat /dev/urandom | exec xz -9 -T1 > /dev/null"}},
 	{"openssl", []string{"openssl", "speed", "-seconds", "60", "rsa2048"}},
 }
@@ -54,7 +60,8 @@ func (w Workload) Start(t *testing.T) (pid int) {
 	for time.Now().Before(deadline) {
 		time.Sleep(50 * time.Millisecond)
 		for _, pid := range append(Children(cmd.Process.Pid), cmd.Process.Pid) {
-			if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && strings.HasPrefix(filepath.Base(exe), w.Name) {
+			if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil &&
+				strings.HasPrefix(filepath.Base(exe), w.Name) {
 				time.Sleep(200 * time.Millisecond) // let it get to work
 				return pid
 			}

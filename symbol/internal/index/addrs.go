@@ -34,7 +34,9 @@ func NewAddrIndex(sorted []uint64) (x AddrIndex) {
 	for i := 0; i < len(sorted) && len(x.segs) < maxSegs; {
 		s := addrSeg{Base: sorted[i], first: i, End: len(sorted)}
 		if sorted[len(sorted)-1]-s.Base > MaxDistance {
-			s.End = i + sort.Search(len(sorted)-i, func(k int) bool { return sorted[i+k]-s.Base > MaxDistance })
+			s.End = i + sort.Search(len(sorted)-i, func(k int) bool {
+				return sorted[i+k]-s.Base > MaxDistance
+			})
 		}
 		s.index(sorted)
 		x.segs = append(x.segs, s)

@@ -62,7 +62,10 @@ type memoSlot[V any] struct {
 const sharedCost = 112
 
 func newMemoTable[V any](groups int) *memoTable[V] {
-	return &memoTable[V]{tags: make([]atomic.Uint64, groups), slots: make([]memoSlot[V], memoGroup*groups)}
+	return &memoTable[V]{
+		tags:  make([]atomic.Uint64, groups),
+		slots: make([]memoSlot[V], memoGroup*groups),
+	}
 }
 
 const (

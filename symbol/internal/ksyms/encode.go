@@ -31,7 +31,8 @@ func Encode(t *Table, passing func(mod string) bool) []byte {
 			runs = le.AppendUint16(le.AppendUint32(runs, uint32(n)), uint16(m))
 			last = m
 		}
-		values, typ, arena = le.AppendUint64(values, t.At(i)), append(typ, t.typ[i]), appendName(arena, name)
+		values, typ, arena = le.AppendUint64(values, t.At(i)), append(typ, t.typ[i]),
+			appendName(arena, name)
 		n++
 	}
 	mods := []byte(strings.Join(t.mods, "\n"))

@@ -85,7 +85,8 @@ func (s *nearSymbols) add(line *kallsyms.Lines, at uint64) {
 		s.syms = append(s.syms, nearSymbol{})
 	}
 	sym := &s.syms[s.n]
-	sym.typ, sym.name, sym.mod = line.Type, append(sym.name[:0], line.Name()...), append(sym.mod[:0], line.Module()...)
+	sym.typ, sym.name, sym.mod = line.Type, append(sym.name[:0], line.Name()...),
+		append(sym.mod[:0], line.Module()...)
 	s.n++
 }
 

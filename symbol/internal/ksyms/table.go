@@ -57,7 +57,8 @@ type kallsym struct {
 func Parse(r io.Reader, all bool) (*Table, error) {
 	p := &parser{
 		mods: []string{"[kernel]"},
-		syms: make([]kallsym, 0, 1<<17), arena: make([]byte, 0, 24<<17), // so that they are not copied over and over
+		// so that they are not copied over and over
+		syms: make([]kallsym, 0, 1<<17), arena: make([]byte, 0, 24<<17),
 	}
 	lines := kallsyms.NewLines(r)
 	hidden := true
@@ -177,8 +178,12 @@ func (p *parser) sort() {
 		return
 	}
 	rest := slices.Clone(p.syms[n:])
-	least := slices.MinFunc(rest, func(a, b kallsym) int { return cmp.Compare(a.value, b.value) }).value
-	from, _ := slices.BinarySearchFunc(p.syms[:n], least, func(s kallsym, v uint64) int { return cmp.Compare(s.value, v) })
+	least := slices.MinFunc(rest, func(a, b kallsym) int {
+		return cmp.Compare(a.value, b.value)
+	}).value
+	from, _ := slices.BinarySearchFunc(p.syms[:n], least, func(s kallsym, v uint64) int {
+		return cmp.Compare(s.value, v)
+	})
 	p.orderAliases(from)
 	all := append(slices.Clone(p.syms[from:n]), rest...)
 	slices.SortFunc(all, func(a, b kallsym) int {

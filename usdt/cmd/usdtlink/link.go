@@ -129,7 +129,8 @@ func (p *program) readRelocations() error {
 // at returns size bytes at an address.
 func (p *program) at(addr, size uint64) ([]byte, error) {
 	for _, g := range p.f.Progs {
-		if g.Type == elf.PT_LOAD && addr >= g.Vaddr && addr-g.Vaddr <= g.Filesz && size <= g.Filesz-(addr-g.Vaddr) {
+		if g.Type == elf.PT_LOAD && addr >= g.Vaddr && addr-g.Vaddr <= g.Filesz &&
+			size <= g.Filesz-(addr-g.Vaddr) {
 			off := addr - g.Vaddr + g.Off
 			return p.b[off : off+size], nil
 		}
@@ -165,7 +166,9 @@ func (p *program) pointed(addr uint64) ([]byte, error) {
 
 // readProbe reads a static.Probe.
 func (p *program) readProbe(addr uint64) (probe, error) {
-	fail := func(err error) (probe, error) { return probe{}, fmt.Errorf("probe at %#x: %w", addr, err) }
+	fail := func(err error) (probe, error) {
+		return probe{}, fmt.Errorf("probe at %#x: %w", addr, err)
+	}
 	name, err := p.pointed(addr + usdtfire.ProbeName)
 	if err != nil {
 		return fail(err)
@@ -216,8 +219,14 @@ func (p *program) write(pool uint64, probes []probe) ([]byte, error) {
 	// BCC and bpftrace 0.17 find semaphores by the header of .probes, which must precede that
 	// of the notes.
 	return p.appendSections([]newSection{
-		{name: ".stapsdt.base", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, addr: pool, offset: p.offset(pool), size: 1, align: 1},
-		{name: ".probes", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, addr: first, offset: p.offset(first), size: last - first + 4, align: 8},
+		{
+			name: ".stapsdt.base", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, addr: pool,
+			offset: p.offset(pool), size: 1, align: 1,
+		},
+		{
+			name: ".probes", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, addr: first,
+			offset: p.offset(first), size: last - first + 4, align: 8,
+		},
 		{name: ".note.stapsdt", typ: elf.SHT_NOTE, data: notes, align: 4},
 	})
 }

@@ -27,8 +27,10 @@ const (
 func (p *program) appendSections(sections []newSection) ([]byte, error) {
 	le := binary.LittleEndian
 	b := p.b
-	shoff, shnum, names := le.Uint64(b[ehShoff:]), uint64(le.Uint16(b[ehShnum:])), uint64(le.Uint16(b[ehShstrndx:]))
-	if le.Uint16(b[ehShentsize:]) != shSize || shnum == 0 || names == 0 || names >= shnum || shnum+uint64(len(sections)) >= uint64(elf.SHN_LORESERVE) ||
+	shoff, shnum, names := le.Uint64(b[ehShoff:]), uint64(le.Uint16(b[ehShnum:])),
+		uint64(le.Uint16(b[ehShstrndx:]))
+	if le.Uint16(b[ehShentsize:]) != shSize || shnum == 0 || names == 0 || names >= shnum ||
+		shnum+uint64(len(sections)) >= uint64(elf.SHN_LORESERVE) ||
 		shoff > uint64(len(b)) || shnum*shSize > uint64(len(b))-shoff {
 		return nil, errors.New("section headers are not as the Go linker writes them")
 	}

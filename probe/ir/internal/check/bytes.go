@@ -26,12 +26,14 @@ func Bytes(l *Layout, p *ir.Program, spec *ebpf.CollectionSpec, cpus int) error 
 			if size == 0 {
 				size = ir.DefaultBuffer
 			}
-			pages := int64(1) << bits.Len64(uint64(max(size-1, 0))/kernel.PageBytes) // a power of two, and one to tell where it is read
+			// a power of two, and one to tell where it is read
+			pages := int64(1) << bits.Len64(uint64(max(size-1, 0))/kernel.PageBytes)
 			total += int64(cpus) * (pages + 1) * kernel.PageBytes
 		}
 	}
 	if total > p.Budget.MapBytes {
-		return fmt.Errorf("maps need %d bytes with %d possible CPUs: the budget is %d", total, cpus, p.Budget.MapBytes)
+		return fmt.Errorf("maps need %d bytes with %d possible CPUs: the budget is %d", total, cpus,
+			p.Budget.MapBytes)
 	}
 	return nil
 }

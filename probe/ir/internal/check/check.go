@@ -58,7 +58,8 @@ type checker struct {
 func newChecker(p *ir.Program, plan *probe.Plan, i int) (*checker, error) {
 	pp := &plan.Programs[i]
 	if pp.Group < 0 || pp.Group >= len(p.Actions) {
-		return nil, fmt.Errorf("program %s: plan group %d: the program has %d actions", pp.Name, pp.Group, len(p.Actions))
+		return nil, fmt.Errorf("program %s: plan group %d: the program has %d actions", pp.Name, pp.Group,
+			len(p.Actions))
 	}
 	l := locator{prog: p, plan: plan, pp: pp, kern: KernelVersion(plan.Kernel)}
 	return &checker{locator: l, vars: map[*ir.Var]*ir.Var{}}, nil
@@ -76,7 +77,8 @@ func Check(p *ir.Program, plan *probe.Plan, i int, ns *kernel.PIDNamespace) (*Ch
 	if err != nil {
 		return nil, err
 	}
-	return &Checked{Body: body, Vars: c.list, Pp: c.pp, Kern: c.kern, Cgroup: c.cgroup, Walk: c.walk}, nil
+	return &Checked{Body: body, Vars: c.list, Pp: c.pp, Kern: c.kern, Cgroup: c.cgroup, Walk: c.walk},
+		nil
 }
 
 // TypeOf is the type that an expression has in program i of the plan. Variables in it
@@ -87,11 +89,12 @@ func TypeOf(e *ir.Expr, plan *probe.Plan, i int) (ir.Type, error) {
 	if err != nil {
 		return ir.Type{}, err
 	}
-	(&ir.Program{Actions: []ir.Action{{Body: []*ir.Stmt{{Op: ir.StmtEval, X: e}}}}}).Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
-		if e.Var != nil && e.Var.Type.Kind != ir.KindAuto {
-			c.vars[e.Var] = e.Var
-		}
-	})
+	(&ir.Program{Actions: []ir.Action{{Body: []*ir.Stmt{{Op: ir.StmtEval, X: e}}}}}).
+		Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
+			if e.Var != nil && e.Var.Type.Kind != ir.KindAuto {
+				c.vars[e.Var] = e.Var
+			}
+		})
 	x, err := c.expr(e)
 	if err != nil {
 		return ir.Type{}, err
@@ -167,10 +170,12 @@ func (c *checker) node(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 		return nil, err
 	}
 	switch e.Op {
-	case ir.OpConst, ir.OpString, ir.OpVar, ir.OpBuiltin, ir.OpArg, ir.OpField, ir.OpRet, ir.OpReg, ir.OpKaddr, ir.OpKstack, ir.OpUstack,
+	case ir.OpConst, ir.OpString, ir.OpVar, ir.OpBuiltin, ir.OpArg, ir.OpField, ir.OpRet, ir.OpReg,
+		ir.OpKaddr, ir.OpKstack, ir.OpUstack,
 		ir.OpUstackWalk, ir.OpUaddr, ir.OpBytes, ir.OpEnum, ir.OpSizeof:
 		return c.leaf(e)
-	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr:
+	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl,
+		ir.OpShr:
 		return arith(e.Op, e.Type, args[0], args[1])
 	case ir.OpNeg, ir.OpNot:
 		return unary(e.Op, e.Type, args[0])
@@ -184,7 +189,8 @@ func (c *checker) node(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 		return c.cast(e, args[0])
 	case ir.OpBswap:
 		return bswap(args[0])
-	case ir.OpDeref, ir.OpMember, ir.OpAddrOf, ir.OpIndex, ir.OpStr, ir.OpBuf, ir.OpPerCPU, ir.OpOffset, ir.OpKptr, ir.OpUptr:
+	case ir.OpDeref, ir.OpMember, ir.OpAddrOf, ir.OpIndex, ir.OpStr, ir.OpBuf, ir.OpPerCPU,
+		ir.OpOffset, ir.OpKptr, ir.OpUptr:
 		return c.memory(e, args)
 	case ir.OpSocketCookie:
 		return c.socketCookie(args[0])
@@ -222,7 +228,8 @@ func (c *checker) leaf(e *ir.Expr) (*typed.Node, error) {
 		if err := e.Type.Valid(); err != nil {
 			return nil, err
 		}
-		return &typed.Node{Op: ir.OpConst, Type: e.Type, Int: int64(eval.Norm(e.Type, uint64(e.Int)))}, nil
+		return &typed.Node{Op: ir.OpConst, Type: e.Type, Int: int64(eval.Norm(e.Type, uint64(e.Int)))},
+			nil
 	case ir.OpString:
 		return stringConst(e.Str, e.Type)
 	case ir.OpBytes:
@@ -266,7 +273,8 @@ func (c *checker) stack(e *ir.Expr) (*typed.Node, error) {
 		n = ir.DefaultFrames
 	}
 	if n < 1 || n > 512 || e.Skip < 0 || e.Skip > 255 {
-		return nil, fmt.Errorf("stack of %d frames, %d left out: 1 to 512 and 0 to 255 are possible", n, e.Skip)
+		return nil, fmt.Errorf("stack of %d frames, %d left out: 1 to 512 and 0 to 255 are possible", n,
+			e.Skip)
 	}
 	if e.Op == ir.OpUstackWalk {
 		if err := c.walked(int(n) + e.Skip); err != nil {
@@ -330,7 +338,8 @@ func (c *checker) callID() (*typed.Node, error) {
 	if c.pp.Go != nil {
 		return c.goid()
 	}
-	idle := ir.NewExpr(ir.OpOr, ir.NewBuiltin("cpu"), &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: -1 << 63})
+	idle := ir.NewExpr(ir.OpOr, ir.NewBuiltin("cpu"),
+		&ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: -1 << 63})
 	id := ir.NewBuiltin("pidtgid")
 	return c.expr(ir.NewExpr(ir.OpCond, ir.NewExpr(ir.OpNe, id, ir.NewConst(0)), id, idle))
 }

@@ -281,7 +281,8 @@ func (l *locator) goid() (*typed.Node, error) {
 		return nil, fmt.Errorf("%s is no Go program", l.targetName())
 	}
 	if g.GoidOffset == 0 {
-		return nil, fmt.Errorf("%s is of Go %q: where that keeps a goroutine's id is not known", l.targetName(), g.Version)
+		return nil, fmt.Errorf("%s is of Go %q: where that keeps a goroutine's id is not known",
+			l.targetName(), g.Version)
 	}
 	ptr, err := l.register(g.GReg, ir.PtrType(nil, true))
 	if err != nil {
@@ -328,8 +329,12 @@ func (l *locator) funcAddress(t ir.Type) (*typed.Node, error) {
 	if l.kern.AtLeast(ir.Version{5, 15}) {
 		return builtinOf("func", t), nil
 	}
-	if l.pp.Type != ebpf.Kprobe || l.pp.Returns || slices.ContainsFunc(l.pp.Sites, func(s probe.Site) bool { return s.Offset != 0 }) {
-		return nil, Unsupported("builtin func", ir.Version{5, 15}, "the program has several sites, and "+l.plan.Kernel+" has no bpf_get_func_ip")
+	if l.pp.Type != ebpf.Kprobe || l.pp.Returns ||
+		slices.ContainsFunc(l.pp.Sites, func(s probe.Site) bool {
+			return s.Offset != 0
+		}) {
+		return nil, Unsupported("builtin func", ir.Version{5, 15},
+			"the program has several sites, and "+l.plan.Kernel+" has no bpf_get_func_ip")
 	}
 	return l.probedAddress(t)
 }
@@ -366,7 +371,8 @@ func (l *locator) cookie(name string, t ir.Type) (*typed.Node, error) {
 		return nil, fmt.Errorf("%s is attached in a way that has no cookie", l.targetName())
 	}
 	if !l.kern.AtLeast(since) {
-		return nil, Unsupported("builtin "+name, since, "the program has several sites, and "+l.plan.Kernel+" has no cookies for them")
+		return nil, Unsupported("builtin "+name, since,
+			"the program has several sites, and "+l.plan.Kernel+" has no cookies for them")
 	}
 	raw := builtinOf("cookie", ir.Uint64Type())
 	if mask == ^uint64(0) {

@@ -22,7 +22,8 @@ func convert(e *typed.Node, to ir.Type) (*typed.Node, error) {
 		return typed.New(ir.OpCast, to, e), nil
 	case e.Op == ir.OpString && to.Kind == ir.KindString && len(e.Str) < to.Size:
 		return &typed.Node{Op: ir.OpString, Type: to, Str: e.Str}, nil
-	case isText(e.Type) && to.Kind == ir.KindString || e.Type.Kind == ir.KindBytes && to.Kind == ir.KindBytes:
+	case isText(e.Type) && to.Kind == ir.KindString ||
+		e.Type.Kind == ir.KindBytes && to.Kind == ir.KindBytes:
 		return convertMem(e, to)
 	case e.Type.Kind == ir.KindString && to.Kind == ir.KindBytes:
 		return convertMem(e, to)
@@ -30,7 +31,8 @@ func convert(e *typed.Node, to ir.Type) (*typed.Node, error) {
 		return convertTuple(e.Args, to)
 	case to.Kind == ir.KindTuple && len(to.Fields) == 1:
 		return convertTuple([]*typed.Node{e}, to)
-	case e.Type.Kind == ir.KindPtr && to.Kind == ir.KindString && e.Type.Elem != nil && ctype.IsChar(e.Type.Elem):
+	case e.Type.Kind == ir.KindPtr && to.Kind == ir.KindString && e.Type.Elem != nil &&
+		ctype.IsChar(e.Type.Elem):
 		return typed.New(ir.OpStr, to, e), nil
 	}
 	return nil, fmt.Errorf("%s is %s, not %s", shortString(e), e.Type, to)
@@ -75,7 +77,8 @@ func promote(a, b *typed.Node) (ir.Type, error) {
 		}
 	}
 	wide := func(e *typed.Node) bool {
-		return !e.Untyped() && (e.Type.Kind == ir.KindPtr || e.Type.Kind == ir.KindInt && e.Type.Size == 8 && !e.Type.Signed)
+		return !e.Untyped() && (e.Type.Kind == ir.KindPtr ||
+			e.Type.Kind == ir.KindInt && e.Type.Size == 8 && !e.Type.Signed)
 	}
 	if wide(a) || wide(b) {
 		return ir.Uint64Type(), nil
@@ -178,7 +181,8 @@ func comparison(op ir.Op, a, b *typed.Node) (*typed.Node, error) {
 		return nil, err
 	}
 	if x.Const() && y.Const() {
-		return constOf(ir.BoolType(), eval.B2u(eval.Compare(op, t.Signed, uint64(x.Int), uint64(y.Int)))), nil
+		return constOf(ir.BoolType(), eval.B2u(eval.Compare(op, t.Signed, uint64(x.Int), uint64(y.Int)))),
+			nil
 	}
 	return typed.New(op, ir.BoolType(), x, y), nil
 }
@@ -307,7 +311,8 @@ func castTo(t ir.Type, a *typed.Node) (*typed.Node, error) {
 		out.Type, out.Loose = t, false
 		return &out, nil
 	}
-	if a.Type.Kind == ir.KindString && t.Kind == ir.KindString && a.Op != ir.OpString || sameBits(a.Type, t) {
+	if a.Type.Kind == ir.KindString && t.Kind == ir.KindString && a.Op != ir.OpString ||
+		sameBits(a.Type, t) {
 		return typed.New(ir.OpCast, t, a), nil
 	}
 	return convert(a, t)

@@ -61,7 +61,8 @@ func NewLayout(p *ir.Program, plan *probe.Plan) (*Layout, error) {
 			return nil, At(m.Pos, "map "+m.Name, err)
 		}
 		if n := l.KernelEntries(m); isHash(kernelKind(m)) && n > maxHash {
-			return nil, At(m.Pos, "map "+m.Name, fmt.Errorf("%d entries: a hash of the kernel has room for %d at most", n, maxHash))
+			return nil, At(m.Pos, "map "+m.Name,
+				fmt.Errorf("%d entries: a hash of the kernel has room for %d at most", n, maxHash))
 		}
 		if names[m.Name] {
 			return nil, At(m.Pos, "map "+m.Name, fmt.Errorf("the name is taken"))
@@ -96,7 +97,8 @@ func ClassesOf(m *ir.Map) []int {
 	if m.Agg == ir.AggNone || m.Agg == ir.AggHist || m.Agg == ir.AggLinear || m.Agg == ir.AggSeries {
 		return nil
 	}
-	if m.Key.Kind != ir.KindBytes || m.Key.Format != ir.FormatKstack && m.Key.Format != ir.FormatUstack {
+	if m.Key.Kind != ir.KindBytes ||
+		m.Key.Format != ir.FormatKstack && m.Key.Format != ir.FormatUstack {
 		return nil
 	}
 	for _, n := range stackClasses {
@@ -121,7 +123,8 @@ func KeyLimit(m *ir.Map, kern ir.Version) (int, error) {
 	if ClassesOf(m) != nil {
 		return MaxKey, nil
 	}
-	return 0, Unsupported(fmt.Sprintf("key of %d bytes", size), longKeys, "older kernels take keys of at most 512 bytes: take fewer frames")
+	return 0, Unsupported(fmt.Sprintf("key of %d bytes", size), longKeys,
+		"older kernels take keys of at most 512 bytes: take fewer frames")
 }
 
 // ClassName is the name of the map for stacks of up to n frames.
@@ -147,7 +150,8 @@ func validMap(m *ir.Map) error {
 	if Storage(m) && (!m.Keyless() || m.Agg != ir.AggNone) {
 		return fmt.Errorf("a %s has neither keys nor aggregations", m.Kind)
 	}
-	if m.Entries == ir.EachProbe && (m.Keyless() || m.Kind == ir.MapArray) || m.Entries < ir.EachProbe || m.Entries > 1<<30 {
+	if m.Entries == ir.EachProbe && (m.Keyless() || m.Kind == ir.MapArray) ||
+		m.Entries < ir.EachProbe || m.Entries > 1<<30 {
 		return fmt.Errorf("%d entries", m.Entries)
 	}
 	if !m.Keyless() {
@@ -164,7 +168,8 @@ func validMap(m *ir.Map) error {
 	case m.Flip:
 		return errors.New("only aggregations flip")
 	case Storage(m):
-	case m.Keyless() && m.Kind != ir.MapArray && m.Kind != ir.MapPerCPUArray && m.Kind != ir.MapRing && m.Kind != ir.MapPerf:
+	case m.Keyless() && m.Kind != ir.MapArray && m.Kind != ir.MapPerCPUArray && m.Kind != ir.MapRing &&
+		m.Kind != ir.MapPerf:
 		return fmt.Errorf("a %s needs keys", m.Kind)
 	case (m.Kind == ir.MapArray || m.Kind == ir.MapPerCPUArray) && !m.Keyless() && m.Key.Size != 4:
 		return fmt.Errorf("an array's keys are 32-bit integers, not %s", m.Key)
@@ -182,8 +187,10 @@ func validAgg(m *ir.Map) error {
 			return fmt.Errorf("hist: 2^%d buckets per power of two: 0 to 5 are possible", m.Bits)
 		}
 	case ir.AggLinear:
-		if m.Step <= 0 || m.Max <= m.Min || (m.Max-m.Min)%m.Step != 0 || (m.Max-m.Min)/m.Step > 1<<20 || m.Max-m.Min < 0 {
-			return fmt.Errorf("lhist(%d, %d, %d): the step must divide the range, into at most 2^20", m.Min, m.Max, m.Step)
+		if m.Step <= 0 || m.Max <= m.Min || (m.Max-m.Min)%m.Step != 0 || (m.Max-m.Min)/m.Step > 1<<20 ||
+			m.Max-m.Min < 0 {
+			return fmt.Errorf("lhist(%d, %d, %d): the step must divide the range, into at most 2^20", m.Min,
+				m.Max, m.Step)
 		}
 	case ir.AggSeries:
 		if m.Interval <= 0 || m.Slots <= 0 || m.Slots > 1<<20 {
@@ -221,11 +228,13 @@ func kernelKind(m *ir.Map) ebpf.MapType {
 func KernelKey(m *ir.Map) ir.Type {
 	switch {
 	case (m.Agg == ir.AggHist || m.Agg == ir.AggLinear) && !m.Keyless():
-		return ir.TupleType(ir.Field{Name: "key", Type: m.Key}, ir.Field{Name: "bucket", Type: ir.IntType(4, false)})
+		return ir.TupleType(ir.Field{Name: "key", Type: m.Key},
+			ir.Field{Name: "bucket", Type: ir.IntType(4, false)})
 	case m.Agg == ir.AggSeries && m.Keyless():
 		return ir.TupleType(ir.Field{Name: "slot", Type: ir.Uint64Type()})
 	case m.Agg == ir.AggSeries:
-		return ir.TupleType(ir.Field{Name: "key", Type: m.Key}, ir.Field{Name: "slot", Type: ir.Uint64Type()})
+		return ir.TupleType(ir.Field{Name: "key", Type: m.Key},
+			ir.Field{Name: "slot", Type: ir.Uint64Type()})
 	case m.Keyless():
 		return ir.IntType(4, false)
 	}
@@ -287,7 +296,10 @@ func (l *Layout) MapSpec(m *ir.Map) *ebpf.MapSpec {
 	if Storage(m) { // which the kernel wants types for (bpf_local_storage_map_alloc_check)
 		spec.Flags = BpfNoPrealloc
 		spec.Key = &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
-		spec.Value = &btf.Array{Index: Uint32BTF(), Type: &btf.Int{Name: "unsigned char", Size: 1}, Nelems: spec.ValueSize}
+		spec.Value = &btf.Array{
+			Index: Uint32BTF(), Type: &btf.Int{Name: "unsigned char", Size: 1},
+			Nelems: spec.ValueSize,
+		}
 	}
 	return spec
 }
@@ -296,11 +308,15 @@ func (l *Layout) MapSpec(m *ir.Map) *ebpf.MapSpec {
 func (l *Layout) SystemMaps(p *ir.Program, scratch int) []*ebpf.MapSpec {
 	specs := []*ebpf.MapSpec{
 		{Name: CtlMap, Type: ebpf.Array, KeySize: 4, ValueSize: ctlSize, MaxEntries: 1},
-		{Name: StatsMap, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: uint32(CntMaps + len(l.Maps))},
+		{
+			Name: StatsMap, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8,
+			MaxEntries: uint32(CntMaps + len(l.Maps)),
+		},
 	}
 	if scratch > 0 {
 		specs = append(specs, &ebpf.MapSpec{
-			Name: ScratchMap, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(ScratchUsed + scratch), MaxEntries: Levels,
+			Name: ScratchMap, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(ScratchUsed + scratch),
+			MaxEntries: Levels,
 		})
 	}
 	if p.Budget.CPUPercent > 0 || p.Budget.EventsPerSecond > 0 {

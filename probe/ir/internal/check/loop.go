@@ -47,5 +47,6 @@ func (c *checker) turns(n int) error {
 	if form == loops.Plain && c.kern.AtLeast(BpfLoopSince) {
 		return fmt.Errorf("plain loop of %d turns: at most %d", n, maxPlain)
 	}
-	return Unsupported(fmt.Sprintf("loop of more than %d turns", maxPlain), BpfLoopSince, "Linux "+c.plan.Kernel+" is too old")
+	return Unsupported(fmt.Sprintf("loop of more than %d turns", maxPlain), BpfLoopSince,
+		"Linux "+c.plan.Kernel+" is too old")
 }

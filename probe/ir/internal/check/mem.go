@@ -65,7 +65,8 @@ func (c *checker) memory(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 func placeOf(e *typed.Node) (place, error) {
 	switch {
 	case e.Type.Kind == ir.KindPtr && e.Type.Elem == nil:
-		return place{}, fmt.Errorf("%s is %s: cast it to a pointer to a type first", shortString(e), e.Type)
+		return place{}, fmt.Errorf("%s is %s: cast it to a pointer to a type first", shortString(e),
+			e.Type)
 	case e.Type.Kind == ir.KindPtr:
 		return place{base: e, typ: e.Type.Elem, user: e.Type.User}, nil
 	case e.Op == ir.OpBuf && e.Type.Elem != nil: // an aggregate in memory
@@ -385,7 +386,8 @@ func buffer(op ir.Op, t ir.Type, args []*typed.Node) (*typed.Node, error) {
 func (c *checker) perCPU(variable, cpu *typed.Node) (*typed.Node, error) {
 	table, ok := c.plan.Symbols["__per_cpu_offset"]
 	if !ok {
-		return nil, Unsupported("per-CPU address", ir.Version{}, "the plan does not name the kernel symbol __per_cpu_offset (kptr_restrict?)")
+		return nil, Unsupported("per-CPU address", ir.Version{},
+			"the plan does not name the kernel symbol __per_cpu_offset (kptr_restrict?)")
 	}
 	ptr, err := asPointer(variable)
 	if err != nil {

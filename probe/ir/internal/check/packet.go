@@ -25,7 +25,8 @@ func (c *checker) packet(out *typed.Stmt, s *ir.Stmt) (err error) {
 		return err
 	}
 	ptr := out.Key.Type
-	if buf, _ := StructOf(ptr.Elem).(*btf.Struct); ptr.Kind != ir.KindPtr || ptr.User || buf == nil || buf.Name != "sk_buff" {
+	if buf, _ := StructOf(ptr.Elem).(*btf.Struct); ptr.Kind != ir.KindPtr || ptr.User || buf == nil ||
+		buf.Name != "sk_buff" {
 		return fmt.Errorf("%s is no pointer to a struct sk_buff of the kernel's", ptr)
 	}
 	if !c.kern.AtLeast(packetSince) {

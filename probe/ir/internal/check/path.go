@@ -17,8 +17,8 @@ import (
 // bpf_d_path be called (btf_allowlist_d_path, kernel/trace/bpf_trace.c): elsewhere
 // locks that it takes may be held.
 var pathFuncs = []string{
-	"dentry_open", "filp_close", "security_file_open", "security_file_permission", "security_inode_getattr",
-	"security_path_truncate", "vfs_fallocate", "vfs_getattr", "vfs_truncate",
+	"dentry_open", "filp_close", "security_file_open", "security_file_permission",
+	"security_inode_getattr", "security_path_truncate", "vfs_fallocate", "vfs_getattr", "vfs_truncate",
 }
 
 // path types the text of a struct path.
@@ -56,14 +56,17 @@ func (l *locator) pathPlace() error {
 	case l.pp.Type == ebpf.Tracing && l.pp.AttachType == ebpf.AttachTraceIter:
 		since = pathInIter
 	case l.pp.Type != ebpf.Tracing || !slices.Contains(pathFuncs, l.pp.AttachTo):
-		return Unsupported("path", since, "in "+l.targetName()+" the kernel does not permit bpf_d_path: take an iterator, an LSM hook that may sleep, or fentry or fexit of "+
-			strings.Join(pathFuncs, ", "))
+		return Unsupported("path", since,
+			"in "+l.targetName()+" the kernel does not permit bpf_d_path: take an iterator, an LSM hook that may sleep, or fentry or fexit of "+
+				strings.Join(pathFuncs, ", "))
 	}
 	if !l.kern.AtLeast(since) {
-		return Unsupported("path in "+l.targetName(), since, "Linux "+l.plan.Kernel+" permits it in fentry and fexit of some functions only")
+		return Unsupported("path in "+l.targetName(), since,
+			"Linux "+l.plan.Kernel+" permits it in fentry and fexit of some functions only")
 	}
 	return nil
 }
 
 // ErrPathNotArgument says that the verifier does not trust a pointer.
-var ErrPathNotArgument = errors.New("path: the kernel takes a path in an argument of the probe, such as &file->f_path, not one that was found through pointers")
+var ErrPathNotArgument = errors.New(
+	"path: the kernel takes a path in an argument of the probe, such as &file->f_path, not one that was found through pointers")

@@ -20,10 +20,12 @@ const (
 // session refuses what only session programs have.
 func (l *locator) session(what string) error {
 	if !l.pp.Session() {
-		return Unsupported(what, ir.Version{6, 10}, l.targetName()+" has no session program: it needs probe.Options.Session, and Linux 6.10 for kprobes, 6.13 for uprobes, 7.0 for fentry")
+		return Unsupported(what, ir.Version{6, 10},
+			l.targetName()+" has no session program: it needs probe.Options.Session, and Linux 6.10 for kprobes, 6.13 for uprobes, 7.0 for fentry")
 	}
 	if what == ir.StmtSkip.String() && l.pp.Type == ebpf.Tracing {
-		return Unsupported(what, ir.Version{}, l.targetName()+" is a tracing session, whose returns the kernel does not leave out: test what SetSessionCookie kept")
+		return Unsupported(what, ir.Version{},
+			l.targetName()+" is a tracing session, whose returns the kernel does not leave out: test what SetSessionCookie kept")
 	}
 	_, err := KernelFunc(l.plan, KfuncIsReturn)
 	return err
@@ -58,7 +60,8 @@ func (c *checker) storage(m *ir.Map) error {
 		since, by = cgroupStorageSince, "cgroup"
 	}
 	if !c.kern.AtLeast(since) {
-		return Unsupported("map kind "+m.Kind.String(), since, "use a hash keyed by "+by+", which "+c.plan.Kernel+" has")
+		return Unsupported("map kind "+m.Kind.String(), since,
+			"use a hash keyed by "+by+", which "+c.plan.Kernel+" has")
 	}
 	if m.Kind != ir.MapCgroupStorage || c.cgroup != (cgroupPath{}) {
 		return nil

@@ -16,8 +16,9 @@ var socketCookieSince = ir.Version{5, 12}
 
 // socketTypes begin with a struct sock_common, which is what the helper takes.
 var socketTypes = map[string]bool{
-	"sock_common": true, "sock": true, "inet_sock": true, "inet_connection_sock": true, "inet_timewait_sock": true,
-	"request_sock": true, "tcp_sock": true, "tcp6_sock": true, "udp_sock": true, "udp6_sock": true, "unix_sock": true,
+	"sock_common": true, "sock": true, "inet_sock": true, "inet_connection_sock": true,
+	"inet_timewait_sock": true, "request_sock": true, "tcp_sock": true, "tcp6_sock": true,
+	"udp_sock": true, "udp6_sock": true, "unix_sock": true,
 }
 
 // socketCookie types the cookie of a socket.
@@ -27,7 +28,8 @@ func (c *checker) socketCookie(ptr *typed.Node) (*typed.Node, error) {
 		return nil, fmt.Errorf("%s is no pointer to a struct sock of the kernel's", ptr.Type)
 	}
 	if !c.kern.AtLeast(socketCookieSince) {
-		return nil, Unsupported(ir.OpSocketCookie.String(), socketCookieSince, "Linux "+c.plan.Kernel+" gives it to no tracing program")
+		return nil, Unsupported(ir.OpSocketCookie.String(), socketCookieSince,
+			"Linux "+c.plan.Kernel+" gives it to no tracing program")
 	}
 	if c.pp.Type != ebpf.Tracing {
 		return nil, Unsupported(ir.OpSocketCookie.String(), socketCookieSince, c.targetName()+
@@ -37,4 +39,5 @@ func (c *checker) socketCookie(ptr *typed.Node) (*typed.Node, error) {
 }
 
 // ErrNotArgument says that the verifier does not trust a pointer.
-var ErrNotArgument = errors.New("the kernel takes one that is an argument of the probe, not one that was found through pointers")
+var ErrNotArgument = errors.New(
+	"the kernel takes one that is an argument of the probe, not one that was found through pointers")

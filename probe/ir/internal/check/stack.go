@@ -37,7 +37,8 @@ func (c *checker) walked(frames int) error {
 	case frames > loopFrames:
 		return fmt.Errorf("%d frames: at most %d, with those left out", frames, loopFrames)
 	case plain && frames > plainFrames:
-		return Unsupported(fmt.Sprintf("walk of %d frames", frames), BpfLoopSince, old+fmt.Sprintf("take at most %d", plainFrames))
+		return Unsupported(fmt.Sprintf("walk of %d frames", frames), BpfLoopSince,
+			old+fmt.Sprintf("take at most %d", plainFrames))
 	case plain && c.loops > 0:
 		return Unsupported(what+" in a loop", BpfLoopSince, old+"walk it before the loop")
 	case plain && c.walk != nil:
@@ -63,11 +64,13 @@ func (c *checker) newWalker(plain bool) (*bpfwalk.Walker, error) {
 		return w, nil
 	}
 	if c.plan.BTF == nil {
-		return nil, Unsupported("walk of a user stack", taskRegsSince, "older kernels need the offset of task_struct.stack: "+noBTF)
+		return nil, Unsupported("walk of a user stack", taskRegsSince,
+			"older kernels need the offset of task_struct.stack: "+noBTF)
 	}
 	off, err := kernel.MemberOffset(c.plan.BTF, TaskStack)
 	if err != nil {
-		return nil, Unsupported("walk of a user stack", taskRegsSince, "older kernels need the offset of task_struct.stack: "+noBTF)
+		return nil, Unsupported("walk of a user stack", taskRegsSince,
+			"older kernels need the offset of task_struct.stack: "+noBTF)
 	}
 	w.TaskStackOffset = int(off)
 	return w, nil
@@ -83,7 +86,10 @@ func returnProbes(plan *probe.Plan) *bpfwalk.ReturnProbes {
 	if err != nil {
 		return nil
 	}
-	return &bpfwalk.ReturnProbes{Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]), Stack: int(at[3]), Addr: int(at[4])}
+	return &bpfwalk.ReturnProbes{
+		Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]),
+		Stack: int(at[3]), Addr: int(at[4]),
+	}
 }
 
 // stackType is the type of a stack of n frames.

@@ -49,7 +49,10 @@ func (c *checker) closeScope(n int) {
 
 func (c *checker) stmt(s *ir.Stmt, depth int) (*typed.Stmt, error) {
 	c.pos = s.Pos
-	out := &typed.Stmt{Op: s.Op, Map: s.Map, Delete: s.Delete, Flag: s.Flag, Max: s.Max, Thread: s.Thread, Pos: s.Pos}
+	out := &typed.Stmt{
+		Op: s.Op, Map: s.Map, Delete: s.Delete, Flag: s.Flag, Max: s.Max,
+		Thread: s.Thread, Pos: s.Pos,
+	}
 	var err error
 	if s.Op != ir.StmtAgg {
 		if err := flippedMap(s.Map); err != nil {
@@ -290,7 +293,8 @@ func (c *checker) store(out *typed.Stmt, s *ir.Stmt) (err error) {
 		return err
 	}
 	if s.Op == ir.StmtAdd && (s.Map.Value.Kind != ir.KindInt || s.Map.Value.Size < 4) {
-		return fmt.Errorf("map %s holds %s: only 32 and 64-bit integers can be added to", s.Map.Name, s.Map.Value)
+		return fmt.Errorf("map %s holds %s: only 32 and 64-bit integers can be added to", s.Map.Name,
+			s.Map.Value)
 	}
 	if out.X, err = convert(x, s.Map.Value); err != nil {
 		return fmt.Errorf("value of %s: %w", s.Map.Name, err)
@@ -321,7 +325,8 @@ func (c *checker) aggregate(out *typed.Stmt, s *ir.Stmt) (err error) {
 	if err != nil {
 		return err
 	}
-	out.X, err = convertNumber(x, ir.IntType(8, s.Map.Signed || s.Map.Agg == ir.AggHist || s.Map.Agg == ir.AggLinear))
+	out.X, err = convertNumber(x,
+		ir.IntType(8, s.Map.Signed || s.Map.Agg == ir.AggHist || s.Map.Agg == ir.AggLinear))
 	return err
 }
 
@@ -333,7 +338,8 @@ func (c *checker) emit(out *typed.Stmt, s *ir.Stmt) error {
 	if err != nil {
 		return err
 	}
-	if x.Op == ir.OpTuple && x.Type.Size == s.Map.Value.Size && len(x.Args) != len(s.Map.Value.Fields) {
+	if x.Op == ir.OpTuple && x.Type.Size == s.Map.Value.Size &&
+		len(x.Args) != len(s.Map.Value.Fields) {
 		out.X = x // another form of the same size, as the lines of a Log are
 		return nil
 	}
@@ -355,8 +361,10 @@ func (c *checker) effect(out *typed.Stmt, s *ir.Stmt, t ir.Type) error {
 // override types an override of the return value.
 func (c *checker) override(out *typed.Stmt, s *ir.Stmt) error {
 	t := c.pp.Type
-	if t != ebpf.Kprobe && c.pp.AttachType != ebpf.AttachModifyReturn || c.pp.Returns || c.pp.UserRegs {
-		return fmt.Errorf("%s cannot override a return value: only kprobe and fmod_ret can", c.targetName())
+	if t != ebpf.Kprobe && c.pp.AttachType != ebpf.AttachModifyReturn || c.pp.Returns ||
+		c.pp.UserRegs {
+		return fmt.Errorf("%s cannot override a return value: only kprobe and fmod_ret can",
+			c.targetName())
 	}
 	return c.effect(out, s, ir.Int64Type())
 }

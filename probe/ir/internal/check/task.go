@@ -45,8 +45,10 @@ func (c *checker) taskID(op ir.Op, task *typed.Node) (*typed.Node, error) {
 		return number, err
 	}
 	number = c.keep("initial", number)
-	idle := compared(ir.OpEq, number, constOf(ir.IntType(4, false), 0)) // the idle tasks are 0 everywhere
-	stranger := choice(idle, number, typed.New(ir.OpOr, ir.IntType(4, false), number, constOf(ir.IntType(4, false), kernel.Stranger)))
+	// the idle tasks are 0 everywhere
+	idle := compared(ir.OpEq, number, constOf(ir.IntType(4, false), 0))
+	stranger := choice(idle, number,
+		typed.New(ir.OpOr, ir.IntType(4, false), number, constOf(ir.IntType(4, false), kernel.Stranger)))
 	n := c.ns.Nested
 	if n == nil {
 		return stranger, nil

@@ -15,11 +15,15 @@ func text(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	case ir.OpMemcmp:
 		return memcmp(e.Int, args)
 	case ir.OpLen:
-		if t := args[0].Type; t.Kind == ir.KindBytes && (t.Format == ir.FormatKstack || t.Format == ir.FormatUstack) {
+		if t := args[0].Type; t.Kind == ir.KindBytes &&
+			(t.Format == ir.FormatKstack || t.Format == ir.FormatUstack) {
 			return typed.New(ir.OpLen, ir.IntType(4, false), args...), nil
 		}
 	}
-	out := &typed.Node{Op: e.Op, Type: ir.BoolType(), Str: e.Str, Int: e.Int, Args: make([]*typed.Node, len(args))}
+	out := &typed.Node{
+		Op: e.Op, Type: ir.BoolType(), Str: e.Str, Int: e.Int,
+		Args: make([]*typed.Node, len(args)),
+	}
 	for i, a := range args {
 		x := asText(a)
 		if x.Type.Kind != ir.KindString {

@@ -65,7 +65,8 @@ func (l *locator) operandReg(r usdt.Reg, t ir.Type) (*typed.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convert(typed.New(ir.OpShr, ir.Uint64Type(), x, constOf(ir.Uint64Type(), uint64(r.Shift))), t)
+	return convert(typed.New(ir.OpShr, ir.Uint64Type(), x, constOf(ir.Uint64Type(), uint64(r.Shift))),
+		t)
 }
 
 func (l *locator) operandAddr(a *usdt.Addr) (*typed.Node, error) {

@@ -139,7 +139,8 @@ func elementType(t ir.Type) (ir.Type, error) {
 		if elem, ok := arrayOf(t.Elem); ok {
 			et, err := FromBTF(elem, false)
 			if err != nil || !et.Scalar() || et.Kind == ir.KindBool {
-				return ir.Type{}, fmt.Errorf("elements of %s cannot be picked from a value: use its address", ctype.Name(elem))
+				return ir.Type{}, fmt.Errorf("elements of %s cannot be picked from a value: use its address",
+					ctype.Name(elem))
 			}
 			return et, nil
 		}
@@ -186,7 +187,8 @@ func indexValue(a, i *typed.Node) (*typed.Node, error) {
 // sameBits says whether two types are an integer and bytes of its width, which
 // are cast into each other in memory's order.
 func sameBits(a, b ir.Type) bool {
-	return a.Size == b.Size && (a.Kind == ir.KindInt && b.Kind == ir.KindBytes || a.Kind == ir.KindBytes && b.Kind == ir.KindInt)
+	return a.Size == b.Size && (a.Kind == ir.KindInt && b.Kind == ir.KindBytes ||
+		a.Kind == ir.KindBytes && b.Kind == ir.KindInt)
 }
 
 // PerCPULookup is the first kernel with bpf_map_lookup_percpu_elem.
@@ -275,7 +277,8 @@ func (l *locator) userAddr(name string) (*typed.Node, error) {
 	for i, s := range l.pp.Sites {
 		d, ok := l.plan.Symbols[SiteSymbol(s, name)]
 		if !ok {
-			return nil, fmt.Errorf("the plan does not name the symbol %q of %s: see bpf.Resolve", name, s.Path)
+			return nil, fmt.Errorf("the plan does not name the symbol %q of %s: see bpf.Resolve", name,
+				s.Path)
 		}
 		if i == 0 {
 			first = d
@@ -285,7 +288,8 @@ func (l *locator) userAddr(name string) (*typed.Node, error) {
 			if err != nil {
 				return nil, err
 			}
-			is := typed.New(ir.OpEq, ir.BoolType(), probe, constOf(ir.Uint64Type(), uint64(uint32(s.Cookie))))
+			is := typed.New(ir.OpEq, ir.BoolType(), probe,
+				constOf(ir.Uint64Type(), uint64(uint32(s.Cookie))))
 			sum = typed.New(ir.OpCond, ir.Uint64Type(), is, constOf(ir.Uint64Type(), d), sum)
 		}
 	}

@@ -195,7 +195,8 @@ func (g *runtime) bucket(m *ir.Map) {
 		g.emit(asm.Mov.Reg(asm.R1, asm.R3), asm.Add.Imm(asm.R1, 2))
 	} else {
 		g.emit(asm.Sub.Imm(asm.R3, k), asm.RSh.Reg(asm.R1, asm.R3), asm.And.Imm(asm.R1, 1<<k-1))
-		g.emit(asm.Add.Imm(asm.R3, 1), asm.LSh.Imm(asm.R3, k), asm.Or.Reg(asm.R1, asm.R3), asm.Add.Imm(asm.R1, 1))
+		g.emit(asm.Add.Imm(asm.R3, 1), asm.LSh.Imm(asm.R3, k), asm.Or.Reg(asm.R1, asm.R3),
+			asm.Add.Imm(asm.R1, 1))
 	}
 	g.jump(end)
 	g.place(small)
@@ -210,7 +211,8 @@ func (g *runtime) linearBucket(m *ir.Map) {
 	low, high, end := g.label(), g.label(), g.label()
 	g.emit(asm.LoadImm(asm.R2, m.Min, asm.DWord), asm.JSLT.Reg(asm.R1, asm.R2, low))
 	g.emit(asm.LoadImm(asm.R3, m.Max, asm.DWord), asm.JSGE.Reg(asm.R1, asm.R3, high))
-	g.emit(asm.Sub.Reg(asm.R1, asm.R2), asm.LoadImm(asm.R2, m.Step, asm.DWord), asm.Div.Reg(asm.R1, asm.R2))
+	g.emit(asm.Sub.Reg(asm.R1, asm.R2), asm.LoadImm(asm.R2, m.Step, asm.DWord),
+		asm.Div.Reg(asm.R1, asm.R2))
 	g.emit(asm.Add.Imm(asm.R1, 1))
 	g.jump(end)
 	g.place(low)

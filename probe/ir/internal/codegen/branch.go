@@ -129,7 +129,10 @@ func (g *values) compareJump(e *typed.Node, target string, when bool) {
 func jumpOp(e *typed.Node, when bool) asm.JumpOp {
 	op := e.Op
 	if !when {
-		op = map[ir.Op]ir.Op{ir.OpEq: ir.OpNe, ir.OpNe: ir.OpEq, ir.OpLt: ir.OpGe, ir.OpGe: ir.OpLt, ir.OpGt: ir.OpLe, ir.OpLe: ir.OpGt}[op]
+		op = map[ir.Op]ir.Op{
+			ir.OpEq: ir.OpNe, ir.OpNe: ir.OpEq, ir.OpLt: ir.OpGe, ir.OpGe: ir.OpLt,
+			ir.OpGt: ir.OpLe, ir.OpLe: ir.OpGt,
+		}[op]
 	}
 	signed := e.Args[0].Type.Kind == ir.KindInt && e.Args[0].Type.Signed
 	switch op {

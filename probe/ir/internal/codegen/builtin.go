@@ -36,8 +36,9 @@ var builtinHelpers = map[string]struct {
 // gplHelpers are the helpers that the kernel lets only programs with a
 // GPL-compatible licence call (gpl_only in struct bpf_func_proto).
 var gplHelpers = map[asm.BuiltinFunc]bool{
-	asm.FnProbeReadKernel: true, asm.FnProbeReadKernelStr: true, asm.FnProbeReadUser: true, asm.FnProbeReadUserStr: true,
-	asm.FnGetStack: true, asm.FnGetCurrentTask: true, asm.FnGetCurrentTaskBtf: true, asm.FnGetFuncIp: true, asm.FnPerfEventOutput: true,
+	asm.FnProbeReadKernel: true, asm.FnProbeReadKernelStr: true, asm.FnProbeReadUser: true,
+	asm.FnProbeReadUserStr: true, asm.FnGetStack: true, asm.FnGetCurrentTask: true,
+	asm.FnGetCurrentTaskBtf: true, asm.FnGetFuncIp: true, asm.FnPerfEventOutput: true,
 	asm.FnSkbOutput:      true,
 	asm.FnOverrideReturn: true,
 }

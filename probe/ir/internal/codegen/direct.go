@@ -57,9 +57,11 @@ func (g *values) typedContext() bool {
 func pointerRoot(e *typed.Node, off int64) (*typed.Node, int64) {
 	for {
 		switch {
-		case e.Op == ir.OpCast && e.Type.Kind == ir.KindPtr && e.Args[0].Type.Kind == ir.KindPtr && e.Type.User == e.Args[0].Type.User:
+		case e.Op == ir.OpCast && e.Type.Kind == ir.KindPtr && e.Args[0].Type.Kind == ir.KindPtr &&
+			e.Type.User == e.Args[0].Type.User:
 			e = e.Args[0]
-		case e.Op == ir.OpAdd && e.Type.Kind == ir.KindPtr && e.Args[0].Type.Kind == ir.KindPtr && e.Args[1].Const():
+		case e.Op == ir.OpAdd && e.Type.Kind == ir.KindPtr && e.Args[0].Type.Kind == ir.KindPtr &&
+			e.Args[1].Const():
 			off += e.Args[1].Int
 			e = e.Args[0]
 		default:
@@ -73,7 +75,8 @@ func pointerRoot(e *typed.Node, off int64) (*typed.Node, int64) {
 func (g *values) pointee(e *typed.Node) btf.Type {
 	switch e.Op {
 	case typed.Ctx:
-		if e.Place.Kind == typed.PlaceValue && e.Place.Size == 8 && e.Type.Kind == ir.KindPtr && !e.Type.User {
+		if e.Place.Kind == typed.PlaceValue && e.Place.Size == 8 && e.Type.Kind == ir.KindPtr &&
+			!e.Type.User {
 			return check.StructOf(e.Type.Elem)
 		}
 	case ir.OpVar:

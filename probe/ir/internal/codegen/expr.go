@@ -24,7 +24,8 @@ func (g *values) findCall(e *typed.Node) bool {
 	switch e.Op {
 	case ir.OpBuiltin:
 		return e.Str != "ctx"
-	case typed.Load, ir.OpStr, ir.OpBuf, ir.OpMapGet, ir.OpMapHas, ir.OpMapCPU, ir.OpKstack, ir.OpUstack, ir.OpUstackWalk, ir.OpIndex, ir.OpSocketCookie, ir.OpPath,
+	case typed.Load, ir.OpStr, ir.OpBuf, ir.OpMapGet, ir.OpMapHas, ir.OpMapCPU, ir.OpKstack,
+		ir.OpUstack, ir.OpUstackWalk, ir.OpIndex, ir.OpSocketCookie, ir.OpPath,
 		ir.OpHasPrefix, ir.OpContains, ir.OpIndexOf, ir.OpGlob, ir.OpLen, ir.OpStrncmp, ir.OpMemcmp:
 		return true
 	case ir.OpElem:
@@ -52,7 +53,8 @@ func (g *values) scalar(e *typed.Node, dst asm.Register) {
 		g.ctxValue(e, dst)
 	case typed.Load:
 		g.loadMemory(e, dst)
-	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr:
+	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl,
+		ir.OpShr:
 		g.binary(e, dst)
 	case ir.OpCast:
 		g.castTo(e, dst)

@@ -260,7 +260,10 @@ func (g *machine) storeImm(l loc, v int32, size int) {
 // storeImm is asm.StoreImm, which refuses 64 bits although the kernel
 // sign-extends the immediate (BPF_ST | BPF_DW).
 func storeImm(dst asm.Register, off int, v int32, size asm.Size) asm.Instruction {
-	return asm.Instruction{OpCode: asm.StoreImmOp(size), Dst: dst, Offset: int16(off), Constant: int64(v)}
+	return asm.Instruction{
+		OpCode: asm.StoreImmOp(size), Dst: dst, Offset: int16(off),
+		Constant: int64(v),
+	}
 }
 
 func (g *machine) addr(r asm.Register, l loc) {

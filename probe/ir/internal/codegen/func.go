@@ -168,7 +168,8 @@ func (g *runtime) claim(level int32, got string) {
 	if g.atomics() {
 		g.emit(asm.Mov.Imm(asm.R1, 1), Atomic(asm.Xchg, asm.R0, asm.R1, 0), asm.JNE.Imm(asm.R1, 0, taken))
 	} else {
-		g.emit(asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.JNE.Imm(asm.R1, 0, taken), storeImm(asm.R0, 0, 1, asm.DWord))
+		g.emit(asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.JNE.Imm(asm.R1, 0, taken),
+			storeImm(asm.R0, 0, 1, asm.DWord))
 	}
 	if level > 0 {
 		g.jump(got)
@@ -201,8 +202,8 @@ func (g *runtime) cpuBudgetEnter() {
 	same, over := g.label(), g.label()
 	g.load(asm.R1, t0, 8)
 	g.emit(
-		asm.LoadMem(asm.R2, asm.R0, budStart, asm.DWord), asm.Mov.Reg(asm.R3, asm.R1), asm.Sub.Reg(asm.R3, asm.R2),
-		asm.JLT.Imm(asm.R3, cpuWindow, same),
+		asm.LoadMem(asm.R2, asm.R0, budStart, asm.DWord), asm.Mov.Reg(asm.R3, asm.R1),
+		asm.Sub.Reg(asm.R3, asm.R2), asm.JLT.Imm(asm.R3, cpuWindow, same),
 		asm.StoreMem(asm.R0, budStart, asm.R1, asm.DWord), storeImm(asm.R0, budUsed, 0, asm.DWord),
 	)
 	g.place(same)
@@ -246,8 +247,8 @@ func (g *runtime) eventBudget(over string) {
 	same := g.label()
 	g.load(asm.R1, t, 8)
 	g.emit(
-		asm.LoadMem(asm.R2, asm.R0, budWindow, asm.DWord), asm.Mov.Reg(asm.R3, asm.R1), asm.Sub.Reg(asm.R3, asm.R2),
-		asm.JLT.Imm(asm.R3, 1_000_000_000, same),
+		asm.LoadMem(asm.R2, asm.R0, budWindow, asm.DWord), asm.Mov.Reg(asm.R3, asm.R1),
+		asm.Sub.Reg(asm.R3, asm.R2), asm.JLT.Imm(asm.R3, 1_000_000_000, same),
 		asm.StoreMem(asm.R0, budWindow, asm.R1, asm.DWord), storeImm(asm.R0, budEvents, 0, asm.DWord),
 	)
 	g.place(same)
@@ -268,7 +269,8 @@ func (g *runtime) count(slot int) {
 func (g *runtime) countFunction() {
 	end := g.label()
 	g.note = "count"
-	first := funcMeta(asm.StoreMem(asm.R10, -4, asm.R1, asm.Word), "count", 1, btf.StaticFunc).WithSymbol(".count")
+	first := funcMeta(asm.StoreMem(asm.R10, -4, asm.R1, asm.Word), "count", 1,
+		btf.StaticFunc).WithSymbol(".count")
 	g.emit(
 		first,
 		asm.LoadMapPtr(asm.R1, 0).WithReference(check.StatsMap),
@@ -284,12 +286,17 @@ func (g *runtime) countFunction() {
 // callback generates a function that a helper calls for every turn of a loop.
 // The frame is the caller's, so that its variables are where they were; parent
 // is the register with the caller's frame pointer, save stores the arguments.
-func (g *statements) callback(name string, params int, parent asm.Register, save func(), body []*typed.Stmt) {
+func (g *statements) callback(name string, params int, parent asm.Register, save func(),
+	body []*typed.Stmt,
+) {
 	m := g.mark()
 	g.subs = append(g.subs, func() {
 		was := g.fn
 		g.frame.used, g.aux.used = m.frame, m.aux
-		g.fn = &function{name: name, fp: asm.R6, ctx: asm.R7, scr: asm.R9, evnt: asm.R8, callback: true, exit: name + ".exit"}
+		g.fn = &function{
+			name: name, fp: asm.R6, ctx: asm.R7, scr: asm.R9, evnt: asm.R8, callback: true,
+			exit: name + ".exit",
+		}
 		g.note = "loop body"
 		g.emit(funcMeta(asm.Mov.Reg(asm.R6, parent), name[1:], params, btf.StaticFunc).WithSymbol(name))
 		save()

@@ -81,9 +81,16 @@ type regset uint16
 func (s regset) has(r asm.Register) bool { return s&(1<<r) != 0 }
 
 // Generate returns the instructions of a checked action.
-func Generate(p *ir.Program, plan *probe.Plan, c *check.Checked, lay *check.Layout) (asm.Instructions, int, error) {
+func Generate(p *ir.Program, plan *probe.Plan, c *check.Checked,
+	lay *check.Layout,
+) (asm.Instructions, int, error) {
 	var err error
-	for _, lim := range []limits{{inline: 64}, {inline: 16}, {inline: 8}, {inline: 8, varsAway: true}} {
+	for _, lim := range []limits{
+		{inline: 64},
+		{inline: 16},
+		{inline: 8},
+		{inline: 8, varsAway: true},
+	} {
 		g := newStatements(p, plan, c, lay, lim)
 		var insns asm.Instructions
 		if insns, err = g.program(); err == nil {
@@ -206,7 +213,8 @@ func (g *runtime) call(fn asm.BuiltinFunc) {
 		g.fail("internal error: call of %v with live registers %b", fn, g.busy)
 	}
 	if gplHelpers[fn] && !GPLCompatible(check.License(g.prog)) {
-		g.fail("%v needs a licence that is compatible with the GPL, which %q is not", fn, check.License(g.prog))
+		g.fail("%v needs a licence that is compatible with the GPL, which %q is not", fn,
+			check.License(g.prog))
 	}
 	g.emit(fn.Call())
 }
@@ -229,7 +237,9 @@ func (g *code) flushCold() {
 }
 
 // funcMeta is the BTF of a function: int name(void *, …).
-func funcMeta(in asm.Instruction, name string, params int, linkage btf.FuncLinkage) asm.Instruction {
+func funcMeta(in asm.Instruction, name string, params int,
+	linkage btf.FuncLinkage,
+) asm.Instruction {
 	proto := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}}
 	for i := range params {
 		proto.Params = append(proto.Params, btf.FuncParam{

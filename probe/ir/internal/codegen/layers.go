@@ -88,10 +88,15 @@ type statements struct {
 	loops    loops.Form
 }
 
-func newStatements(p *ir.Program, plan *probe.Plan, c *check.Checked, lay *check.Layout, lim limits) *statements {
+func newStatements(p *ir.Program, plan *probe.Plan, c *check.Checked, lay *check.Layout,
+	lim limits,
+) *statements {
 	m := machine{lim: lim, homes: map[*ir.Var]home{}}
 	m.alias = map[string]string{}
-	m.fn = &function{name: c.Pp.Name, fp: asm.R10, ctx: asm.R6, scr: asm.R9, evnt: asm.R8, exit: ".exit"}
+	m.fn = &function{
+		name: c.Pp.Name, fp: asm.R10, ctx: asm.R6, scr: asm.R9, evnt: asm.R8,
+		exit: ".exit",
+	}
 	rt := runtime{machine: m, prog: p, plan: plan, c: c, lay: lay, usesFn: map[string]bool{}}
 	v := values{runtime: rt, calls: map[*typed.Node]bool{}}
 	return &statements{values: v, assigned: map[*ir.Var]bool{}, loops: loopForm(p, c)}

@@ -192,7 +192,9 @@ func (g *statements) loopBack(s *typed.Stmt, open bool) {
 // the body sets that.
 func (g *statements) counter(s *typed.Stmt) *ir.Var {
 	set := false
-	typed.Walk(s.Body, func(b *typed.Stmt) { set = set || b.Var == s.Var || b.Var2 == s.Var }, func(*typed.Node) {})
+	typed.Walk(s.Body, func(b *typed.Stmt) {
+		set = set || b.Var == s.Var || b.Var2 == s.Var
+	}, func(*typed.Node) {})
 	if !set {
 		return s.Var
 	}
@@ -263,16 +265,17 @@ func (g *runtime) afterCallback() {
 	g.emit(asm.JNE.Imm(asm.R1, 0, g.fn.exit))
 }
 
-// markUnknown makes scalars that the verifier knows nothing of of the variables that a
-// loop's body changes (mark_reg_unknown). A variable that begins as a known number and decides a branch in
-// the body has a different known number in every turn: newer verifiers then walk
-// turn by turn, up to a million instructions, and older ones take the first
-// turn's number for that of all and remove the other branch.
+// markUnknown makes the variables that a loop's body changes scalars of which the verifier
+// knows nothing (mark_reg_unknown). A variable that begins as a known number and decides a
+// branch in the body has a different known number in every iteration: newer verifiers then
+// walk iteration by iteration, up to a million instructions, and older ones take the first
+// iteration's number for all and remove the other branch.
 func (g *statements) markUnknown(body []*typed.Stmt) {
 	var vars []*ir.Var
 	seen := map[*ir.Var]bool{}
 	typed.Walk(body, func(s *typed.Stmt) {
-		if s.Op == ir.StmtLet && s.Var.Type.Scalar() && g.assigned[s.Var] && !seen[s.Var] && s.Var.Type.Kind != ir.KindPtr {
+		if s.Op == ir.StmtLet && s.Var.Type.Scalar() && g.assigned[s.Var] && !seen[s.Var] &&
+			s.Var.Type.Kind != ir.KindPtr {
 			seen[s.Var] = true
 			vars = append(vars, s.Var)
 		}

@@ -125,9 +125,11 @@ func (g *statements) set(s *typed.Stmt) {
 	g.later(full, func() {
 		switch s.Flag { // a condition that does not hold is no loss
 		case ir.SetCreate:
-			g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, -17, back)) // EEXIST
+			// EEXIST
+			g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, -17, back))
 		case ir.SetUpdate:
-			g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, -2, back)) // ENOENT
+			// ENOENT
+			g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, -2, back))
 		}
 		g.count(g.lay.Lost(s.Map))
 		g.jump(back)

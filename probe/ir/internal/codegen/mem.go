@@ -126,7 +126,8 @@ func (g *runtime) controlBuiltin(e *typed.Node, dst asm.Register) bool {
 	defer g.release(m)
 	ids := g.slot() // struct bpf_pidns_info: pid, tgid; zeros where the helper fails
 	g.control(asm.R2)
-	g.emit(asm.LoadMem(asm.R1, asm.R2, ctlNSDev, asm.DWord), asm.LoadMem(asm.R2, asm.R2, ctlNSIno, asm.DWord))
+	g.emit(asm.LoadMem(asm.R1, asm.R2, ctlNSDev, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R2, ctlNSIno, asm.DWord))
 	g.addr(asm.R3, ids)
 	g.emit(asm.Mov.Imm(asm.R4, 8))
 	g.call(asm.FnGetNsCurrentPidTgid)

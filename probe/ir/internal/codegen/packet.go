@@ -29,7 +29,8 @@ func (g *statements) emitPacket(s *typed.Stmt) {
 	g.emit(asm.JEq.Imm(asm.R1, 0, done)) // which some kernels insist on
 	g.emit(asm.LoadMapPtr(asm.R2, 0).WithReference(s.Map.Name))
 	g.load(asm.R3, head.at(packetCaptured), 4)
-	g.emit(asm.LSh.Imm(asm.R3, 32), asm.LoadImm(asm.R4, 0xffffffff, asm.DWord), asm.Or.Reg(asm.R3, asm.R4))
+	g.emit(asm.LSh.Imm(asm.R3, 32), asm.LoadImm(asm.R4, 0xffffffff, asm.DWord),
+		asm.Or.Reg(asm.R3, asm.R4))
 	g.addr(asm.R4, head)
 	g.emit(asm.Mov.Imm(asm.R5, packetHeadSize))
 	g.call(asm.FnSkbOutput)
@@ -40,5 +41,6 @@ func (g *statements) emitPacket(s *typed.Stmt) {
 // isArgument says whether a pointer is one that the context has, which the
 // verifier trusts.
 func (g *values) isArgument(root *typed.Node, off int64) bool {
-	return off == 0 && g.pointee(root) != nil && (root.Op == typed.Ctx || root.Op == ir.OpVar && g.argVars[root.Var])
+	return off == 0 && g.pointee(root) != nil &&
+		(root.Op == typed.Ctx || root.Op == ir.OpVar && g.argVars[root.Var])
 }

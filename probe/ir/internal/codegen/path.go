@@ -15,7 +15,8 @@ func (g *values) pathText(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	root, off := pointerRoot(e.Args[0], 0)
-	if off < 0 || off > 1<<20 || g.pointee(root) == nil || root.Op != typed.Ctx && (root.Op != ir.OpVar || !g.argVars[root.Var]) {
+	if off < 0 || off > 1<<20 || g.pointee(root) == nil ||
+		root.Op != typed.Ctx && (root.Op != ir.OpVar || !g.argVars[root.Var]) {
 		g.fail("%w", check.ErrPathNotArgument)
 		return
 	}

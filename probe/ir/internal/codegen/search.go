@@ -84,7 +84,8 @@ func (g *values) glob(e *typed.Node, at loc, yes string) {
 	}
 	size := e.Args[0].Type.Size
 	if size*len(p.Tokens) > maxSearch {
-		g.fail("globmatch: pattern of %d characters on text of %d bytes is too much to unroll", len(p.Tokens), size)
+		g.fail("globmatch: pattern of %d characters on text of %d bytes is too much to unroll",
+			len(p.Tokens), size)
 		return
 	}
 	done := g.label()
@@ -95,7 +96,8 @@ func (g *values) glob(e *typed.Node, at loc, yes string) {
 		g.globStep(p)
 	}
 	g.place(done)
-	g.emit(asm.RSh.Imm(asm.R1, int32(len(p.Tokens))), asm.And.Imm(asm.R1, 1), asm.JNE.Imm(asm.R1, 0, yes))
+	g.emit(asm.RSh.Imm(asm.R1, int32(len(p.Tokens))), asm.And.Imm(asm.R1, 1),
+		asm.JNE.Imm(asm.R1, 0, yes))
 }
 
 // globStep moves the positions in R1 over the byte in R0. R2 gathers the tokens

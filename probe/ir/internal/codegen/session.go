@@ -46,9 +46,11 @@ func (g *runtime) kernelCall(name string) {
 		return
 	}
 	if !GPLCompatible(check.License(g.prog)) {
-		g.fail("%s needs a licence that is compatible with the GPL, which %q is not", name, check.License(g.prog))
+		g.fail("%s needs a licence that is compatible with the GPL, which %q is not", name,
+			check.License(g.prog))
 	}
 	g.emit(asm.Instruction{
-		OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall, Constant: int64(id),
+		OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall,
+		Constant: int64(id),
 	})
 }

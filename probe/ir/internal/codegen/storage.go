@@ -16,7 +16,8 @@ func (g *runtime) storageOwner(m *ir.Map) {
 	g.emit(asm.Mov.Reg(asm.R2, asm.R0))
 	if m.Kind == ir.MapCgroupStorage {
 		p := g.c.Cgroup
-		g.emit(asm.LoadMem(asm.R2, asm.R2, p.Set, asm.DWord), asm.LoadMem(asm.R2, asm.R2, p.Cgroup, asm.DWord))
+		g.emit(asm.LoadMem(asm.R2, asm.R2, p.Set, asm.DWord),
+			asm.LoadMem(asm.R2, asm.R2, p.Cgroup, asm.DWord))
 	}
 }
 
@@ -46,7 +47,9 @@ func (g *runtime) storageDelete(m *ir.Map) {
 	g.storageOwner(m)
 	g.mapCall(m, fn)
 	gone, busy := g.label(), g.label()
-	g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, 0, gone), asm.JNE.Imm(asm.R0, -2, busy)) // ENOENT
+	// ENOENT
+	g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, 0, gone),
+		asm.JNE.Imm(asm.R0, -2, busy))
 	g.place(gone)
 	g.later(busy, func() {
 		g.count(check.CntBusy)

@@ -61,7 +61,8 @@ func (g *values) mapCPU(e *typed.Node, dst asm.Register) {
 	cpu(asm.R3)
 	g.mapCall(e.Map, asm.FnMapLookupPercpuElem)
 	none := g.label()
-	g.emit(asm.JEq.Imm(asm.R0, 0, none), asm.LoadMem(asm.R0, asm.R0, int16(e.Int), sizeOf(e.Type.Size)))
+	g.emit(asm.JEq.Imm(asm.R0, 0, none),
+		asm.LoadMem(asm.R0, asm.R0, int16(e.Int), sizeOf(e.Type.Size)))
 	if e.Type.Signed {
 		g.extend(asm.R0, e.Type)
 	}

@@ -29,8 +29,8 @@ func (g *runtime) walkedStack(e *typed.Node, to loc) {
 	// The walker may have taken back its last frame.
 	full := g.label()
 	g.emit(
-		asm.JGE.Imm(asm.R0, int32(frames), full), asm.LSh.Imm(asm.R0, 3), asm.Add.Reg(asm.R0, g.base(inScratch)),
-		storeImm(asm.R0, pcs.off, 0, asm.DWord),
+		asm.JGE.Imm(asm.R0, int32(frames), full), asm.LSh.Imm(asm.R0, 3),
+		asm.Add.Reg(asm.R0, g.base(inScratch)), storeImm(asm.R0, pcs.off, 0, asm.DWord),
 	)
 	g.place(full)
 	g.countWalk(state)

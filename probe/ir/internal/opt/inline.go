@@ -99,7 +99,8 @@ func (in *inliner) forward(list []*typed.Stmt, i int) {
 			continue
 		}
 		if n := countVar(s.Key, v) + countVar(s.X, v); n > 0 {
-			if timed && (s.Op == ir.StmtEmit || !quick(s.Key) || !quick(s.X)) || !fast && (readsClock(s.Key) || readsClock(s.X)) {
+			if timed && (s.Op == ir.StmtEmit || !quick(s.Key) || !quick(s.X)) ||
+				!fast && (readsClock(s.Key) || readsClock(s.X)) {
 				return
 			}
 			n := *s
@@ -108,7 +109,8 @@ func (in *inliner) forward(list []*typed.Stmt, i int) {
 			in.remove(list, i)
 			return
 		}
-		if s.Op != ir.StmtLet || in.sets[s.Var] != 1 || timed && !quick(s.X) || !fast && readsClock(s.X) || readsVarSetTwice(x, in.sets) {
+		if s.Op != ir.StmtLet || in.sets[s.Var] != 1 || timed && !quick(s.X) ||
+			!fast && readsClock(s.X) || readsVarSetTwice(x, in.sets) {
 			return
 		}
 	}
@@ -122,7 +124,8 @@ func readsVarSetTwice(e *typed.Node, sets map[*ir.Var]int) bool {
 
 // Clocks are the builtins that change by themselves while a probe runs.
 var Clocks = map[string]bool{
-	"nsecs": true, "nsecs_boot": true, "nsecs_tai": true, "nsecs_sw_tai": true, "elapsed": true, "jiffies": true, "rand": true,
+	"nsecs": true, "nsecs_boot": true, "nsecs_tai": true, "nsecs_sw_tai": true, "elapsed": true,
+	"jiffies": true, "rand": true,
 }
 
 // readsClock says whether e reads what changes by itself.
@@ -138,8 +141,10 @@ func quick(e *typed.Node) bool {
 	q := true
 	e.Walk(func(e *typed.Node) {
 		switch e.Op {
-		case ir.OpConst, ir.OpVar, typed.Ctx, ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr, ir.OpNeg, ir.OpNot,
-			ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe, ir.OpLNot, ir.OpCast, ir.OpBswap, ir.OpTuple, ir.OpElem:
+		case ir.OpConst, ir.OpVar, typed.Ctx, ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd,
+			ir.OpOr, ir.OpXor, ir.OpShl, ir.OpShr, ir.OpNeg, ir.OpNot,
+			ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe, ir.OpLNot, ir.OpCast, ir.OpBswap,
+			ir.OpTuple, ir.OpElem:
 		case ir.OpBuiltin:
 			q = q && !Clocks[e.Str]
 		default:
