@@ -1,29 +1,18 @@
 package arg_test
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/borescope/borescope/usdt/arg"
-	"github.com/borescope/borescope/usdt/provider"
+	"github.com/borescope/borescope/usdt/static"
 )
 
+var request = static.New("myapp", "request", arg.Int64, arg.String)
+
 func Example() {
-	p, err := provider.New("myapp")
-	if err != nil {
-		fmt.Println(err)
-		return
+	if request.Enabled() { // a tracer is attached
+		_ = request.Fire(7, "/index.html")
 	}
-	request := p.Probe("request", arg.Int64, arg.String)
-	if err := p.Load(); err != nil {
-		fmt.Println("no probes here:", err)
-		return
-	}
-	defer p.Unload()
-	fmt.Println(request.Fire(7, "/index.html"))
-	err = request.Fire("/index.html", 7)
-	fmt.Println(errors.Is(err, arg.ErrMismatch), err)
-	// Output:
-	// <nil>
-	// true fire myapp:request: argument 0: want an integer
+	fmt.Println(arg.Int64, arg.String)
+	// Output: Int64 String
 }
