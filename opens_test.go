@@ -36,7 +36,7 @@ var opens = map[string]string{
 	"internal/kernel/cgroup_linux.go OpenCgroup":     "a directory of cgroup2",
 	"internal/tracefs/tracefs.go Here":               "looks for tracefs, and makes sure that it is one",
 	"mapx/recording/recorder.go Create":              "the directory that it has just made",
-	"pmc/cgroup.go OpenCgroup":                       "cgroups' directories; reads below /proc",
+	"pmc/cgroup.go openCgroup":                       "cgroups' directories; reads below /proc",
 	"pmc/pmu.go rootOf":                              "reads below /sys",
 	"internal/tracefs/events_linux.go AppendLine":    "tracefs",
 	"internal/tracefs/events_linux.go Sweep":         "tracefs",

@@ -2,7 +2,6 @@ package elfnotes
 
 import (
 	"cmp"
-	"debug/buildinfo"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -161,17 +160,6 @@ func BuildID(r io.ReaderAt) (ID, error) {
 		return nil, err
 	}
 	return f.BuildID()
-}
-
-// GoBuildInfo returns the module information that the Go linker put into the file, as "go
-// version -m" prints it. It is in a section of its own and not in a note, but belongs to
-// the note with Go's build ID.
-func (f *File) GoBuildInfo() (*buildinfo.BuildInfo, error) {
-	info, err := buildinfo.Read(f.r)
-	if err != nil {
-		return nil, fmt.Errorf("read Go's build information: %w", err)
-	}
-	return info, nil
 }
 
 // walk yields the notes of one region.

@@ -400,7 +400,7 @@ func TestPerCPUViews(t *testing.T) {
 	if got := snapshotMap(t, Sum(table)); got[1] != want {
 		t.Fatal(got, want)
 	}
-	first := table.Reduced(func(cpus []uint64) uint64 { return cpus[0] })
+	first := Reduce(table, func(cpus []uint64) uint64 { return cpus[0] })
 	if got := snapshotMap(t, first); got[1] != 10 {
 		t.Fatal(got)
 	}

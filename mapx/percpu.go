@@ -178,9 +178,3 @@ func (t *PerCPU[K, V]) Delete(key K) error {
 // Zero sets every value to zero and keeps the keys, as bpftrace's zero() does.
 // Updates that arrive meanwhile may be lost.
 func (t *PerCPU[K, V]) Zero() error { return t.raw.Zero() }
-
-// Reduced returns a view of the table in which fn made one value of the values
-// of all CPUs. fn must not keep its argument.
-func (t *PerCPU[K, V]) Reduced(fn func(cpus []V) V) Table[K, V] {
-	return Reduce[K, V, V](t, fn)
-}

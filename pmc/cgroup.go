@@ -9,11 +9,9 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 )
 
-// OpenCgroup opens a cgroup's directory for Place.Cgroup. The path is absolute
-// ("/sys/fs/cgroup/system.slice") or relative to the mount of the hierarchy that counts
-// events: cgroup v1's perf_event if it is mounted, else cgroup2. The caller closes the
-// file.
-func OpenCgroup(path string) (*os.File, error) {
+// openCgroup opens a cgroup's directory, by its path as Scope.Cgroup has it. The caller
+// closes the file.
+func openCgroup(path string) (*os.File, error) {
 	mounts, err := readSmall(os.DirFS("/"), "proc/self/mounts")
 	if err != nil {
 		return nil, fmt.Errorf("cgroup %s: %w", path, err)

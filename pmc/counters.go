@@ -73,7 +73,7 @@ func open(groups [][]Event, s Scope, o *CountOptions, split bool) (c *Counters, 
 		}
 	}()
 	if s.Cgroup != "" {
-		if c.cgroup, err = OpenCgroup(s.Cgroup); err != nil {
+		if c.cgroup, err = openCgroup(s.Cgroup); err != nil {
 			return nil, err
 		}
 		for i := range places {

@@ -22,8 +22,8 @@ type Place struct {
 	PID int
 	// CPU is an online CPU, -1 for any. With PID -1 it must be a CPU.
 	CPU int
-	// Cgroup is an open cgroup directory (see OpenCgroup), whose tasks are counted on CPU;
-	// PID is then ignored. Nil is no cgroup. The file remains the caller's.
+	// Cgroup is an open cgroup directory, whose tasks are counted on CPU; PID is then
+	// ignored. Nil is no cgroup. The file remains the caller's.
 	Cgroup *os.File
 }
 

@@ -121,7 +121,7 @@ func OpenSampler(e Event, s Scope, spec SamplingSpec, o *SamplerOptions) (sm *Sa
 		}
 	}()
 	if s.Cgroup != "" {
-		if sm.cgroup, err = OpenCgroup(s.Cgroup); err != nil {
+		if sm.cgroup, err = openCgroup(s.Cgroup); err != nil {
 			return nil, err
 		}
 	}

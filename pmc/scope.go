@@ -23,7 +23,9 @@ type Scope struct {
 	// CPUs counts everything that runs on these CPUs.
 	CPUs []int
 	// Cgroup counts the tasks of a cgroup and of those below it, on all CPUs or on those in
-	// CPUs; OpenCgroup documents its spelling.
+	// CPUs. The path is absolute ("/sys/fs/cgroup/system.slice") or relative to the mount
+	// of the hierarchy that counts events: cgroup v1's perf_event if it is mounted, else
+	// cgroup2.
 	Cgroup string
 }
 

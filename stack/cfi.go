@@ -42,8 +42,9 @@ type CFIStats struct {
 // own. Shorter ones are alignment, where no program counter ever is.
 const minGap = 16
 
-// ErrNoCFI is the error for a file without call frame information.
-var ErrNoCFI = errors.New("no call frame information")
+// ErrNoTable is the error for a file that lacks what would be read: call frame information,
+// ORC data or an .sframe section.
+var ErrNoTable = errors.New("no such unwind table in the file")
 
 // OpenCFI compiles the call frame information of the ELF file at path. The file
 // is not used after OpenCFI returns.
@@ -114,7 +115,7 @@ func compileCFI(f *elffile.File, room int64) (t *CFITable, err error) {
 		}
 	}
 	if len(b.segs) == 0 && b.stats.Bad == 0 {
-		return nil, ErrNoCFI
+		return nil, fmt.Errorf("call frame information: %w", ErrNoTable)
 	}
 	return b.table(), nil
 }

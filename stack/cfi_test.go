@@ -264,7 +264,7 @@ func TestCFIMatchesReadelf(t *testing.T) {
 	var sum CFIStats
 	for _, path := range files {
 		table, err := OpenCFI(path)
-		if errors.Is(err, ErrNoCFI) || errors.Is(err, errors.ErrUnsupported) {
+		if errors.Is(err, ErrNoTable) || errors.Is(err, errors.ErrUnsupported) {
 			continue
 		}
 		if err != nil {

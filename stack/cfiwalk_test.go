@@ -322,7 +322,7 @@ func TestCFIFileErrors(t *testing.T) {
 	if _, err := OpenCFI("/nonexistent"); err == nil {
 		t.Error("no error for a file that is not there")
 	}
-	if _, err := OpenCFI("cfi_test.go"); err == nil || errors.Is(err, ErrNoCFI) {
+	if _, err := OpenCFI("cfi_test.go"); err == nil || errors.Is(err, ErrNoTable) {
 		t.Errorf("a text file: %v", err)
 	}
 }

@@ -119,9 +119,6 @@ type ORCEntry struct {
 	version rules.ORCVersion
 }
 
-// ErrNoORC is the error for a file without ORC data.
-var ErrNoORC = errors.New("no ORC data")
-
 // maxKernelSize bounds what a compressed kernel or module may expand to.
 const maxKernelSize = 1 << 30
 
@@ -206,7 +203,7 @@ func readORC(f *elffile.File) (o *ORCFile, err error) {
 		return nil, err
 	}
 	if len(entries) == 0 || ips == nil {
-		return nil, ErrNoORC
+		return nil, fmt.Errorf("ORC: %w", ErrNoTable)
 	}
 	if len(entries)%6 != 0 || len(ip)/4 != len(entries)/6 || len(ip)%4 != 0 {
 		return nil, fmt.Errorf("ORC: %d bytes of entries for %d bytes of addresses", len(entries),

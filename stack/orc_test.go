@@ -76,7 +76,7 @@ func TestNewORCErrors(t *testing.T) {
 	if _, err := ReadORC([]byte("hello")); err == nil {
 		t.Error("text accepted")
 	}
-	if _, err := ReadORC((&elfbuild.File{Machine: elf.EM_X86_64}).Bytes()); !errors.Is(err, ErrNoORC) {
+	if _, err := ReadORC((&elfbuild.File{Machine: elf.EM_X86_64}).Bytes()); !errors.Is(err, ErrNoTable) {
 		t.Errorf("ELF file without ORC: %v", err)
 	}
 	if _, err := ORCVersionOf(make([]byte, 20)); err == nil {
@@ -266,7 +266,7 @@ func TestORCMatchesObjtool(t *testing.T) {
 			continue
 		}
 		o, err := OpenORC(path)
-		if errors.Is(err, ErrNoORC) && len(out) == 0 {
+		if errors.Is(err, ErrNoTable) && len(out) == 0 {
 			continue
 		}
 		if err != nil {

@@ -224,7 +224,7 @@ func (c *CFICache) read(pid int, f *os.File, st fs.FileInfo) FileCFI {
 func cfiOf(f *elffile.File, room int64) (FileCFI, error) {
 	c := FileCFI{segs: executableSegments(f)}
 	var err error
-	if c.table, err = compileCFI(f, room); errors.Is(err, ErrNoCFI) {
+	if c.table, err = compileCFI(f, room); errors.Is(err, ErrNoTable) {
 		err = nil
 	}
 	return c, err

@@ -12,9 +12,6 @@ import (
 	"github.com/borescope/borescope/stack/internal/rules"
 )
 
-// ErrNoSFrame is the error for a file without a .sframe section.
-var ErrNoSFrame = errors.New("no SFrame data")
-
 // OpenSFrame reads the .sframe section of the ELF file at path (SFrame format versions 1 to
 // 3, written by binutils 2.40 and later). The result is the same kind of table as that of
 // call frame information, for the same walkers; frames found by it have the source
@@ -38,7 +35,7 @@ func readSFrame(f *elffile.File) (t *CFITable, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
 	s := f.Section(".sframe")
 	if s == nil || f.Type == elf.ET_REL {
-		return nil, ErrNoSFrame
+		return nil, fmt.Errorf("SFrame: %w", ErrNoTable)
 	}
 	data, err := f.Data(s)
 	if err != nil {

@@ -135,7 +135,7 @@ int main(int argc, char **argv) { return f(argc) + h(argc, 2, 3, 4, 5, 6, 7, 8);
 	err := testenv.Command(t, "gcc", "-O2", "-fno-inline", "-Wa,--gsframe", "-o", bin, src).Run()
 	testenv.Need(t, testenv.Got("gcc that writes SFrame", err))
 	s, err := OpenSFrame(bin)
-	if errors.Is(err, ErrNoSFrame) || errors.Is(err, errors.ErrUnsupported) {
+	if errors.Is(err, ErrNoTable) || errors.Is(err, errors.ErrUnsupported) {
 		testenv.Need(t, testenv.Got("linker that keeps SFrame", err))
 	}
 	if err != nil {

@@ -308,7 +308,7 @@ func (e *ELF) hasTables() bool {
 
 // Bytes returns the memory that the file's tables hold now, in bytes, without the
 // remembered names and without mapped pages.
-func (e *ELF) Bytes() int64 {
+func (e *ELF) bytes() int64 {
 	n := e.code.Load().bytes() + e.data.Load().bytes() + e.f.Heap() +
 		int64(120*len(e.f.Sections)+64*len(e.f.Progs))
 	e.mu.Lock()

@@ -113,7 +113,7 @@ func BenchmarkSourceCold(b *testing.B) {
 		for i := range pcs {
 			dst = e.Resolve(dst[:0], pcs[i:i+1])
 		}
-		b.ReportMetric(float64(e.Bytes()), "retained-B")
+		b.ReportMetric(float64(e.bytes()), "retained-B")
 		e.Close()
 	}
 }

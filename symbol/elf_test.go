@@ -492,7 +492,7 @@ func FuzzELF(f *testing.F) {
 				}
 			}
 		}
-		if n := e.Bytes(); n > 1<<20+64*int64(len(b)) {
+		if n := e.bytes(); n > 1<<20+64*int64(len(b)) {
 			t.Fatalf("%d bytes hold %d", len(b), n)
 		}
 		list, err := e.Match(nil)

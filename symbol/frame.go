@@ -56,7 +56,6 @@ const (
 	KindPLT          // a procedure linkage table entry
 	KindData         // an object, not a function
 	KindVDSO         // the kernel's code mapped into a process
-	KindScript       // an interpreter's function
 )
 
 // Confidence is how certain a name is.
@@ -65,7 +64,7 @@ type Confidence uint8
 // The levels, from none to certain.
 const (
 	ConfidenceNone   Confidence = iota
-	ConfidenceGuess             // the nearest symbol before a symbol-less gap
+	_                           // kept free: recordings hold the numbers
 	ConfidenceNoSize            // inside a symbol that states no size
 	ConfidenceExact             // inside the symbol's stated bounds
 )

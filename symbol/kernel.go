@@ -191,7 +191,7 @@ func (k *Kernel) setCacheErr(err error) {
 }
 
 // Len returns the number of symbols, 0 if they cannot be read.
-func (k *Kernel) Len() int {
+func (k *Kernel) symbols() int {
 	if t, _ := k.load(); t != nil {
 		return t.Len()
 	}
@@ -200,7 +200,7 @@ func (k *Kernel) Len() int {
 
 // Bytes returns the memory that the table and the remembered names hold, in bytes, without
 // what Source takes. It does not read the table.
-func (k *Kernel) Bytes() int64 {
+func (k *Kernel) bytes() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.memo.Bytes() + k.size.Load()

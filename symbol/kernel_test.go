@@ -69,7 +69,7 @@ func TestKernel(t *testing.T) {
 	if _, err := k.Lookup("nothing"); !errors.Is(err, ErrNoSymbol) {
 		t.Errorf("Lookup: %v", err)
 	}
-	p, _ := Glob("*read*")
+	p, _ := glob("*read*")
 	if list, _ := k.Match(p); len(list) != 2 {
 		t.Errorf("Match: %+v", list)
 	}
@@ -229,8 +229,8 @@ func TestKernelLazy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.Bytes() != 0 {
-		t.Errorf("%d bytes before the first question", k.Bytes())
+	if k.bytes() != 0 {
+		t.Errorf("%d bytes before the first question", k.bytes())
 	}
 	before := tr.opened
 	for range 3 {
@@ -265,8 +265,8 @@ func TestThisKernel(t *testing.T) {
 		testenv.Need(t, testenv.Root)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if k.Len() != len(lines) {
-		t.Errorf("%d of %d symbols", k.Len(), len(lines))
+	if k.symbols() != len(lines) {
+		t.Errorf("%d of %d symbols", k.symbols(), len(lines))
 	}
 	for i := 0; i < len(lines); i += 997 {
 		var addr uint64
@@ -284,8 +284,8 @@ func TestThisKernel(t *testing.T) {
 			t.Errorf("%s is named %s, which is not there", lines[i], f.Name)
 		}
 	}
-	if n := k.Bytes(); k.Len() < 130000 && n > 4<<20 {
-		t.Errorf("%d symbols hold %d bytes", k.Len(), n)
+	if n := k.bytes(); k.symbols() < 130000 && n > 4<<20 {
+		t.Errorf("%d symbols hold %d bytes", k.symbols(), n)
 	}
 	pcs := make([]uint64, 4096)
 	for i := range pcs {
@@ -321,7 +321,7 @@ func TestKallsymsErrors(t *testing.T) {
 	if _, err := ParseKallsyms(errorReader{strings.NewReader(kallsymsText)}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v", err)
 	}
-	if k, err := ParseKallsyms(strings.NewReader("ffffffff81000000 T last_line_without_end")); err != nil || k.Len() != 1 {
+	if k, err := ParseKallsyms(strings.NewReader("ffffffff81000000 T last_line_without_end")); err != nil || k.symbols() != 1 {
 		t.Errorf("got %v", err)
 	}
 	long := strings.Repeat("n", 600)
@@ -342,8 +342,8 @@ func FuzzKallsyms(f *testing.F) {
 			return
 		}
 		list, err := k.Match(nil)
-		if err != nil || len(list) != k.Len() {
-			t.Fatalf("%d of %d symbols: %v", len(list), k.Len(), err)
+		if err != nil || len(list) != k.symbols() {
+			t.Fatalf("%d of %d symbols: %v", len(list), k.symbols(), err)
 		}
 		if !slices.IsSortedFunc(list, func(a, b Symbol) int {
 			if a.Addr < b.Addr {
@@ -370,8 +370,8 @@ func FuzzKallsyms(f *testing.F) {
 			}
 			sameWithoutTable(t, k, b, some)
 		}
-		if k.Bytes() > 1<<16+20*int64(len(b)) {
-			t.Fatalf("%d bytes of text hold %d", len(b), k.Bytes())
+		if k.bytes() > 1<<16+20*int64(len(b)) {
+			t.Fatalf("%d bytes of text hold %d", len(b), k.bytes())
 		}
 	})
 }
@@ -464,7 +464,7 @@ func BenchmarkKallsymsParse(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(float64(k.Bytes()), "retained")
+		b.ReportMetric(float64(k.bytes()), "retained")
 	}
 }
 

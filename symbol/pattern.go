@@ -22,7 +22,7 @@ func Exact(name string) *Pattern {
 
 // Glob returns a pattern in shell syntax: * matches any characters, ? one, [a-z] and [!a-z]
 // one of a set; \ quotes the next character.
-func Glob(pattern string) (*Pattern, error) {
+func glob(pattern string) (*Pattern, error) {
 	expr, literal, special, err := globExpr(pattern)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func ParsePattern(s string) (*Pattern, error) {
 		}
 		return regexpPattern(re), nil
 	}
-	return Glob(s)
+	return glob(s)
 }
 
 // String returns the pattern in the syntax of ParsePattern.

@@ -236,7 +236,7 @@ func (h *latest) Pop() any {
 }
 
 // Len returns the number of entries.
-func (p *PerfMap) Len() int { return len(p.ents) }
+func (p *PerfMap) entries() int { return len(p.ents) }
 
 // Resolve implements Resolver.
 func (p *PerfMap) Resolve(dst []Frame, pcs []uint64) []Frame {

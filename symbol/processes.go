@@ -370,7 +370,7 @@ func (ps *Processes) bytes() int64 {
 		n += 400 // with what an open file takes
 		if img.elf != nil && !seen[img.elf] {
 			seen[img.elf] = true
-			n += img.elf.Bytes()
+			n += img.elf.bytes()
 		}
 	}
 	for _, p := range ps.byPID {

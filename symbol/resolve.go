@@ -228,8 +228,8 @@ func (ps *Processes) trim() {
 		if img == nil {
 			return
 		}
-		before := img.elf.Bytes()
+		before := img.elf.bytes()
 		img.elf.dropTables()
-		over -= before - img.elf.Bytes()
+		over -= before - img.elf.bytes()
 	}
 }

@@ -32,8 +32,20 @@ type Site struct {
 	// MaxArgs.
 	Spec string
 	Args []Arg
-	// Nop is the kind of instruction at PC.
-	Nop Nop
+	// Nop is the kind of the instruction at PC:
+	//
+	//	nop        the machine's one-instruction nop, which <sys/sdt.h> emits. The kernel
+	//	           emulates it, which is the fast path of uprobes.
+	//	nop+nop5   a plain nop and a 5-byte one, which libbpf's usdt.h emitted for a while.
+	//	           Attaching at PC+1 lets kernels with the uprobe system call (Linux 6.16)
+	//	           turn the second into a call. Whether that is faster depends on the
+	//	           machine, and it overwrites the red zone of C code.
+	//	nop+nop10  a plain nop and a 10-byte one: libbpf's usdt.h since July 2026
+	//	nop5       one 5-byte nop
+	//
+	// It is empty for any other instruction: the site may be corrupt, or, in a process's
+	// memory, traced already.
+	Nop string
 	// Err is the error of this site, nil if there is none: a *SyntaxError in Spec (Args are
 	// the arguments before it), or an *AddressError for a PC or Semaphore outside the loaded
 	// parts of the file.

@@ -196,7 +196,7 @@ func values(t *testing.T, exe string, shapes map[string]bool, unread map[usdt.Re
 	}
 	captures := map[string]*capture{}
 	for _, p := range probes {
-		if len(p.Sites) != 1 || p.Sites[0].Err != nil || p.Sites[0].Nop != usdt.NopPlain {
+		if len(p.Sites) != 1 || p.Sites[0].Err != nil || p.Sites[0].Nop != "nop" {
 			t.Fatalf("%+v", p)
 		}
 		captures[p.Name] = attach(t, exe, p.Sites[0])

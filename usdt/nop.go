@@ -3,81 +3,48 @@ package usdt
 import (
 	"bytes"
 	"debug/elf"
-	"fmt"
 )
-
-// Nop is the kind of instruction at a site.
-type Nop uint8
-
-// The kinds.
-const (
-	// NopNone is no known nop: the site may be corrupt, or already traced (in memory).
-	NopNone Nop = iota
-	// NopPlain is the machine's one-instruction nop, which <sys/sdt.h> emits.
-	// The kernel emulates it, which is the fast path of uprobes.
-	NopPlain
-	// NopPlain5 is a plain nop followed by a 5-byte one, which libbpf's usdt.h
-	// emitted for a while. Attaching at PC+1 lets kernels with the uprobe
-	// system call (Linux 6.16) turn the second into a call; whether that is
-	// faster depends on the machine, and it overwrites the red zone of C code.
-	NopPlain5
-	// NopPlain10 is a plain nop followed by a 10-byte one: libbpf's usdt.h
-	// since July 2026.
-	NopPlain10
-	// Nop5 is a single 5-byte nop.
-	Nop5
-)
-
-var nopNames = [...]string{"none", "nop", "nop+nop5", "nop+nop10", "nop5"}
-
-// String returns "nop", "nop+nop5", "nop+nop10", "nop5" or "none".
-func (n Nop) String() string {
-	if int(n) < len(nopNames) {
-		return nopNames[n]
-	}
-	return fmt.Sprintf("Nop(%d)", uint8(n))
-}
 
 var (
 	nop5  = []byte{0x0f, 0x1f, 0x44, 0x00, 0x00}
 	nop10 = []byte{0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00}
 )
 
-// nop returns the kind of instruction at a file offset.
-func (f *File) nop(off uint64) Nop {
+// nop returns the kind of the instruction at a file offset, as Site.Nop has it.
+func (f *File) nop(off uint64) string {
 	b, err := f.f.Bytes(off, min(11, uint64(f.f.Size())-off))
 	if err != nil {
-		return NopNone
+		return ""
 	}
 	if f.Machine == elf.EM_X86_64 || f.Machine == elf.EM_386 {
 		return nopX86(b)
 	}
 	if f.Machine == elf.EM_ARM || f.Machine == elf.EM_RISCV {
 		if len(b) >= 2 && plainNop(f.Machine, uint32(f.f.Order.Uint16(b)), 2) {
-			return NopPlain
+			return "nop"
 		}
 	}
 	if f.Machine == elf.EM_S390 && len(b) >= 2 && b[0] == 0x07 && b[1]&0xf0 == 0 {
-		return NopPlain // nopr: bcr 0,r
+		return "nop" // nopr: bcr 0,r
 	}
 	if len(b) >= 4 && plainNop(f.Machine, f.f.Order.Uint32(b), 4) {
-		return NopPlain
+		return "nop"
 	}
-	return NopNone
+	return ""
 }
 
-func nopX86(b []byte) Nop {
+func nopX86(b []byte) string {
 	switch {
 	case bytes.HasPrefix(b, nop5):
-		return Nop5
+		return "nop5"
 	case len(b) == 0 || b[0] != 0x90:
-		return NopNone
+		return ""
 	case bytes.HasPrefix(b[1:], nop5):
-		return NopPlain5
+		return "nop+nop5"
 	case bytes.HasPrefix(b[1:], nop10):
-		return NopPlain10
+		return "nop+nop10"
 	}
-	return NopPlain
+	return "nop"
 }
 
 // plainNop reports whether an instruction is the nop of the architecture's manual.

@@ -2,6 +2,7 @@ package usdt
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -27,15 +28,6 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("usdt arguments %q: column %d: %s", e.Text, e.Column, e.Msg)
 }
 
-// UnknownMachineError is returned for a machine whose assembler syntax ParseArgs does not
-// support.
-type UnknownMachineError struct{ Machine elf.Machine }
-
-// Error returns "usdt arguments of EM_…: not supported".
-func (e *UnknownMachineError) Error() string {
-	return fmt.Sprintf("usdt arguments of %v: not supported", e.Machine)
-}
-
 // ParseArgs parses the argument specification of a site, such as "8@%rdi -4@-20(%rbp)", in the
 // assembler syntax of a machine: EM_X86_64, EM_386, EM_AARCH64, EM_ARM, EM_RISCV (64 bits),
 // EM_PPC64, EM_S390 or EM_LOONGARCH. The syntax is that of the "Arguments" part of systemtap's
@@ -43,14 +35,14 @@ func (e *UnknownMachineError) Error() string {
 //
 // All operands that compilers emit are parsed. Those that can't be read at run time have a
 // Reason. For other text the error is a *SyntaxError with the column, and the arguments before
-// it are returned too.
+// it are returned too. For other machines it matches errors.ErrUnsupported.
 //
 // Memory operands are assumed to be little-endian except on s390x; set BigEndian otherwise, as
 // File does.
 func ParseArgs(machine elf.Machine, s string) ([]Arg, error) {
 	operand, wordSize := operandParser(machine)
 	if operand == nil {
-		return nil, &UnknownMachineError{machine}
+		return nil, fmt.Errorf("usdt arguments of %v: %w", machine, errors.ErrUnsupported)
 	}
 	// In old notes systemtap's probes without arguments have "" or ":".
 	if s == "" || s[0] == ':' {

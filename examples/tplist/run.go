@@ -282,7 +282,7 @@ func (l *lister) locations(p usdt.Probe) {
 		b := append(l.line[:0], "  location #"...)
 		b = strconv.AppendInt(b, int64(i+1), 10)
 		b = strconv.AppendUint(append(b, " 0x"...), s.PC, 16)
-		b = append(append(b, " ("...), s.Nop.String()...)
+		b = append(append(b, " ("...), cmp.Or(s.Nop, "none")...)
 		b = strconv.AppendUint(append(b, " at offset 0x"...), s.Offset, 16)
 		b = append(b, ")\n"...)
 		if s.Err != nil {
@@ -312,7 +312,7 @@ func (l *lister) locations(p usdt.Probe) {
 func describe(path string, s usdt.Site) site {
 	d := site{
 		Path: path, Provider: s.Provider, Name: s.Name, PC: s.PC, Offset: s.Offset,
-		Semaphore: s.Semaphore, Args: []arg{}, Nop: s.Nop.String(),
+		Semaphore: s.Semaphore, Args: []arg{}, Nop: s.Nop,
 	}
 	for _, a := range s.Args {
 		v := arg{Text: a.Text, Size: a.Size, Signed: a.Signed, Float: a.Float, Kind: a.Kind.String()}

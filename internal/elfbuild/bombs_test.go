@@ -232,7 +232,7 @@ func matchSymbols(p *symbol.Pattern) func(*testing.T, *file) func() string {
 }
 
 func pattern(s string) *symbol.Pattern {
-	p, err := symbol.Glob(s)
+	p, err := symbol.glob(s)
 	if err != nil {
 		panic(err)
 	}

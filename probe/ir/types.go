@@ -44,9 +44,6 @@ const (
 	FormatKstack        // kernel PCs, innermost first, padded with zeros
 	FormatUstack        // user PCs, innermost first, padded with zeros
 	FormatProbe         // index of a site in the plan, plus one
-	FormatHex           // number best shown in base 16
-	FormatErrno         // negative errno, or a result
-	FormatSignal        // signal number
 	FormatPath          // file path
 )
 

@@ -86,7 +86,7 @@ twice [-8@x0]
 				var got strings.Builder
 				for i, s := range sites {
 					fmt.Fprintln(&got, s.Name, s.Args)
-					if s.Err != nil || s.Nop != usdt.NopPlain || s.PC != uint64(im.stub(i)) || s.Semaphore != uint64(im.semaphore(i)) || s.Offset != s.PC || s.SemaphoreOffset != s.Semaphore {
+					if s.Err != nil || s.Nop != "nop" || s.PC != uint64(im.stub(i)) || s.Semaphore != uint64(im.semaphore(i)) || s.Offset != s.PC || s.SemaphoreOffset != s.Semaphore {
 						t.Errorf("site %+v", s)
 					}
 					for _, a := range s.Args {

@@ -26,6 +26,6 @@
 //
 // Enabled costs less than a nanosecond, and Fire a few if no tracer is attached; neither
 // allocates nor locks. Probes are safe for concurrent use. Firing needs no privileges. A program
-// can have MaxProbes probes. Linux on amd64 and arm64 is supported; elsewhere probes are never
+// can have 255 probes. Linux on amd64 and arm64 is supported; elsewhere probes are never
 // Enabled.
 package static

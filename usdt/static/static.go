@@ -7,9 +7,6 @@ import (
 	"github.com/borescope/borescope/usdt/arg"
 )
 
-// MaxProbes is the most probes that a program can have.
-const MaxProbes = usdtfire.PoolSize
-
 // Probe is one probe. It must not be copied, and is safe for concurrent use.
 //
 // Command usdtlink finds it in the file by its first field and sets the index; the layout is

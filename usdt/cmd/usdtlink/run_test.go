@@ -96,7 +96,7 @@ func TestLink(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range sites {
-				if s.Err != nil || s.Nop != usdt.NopPlain || s.Semaphore == 0 || binary.LittleEndian.Uint32(b[s.SemaphoreOffset:]) != 0 {
+				if s.Err != nil || s.Nop != "nop" || s.Semaphore == 0 || binary.LittleEndian.Uint32(b[s.SemaphoreOffset:]) != 0 {
 					t.Errorf("%+v", s)
 				}
 			}
