@@ -74,8 +74,8 @@
 //	                                            reader's
 //	ntop, macaddr, pton                         IPv4, IPv6, MAC in a Log or an event; Addr
 //	strcontains, strstr, strlen                 Str.Contains, Str.IndexOf, Str.Len, and Str.Glob
-//	strncmp, memcmp, ==                         ir.OpStrncmp, Memcmp, Str.Eq, Str.HasPrefix,
-//	                                            Tuple.Eq
+//	strncmp, memcmp, ==                         Str.Eq, Str.HasPrefix, Tuple.Eq; ir.OpStrncmp,
+//	                                            ir.OpMemcmp
 //	bswap, kptr, uptr                           Int.Bswap, ir.OpKptr, Ptr.User
 //	kaddr, percpu_kaddr, uaddr                  Ctx.KernelAddr, Ptr.OnCPU, Ctx.UserAddr
 //	cgroupid, cgroup_path                       CgroupID, CgroupPath

@@ -11,8 +11,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// What a front end does: a program that is made at run time, from nothing but data, is
-// attached for a while and read.
+// A front end makes a program at run time, from plain data, attaches it for a while and reads
+// it.
 func ExampleLoad() {
 	target, err := probe.ParseTarget("rawtracepoint:sys_enter")
 	if err != nil {
@@ -60,8 +60,8 @@ func ExampleLoad() {
 	// }
 }
 
-// A program is compiled for any plan: here one that is written down, for a kernel that
-// is not this one.
+// A program can be compiled for any plan: here for one that is written down, for another
+// machine's kernel.
 func ExampleCompile() {
 	hits := &ir.Map{Name: "hits", Agg: ir.AggCount, Key: ir.StringType(16)}
 	p := &ir.Program{Name: "count", Actions: []ir.Action{{

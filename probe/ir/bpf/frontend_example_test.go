@@ -29,11 +29,11 @@ import (
 type toy struct {
 	program *ir.Program
 	events  *ir.Map
-	// types are what maps are declared with, which a plan has to be known for.
+	// types set the types of the maps, which are known only once there is a plan.
 	types []func(*probe.Plan) error
 }
 
-// parseToy makes a program of a script, but for the types of its keys and events.
+// parseToy makes a program from a script, except for the types of its keys and events.
 func parseToy(script string) (*toy, error) {
 	t := &toy{program: &ir.Program{Name: "toy"}}
 	for i, line := range strings.Split(script, "\n") {
@@ -93,7 +93,8 @@ func split(words []string) (values, keys []string) {
 	return words, nil
 }
 
-// declare has a map's type become that of an expression, in the plan for the program.
+// declare arranges for a map's type to be set to that of an expression, once the program has
+// a plan.
 func (t *toy) declare(typ *ir.Type, e *ir.Expr, group int) {
 	t.types = append(t.types, func(plan *probe.Plan) error {
 		i := slices.IndexFunc(plan.Programs, func(p probe.Program) bool { return p.Group == group })
@@ -106,7 +107,7 @@ func (t *toy) declare(typ *ir.Type, e *ir.Expr, group int) {
 	})
 }
 
-// finish gives maps the types that their keys and events have in the plan.
+// finish sets the types of maps to those that their keys and events have in the plan.
 func (t *toy) finish(plan *probe.Plan) error {
 	for _, declare := range t.types {
 		if err := declare(plan); err != nil {
@@ -131,11 +132,11 @@ func expression(word string, pos ir.Pos) *ir.Expr {
 	if n, err := strconv.Atoi(strings.TrimPrefix(word, "arg")); err == nil {
 		return &ir.Expr{Op: ir.OpArg, Int: int64(n), Pos: pos}
 	}
-	return &ir.Expr{Op: ir.OpBuiltin, Str: word, Pos: pos} // or an error that names its place
+	return &ir.Expr{Op: ir.OpBuiltin, Str: word, Pos: pos} // or an error with the position
 }
 
-// report prints what the program's maps hold, and n events: of a program that is loaded
-// or, the same way, of a recording.
+// report prints the contents of the program's maps, and n events, of a loaded program or, the
+// same way, of a recording.
 func (t *toy) report(w io.Writer, h bpf.Reader, n int) error {
 	for _, m := range t.program.AllMaps() {
 		if m == t.events {
@@ -170,11 +171,10 @@ func (t *toy) report(w io.Writer, h bpf.Reader, n int) error {
 	return err
 }
 
-// A front end of one page: it parses a script, asks what types its expressions have where
-// the probe is, and reads maps and events that it knows nothing of but their declarations.
-// This one reads a recording, for which it needs no kernel and no privileges; with those,
-// bpf.Resolve makes the plan, bpf.Load gives the handles, and Plan.Attach has the probes
-// fire.
+// A front end of one page: it parses a script, finds the types that its expressions have at
+// the probe, and reads maps and events of which it has only the declarations. This one reads
+// a recording, and so needs no kernel and no privileges. With those, bpf.Resolve makes the
+// plan, bpf.Load returns the handles, and Plan.Attach attaches the probes.
 func Example_frontEnd() {
 	t, err := parseToy(toyScript("/usr/lib/libexample.so"))
 	if err != nil {

@@ -47,8 +47,8 @@ func TestFrontEnd(t *testing.T) {
 	})
 }
 
-// liveAndRecorded runs the target under a program, which declare gives its last types, and
-// has what it left read twice: live, and from the recording of that in dir.
+// liveAndRecorded runs the target under a program, whose last types declare sets. It has the
+// results read twice: live, and from their recording in dir.
 func liveAndRecorded(t *testing.T, w *probetest.Workload, p *ir.Program, declare func(*probe.Plan) error, dir string, read func(bpf.Reader)) {
 	t.Helper()
 	plan, err := bpf.Resolve(nil, p, nil)

@@ -66,7 +66,7 @@ func allKinds(target probe.Target) *kinds {
 	return k
 }
 
-// text is a table's entries, of which what differs from run to run is left out.
+// text formats a table's entries without what differs from run to run.
 func text(entries []mapx.Entry[bpf.Value, any]) string {
 	var lines []string
 	for _, e := range entries {
@@ -80,7 +80,7 @@ func text(entries []mapx.Entry[bpf.Value, any]) string {
 		switch v := e.Value.(type) {
 		case []bpf.Point:
 			value = fmt.Sprintf("%T %d", v, v[len(v)-1].Value)
-		case []bpf.Value: // by CPU, of which one ran the target
+		case []bpf.Value: // by CPU; the target ran on one of them
 			i := slices.IndexFunc(v, func(v bpf.Value) bool { return v.Int() != 0 })
 			value = fmt.Sprintf("%T %v", v[max(i, 0)], v[max(i, 0)])
 		}
@@ -90,7 +90,7 @@ func text(entries []mapx.Entry[bpf.Value, any]) string {
 	return strings.Join(lines, "|")
 }
 
-// expect reads every map, with what empties it at last.
+// expect reads every map, and empties it at the end.
 func (k *kinds) expect(t *testing.T, h bpf.Reader) {
 	t.Helper()
 	for m, want := range k.want {

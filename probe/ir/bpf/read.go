@@ -188,7 +188,7 @@ func (t *wholeTable[K, V]) settled(key K, cpus []V) ([]V, error) {
 			return cpus, fmt.Errorf("key %v: %w", key, ErrTorn)
 		}
 		again, ok, err := t.Lookup(key)
-		if err != nil || !ok { // gone meanwhile: what was read is all there is
+		if err != nil || !ok { // deleted meanwhile: keep what was read
 			return cpus, err
 		}
 		cpus = again

@@ -16,10 +16,10 @@ var (
 	errNoPlan    = errors.New("no plan")
 )
 
-// sourceOf is where handles read from, or why they do not.
+// sourceOf returns the source that handles read from, or an error if it cannot be read.
 func sourceOf(h Reader) (source, error) {
 	var src source
-	// What embeds a Loaded may be a nil pointer, as when an error was not looked at.
+	// h may be a type that embeds a Loaded, and a nil pointer, if its user ignored an error.
 	if v := reflect.ValueOf(h); v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {
 		src = h.source()
 	}
@@ -32,7 +32,7 @@ func sourceOf(h Reader) (source, error) {
 	return src, nil
 }
 
-// usable says why a program's maps cannot be used.
+// usable returns an error if the program's maps cannot be used.
 func (l *Loaded) usable() error {
 	if l == nil {
 		return errNoProgram
@@ -45,8 +45,8 @@ func (l *Loaded) usable() error {
 	return nil
 }
 
-// failed is the error of an operation on the program's maps, which is os.ErrClosed
-// if they were closed meanwhile.
+// failed returns the error of an operation on the program's maps. It matches os.ErrClosed if
+// they were closed meanwhile.
 func (l *Loaded) failed(op string, err error) error {
 	if err == nil {
 		return nil
@@ -57,14 +57,14 @@ func (l *Loaded) failed(op string, err error) error {
 	return fmt.Errorf("%s: %w", op, err)
 }
 
-// liveTable is a table of a loaded program, which may be closed.
+// liveTable is a table of a loaded program, which may be closed meanwhile.
 type liveTable[K comparable, V any] struct {
 	in   mapx.Table[K, V]
 	l    *Loaded
 	name string
 }
 
-// Sizes are those of the kernel's keys and values, in bytes.
+// Sizes returns the sizes of the kernel's keys and values, in bytes.
 func (t *liveTable[K, V]) Sizes() (key, value int) {
 	em := t.l.coll.Maps[t.name]
 	if em.Type() == ebpf.ArrayOfMaps {
@@ -73,7 +73,7 @@ func (t *liveTable[K, V]) Sizes() (key, value int) {
 	return int(em.KeySize()), int(em.ValueSize())
 }
 
-// Snapshot returns the entries as they are now.
+// Snapshot returns the current entries.
 func (t *liveTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
 	s, err := t.in.Snapshot()
 	return s, t.l.failed("read "+t.name, err)
@@ -85,7 +85,8 @@ func (t *liveTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 	return s, t.l.failed("read "+t.name, err)
 }
 
-// reserve makes a stream its only reader's, until release.
+// reserve gives a stream to one reader, until release. Another reader would take events away
+// from it.
 func (l *Loaded) reserve(name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

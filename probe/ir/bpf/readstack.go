@@ -10,15 +10,15 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
-// joined is several tables as one: the classes of an aggregation by stack.
+// joined is several tables read as one: the classes of an aggregation by stack.
 type joined[K, V any] []mapx.Table[K, V]
 
-// Snapshot returns the entries of all, one table after the other.
+// Snapshot returns the entries of all tables, one table after the other.
 func (j joined[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
 	return j.all(mapx.Table[K, V].Snapshot)
 }
 
-// ReadAndClear returns the entries of all and removes them.
+// ReadAndClear returns the entries of all tables and removes them.
 func (j joined[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 	return j.all(mapx.Table[K, V].ReadAndClear)
 }
@@ -36,7 +36,7 @@ func (j joined[K, V]) all(read func(mapx.Table[K, V]) (mapx.Snapshot[K, V],
 	return out, errors.Join(errs...)
 }
 
-// stackTable opens an aggregation by stack, whose entries are in a map by depth.
+// stackTable opens an aggregation by stack, whose entries are in one map per class of depth.
 func stackTable[K comparable, V, R any](s Reader, m *ir.Map,
 	reduce func([]V) (R, bool),
 ) (mapx.Table[K, R], error) {
@@ -47,12 +47,12 @@ func stackTable[K comparable, V, R any](s Reader, m *ir.Map,
 		return opaqueStackTable[K](s, m, reduce)
 	}
 	open := classTable[K, K, V, R]
-	// perhaps shorter than K: see KeyLimit
+	// The kernel's keys may be shorter than K: see check.KeyLimit.
 	if em := tableMap(s, m); em != nil && em.KeySize() == check.MaxKey {
 		open = classTable[K, [check.MaxKey / 8]uint64, V, R]
 	}
 	deep, err := open(s, m.Name, reduce)
-	if err != nil && s.source().replay != nil { // recorded where keys are shorter
+	if err != nil && s.source().replay != nil { // recorded with shorter keys
 		if short, again := classTable[K, [check.MaxKey / 8]uint64](s, m.Name, reduce); again == nil {
 			deep, err = short, nil
 		}
@@ -71,7 +71,7 @@ func stackTable[K comparable, V, R any](s Reader, m *ir.Map,
 	return joined[K, R]{shallow, middle, deep}, err
 }
 
-// classTable opens the map of one class, whose keys S are widened to K.
+// classTable opens the map of one class and widens its keys S to K.
 func classTable[K comparable, S comparable, V, R any](s Reader, name string,
 	reduce func([]V) (R, bool),
 ) (mapx.Table[K, R], error) {
@@ -103,7 +103,7 @@ func opaqueStackTable[K comparable, V, R any](h Reader, m *ir.Map,
 	return all, nil
 }
 
-// widened opens the map of one class by its own keys, which widen makes K of.
+// widened opens the map of one class with its own keys S; widen converts them to K.
 func widened[S, K comparable, V, R any](h Reader, name string, widen func(S) K,
 	reduce func([]V) (R, bool),
 ) (mapx.Table[K, R], error) {

@@ -6,11 +6,11 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/loops"
 )
 
-// Resolve decides how a program's targets are attached, as probe.Resolve does, and has
-// the plan hold what compiling the program needs besides: kernel types, and the
-// addresses of symbols. Env nil is this machine. Of o, what the program's operations
-// ask for is set: that arguments have types, that functions are planned as sessions, or
-// with a program for each site.
+// Resolve decides how a program's targets are attached, as probe.Resolve does, and adds to
+// the plan what else compiling the program needs: kernel types, and the addresses of symbols.
+// A nil env is this machine. Beyond those that are set in o, Resolve sets options by the
+// program's operations: NoTypes if it uses no arguments, Session if each action uses an
+// operation of sessions, ProgramPerSite if it reads which of its sites has fired.
 func Resolve(env *probe.Env, p *ir.Program, o *probe.Options) (*probe.Plan, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
@@ -37,8 +37,8 @@ func Resolve(env *probe.Env, p *ir.Program, o *probe.Options) (*probe.Plan, erro
 	return plan, resolveSymbols(env, p, plan)
 }
 
-// usesArguments says whether a program reads what has a type in BTF; if not,
-// reading BTF is spared, which is most of the time that attaching takes.
+// usesArguments reports whether a program reads anything that has a type in BTF. If not, BTF
+// need not be read, which would take most of the time of attaching.
 func usesArguments(p *ir.Program) bool {
 	uses := false
 	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
@@ -47,7 +47,7 @@ func usesArguments(p *ir.Program) bool {
 	return uses
 }
 
-// usesSession says whether every action is one of a session program.
+// usesSession reports whether all actions use operations of session programs.
 func usesSession(p *ir.Program) bool {
 	for _, a := range p.Actions {
 		if !sessionAction(a) {
@@ -67,7 +67,7 @@ func sessionAction(a ir.Action) bool {
 	return uses
 }
 
-// usesCookie says whether a program asks which of its sites has fired.
+// usesCookie reports whether a program reads which of its sites has fired.
 func usesCookie(p *ir.Program) bool {
 	uses := false
 	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
@@ -76,7 +76,7 @@ func usesCookie(p *ir.Program) bool {
 	return uses
 }
 
-// needsBTF says whether a program names kernel types, or calls kernel functions.
+// needsBTF reports whether a program needs kernel types, or calls kernel functions.
 func needsBTF(p *ir.Program) bool {
 	need := false
 	for _, a := range p.Actions {
@@ -102,7 +102,7 @@ func needsBTF(p *ir.Program) bool {
 	return need
 }
 
-// walksStacks says whether a program asks for walked user stacks.
+// walksStacks reports whether a program has user stacks walked by OpUstackWalk.
 func walksStacks(p *ir.Program) bool {
 	walks := false
 	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) { walks = walks || e.Op == ir.OpUstackWalk })

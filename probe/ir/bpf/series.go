@@ -11,13 +11,13 @@ import (
 
 // Point is one interval of a series.
 type Point struct {
-	// Start is the interval's begin, as CLOCK_MONOTONIC.
+	// Start is the start of the interval on CLOCK_MONOTONIC.
 	Start time.Duration
 	// Value is the count, sum, minimum, maximum or (truncated) average.
 	Value int64
 }
 
-// SeriesTable is the series of a map by key (AggSeries): the intervals in which something
+// SeriesTable opens the series of a map by key (AggSeries): the intervals in which something
 // was observed, in order of time.
 func SeriesTable[K comparable](h Reader, m *ir.Map) (mapx.Table[K, []Point], error) {
 	switch m.Inner {

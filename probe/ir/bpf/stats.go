@@ -10,69 +10,74 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
-// Stats is what a loaded program's run has cost and lost so far, as plain data.
+// Stats holds the costs and losses of a loaded program so far, as plain data.
 type Stats struct {
 	// Programs are the programs of the plan, in its order.
 	Programs []ProgramStats
 	// Maps are the program's own maps.
 	Maps []MapStats
-	// Faults counts reads of memory that failed, and gave zeros.
+	// Faults counts reads of memory that failed, and returned zeros.
 	Faults uint64
-	// Truncated counts texts that did not fit their size.
+	// Truncated counts texts that were cut to fit their size.
 	Truncated uint64
-	// Full counts what found no room in a map or buffer, over all maps.
+	// Full counts entries and events that did not fit in a map or buffer, over all maps.
 	Full uint64
-	// NoScratch counts firings that were left out because too many programs
-	// were active on a CPU at a time.
+	// NoScratch counts firings that were left out because too many programs were active on a
+	// CPU at the same time.
 	NoScratch uint64
-	// Limited counts events, Throttled firings left out because of the Budget.
+	// Limited counts the events, Throttled the firings that were left out because of the
+	// Budget.
 	Limited, Throttled uint64
-	// Unwalked counts stacks of OpUstackWalk that were walked by frame pointers
-	// alone because the process was not given to AddProcess, Broken those of other
-	// processes that end before the thread's start: a file without call frame
-	// information, memory that is not there.
+	// Unwalked counts the stacks of OpUstackWalk that were walked by frame pointers alone
+	// because the process was not passed to AddProcess. Broken counts those of other
+	// processes that end before the start of the thread: in a file without call frame
+	// information, or in memory that could not be read.
 	Unwalked, Broken uint64
-	// Busy counts values of a storage kind that were to be deleted and stayed, because
-	// the kernel was changing storage of that kind on the CPU. A value that could
-	// not be made for that reason is counted as Full; before Linux 6.2 a value may
-	// also read as missing then, which nothing counts.
+	// Busy counts values of a storage kind that were not deleted because the kernel was
+	// changing storage of that kind on the CPU. A value that could not be created for that
+	// reason is counted in Full. Before Linux 6.2 a value may also read as missing then; no
+	// counter counts that.
 	Busy uint64
-	// Missed counts firings that the kernel left out because the program, or in
-	// kprobes any program, was running on the CPU: in an interrupt, or in a task
-	// that had been preempted there. What was seen and what was missed is what was
-	// made, if nobody else fires the probe: these are not filtered. Linux 5.12
-	// counts them in tracing programs, 6.7 in all; a Session adds kprobes that were
-	// hit within another, and kretprobes beyond their number (6.7).
+	// Missed counts firings that the kernel left out because the program, or for kprobes any
+	// program, was running on the CPU: in an interrupt, or in a task that had been preempted
+	// there. The kernel does not filter them: firings that the program saw plus Missed are
+	// all firings only if no other process fires the probe. Linux 5.12 counts them for
+	// tracing programs, 6.7 for all. A Session adds kprobes that were hit within another, and
+	// kretprobes beyond their number (6.7).
 	Missed uint64
 }
 
-// ProgramStats is one program's cost.
+// ProgramStats holds the costs of one program.
 type ProgramStats struct {
-	// Name is the program's in the plan, ID the kernel's number of it.
+	// Name is the program's name in the plan, ID the kernel's number for it.
 	Name string
 	ID   ebpf.ProgramID
-	// Runs and Time are how often and how long it ran; both are 0 unless the
-	// sysctl kernel.bpf_stats_enabled is 1 (5.1).
+	// Runs is how often the program ran, Time how long in total. Both are 0 unless the sysctl
+	// kernel.bpf_stats_enabled is 1 (5.1).
 	Runs uint64
 	Time time.Duration
 	// Missed counts firings left out because of recursion (5.12).
 	Missed uint64
-	// Verified is the number of instructions that the verifier walked (5.16), 0 if unknown.
+	// Verified is the number of instructions that the verifier processed (5.16), 0 if
+	// unknown.
 	Verified uint32
-	// Instructions is the program's size as loaded, JITed its machine code in bytes.
+	// Instructions is the number of loaded instructions of 8 bytes, as the verifier rewrote
+	// them. JITed is the size of the machine code in bytes.
 	Instructions, JITed int
 }
 
-// MapStats is one map's fill.
+// MapStats describes one map. For an aggregation by stack, Capacity and Bytes are those of the
+// map for the deepest stacks.
 type MapStats struct {
-	// Name is the map's in the program, ID the kernel's number of it.
+	// Name is the map's name in the program, ID the kernel's number for it.
 	Name string
 	ID   ebpf.MapID
-	// Full counts what found no room.
+	// Full counts entries or events that did not fit.
 	Full uint64
-	// Capacity is the number of entries there is room for, or a buffer's bytes.
+	// Capacity is the number of entries that the kernel's map can hold. For a ring it is its
+	// size in bytes, for a perf buffer the number of possible CPUs, and for storage 0.
 	Capacity uint32
-	// Bytes is what the kernel says the map takes, 0 if it doesn't.
+	// Bytes is the map's memory as the kernel reports it, 0 if it does not.
 	Bytes uint64
 }
 
@@ -116,7 +121,7 @@ func (l *Loaded) Stats() (Stats, error) {
 	return st, nil
 }
 
-// counts sums the counters over the CPUs.
+// counts returns the counters, each summed over the CPUs.
 func (l *Loaded) counts() ([]uint64, error) {
 	out := make([]uint64, check.CntMaps+len(l.lay.Maps))
 	var cpus []uint64

@@ -10,14 +10,13 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// resolveSymbols fills plan.Symbols in with the addresses that the program
-// needs: of kernel symbols, from the environment's kallsyms (which takes tens
-// of milliseconds to read), and of symbols of the files that user probes are
-// in. Programs that need none cost nothing. Addresses that the plan has already
-// stay as they are.
+// resolveSymbols fills in plan.Symbols with the addresses that the program needs: of kernel
+// symbols, from the environment's kallsyms (which takes tens of milliseconds to read), and of
+// symbols of the files that user probes are in. Programs that need none cost nothing.
+// Addresses that the plan already has stay as they are.
 //
-// Errors match fs.ErrNotExist for symbols that there are not, and
-// errors.ErrUnsupported where the kernel hides its addresses.
+// Errors match fs.ErrNotExist for symbols that do not exist, and errors.ErrUnsupported if the
+// kernel hides its addresses.
 func resolveSymbols(env *probe.Env, p *ir.Program, plan *probe.Plan) error {
 	if env == nil {
 		env = probe.NewEnv(nil)
@@ -51,7 +50,7 @@ func setSymbol(plan *probe.Plan, name string, addr uint64) {
 	plan.Symbols[name] = addr
 }
 
-// userSymbols resolves what OpUaddr names, for every site of its action.
+// userSymbols resolves the symbols of OpUaddr, for every site of their action.
 func userSymbols(p *ir.Program, plan *probe.Plan) error {
 	for i, a := range p.Actions {
 		names := map[string]bool{}
@@ -74,13 +73,12 @@ func userSymbols(p *ir.Program, plan *probe.Plan) error {
 	return nil
 }
 
-// siteSymbols enters how far a symbol is from each site's instruction: both are
-// where the file's segments put them, moved by the same distance when the file
-// is mapped.
+// siteSymbols adds the distance of a symbol from each site's instruction. Both addresses are
+// those of the file's segments, which move by the same distance when the file is mapped.
 func siteSymbols(plan *probe.Plan, sites []probe.Site, name string) error {
 	for _, s := range sites {
 		if s.Path == "" {
-			continue // no user probe: the checker says so
+			continue // not a user probe: the checker reports it
 		}
 		key := check.SiteSymbol(s, name)
 		if _, ok := plan.Symbols[key]; ok {
@@ -95,7 +93,7 @@ func siteSymbols(plan *probe.Plan, sites []probe.Site, name string) error {
 	return nil
 }
 
-// symbolDistance is a symbol's address less that of the byte at a file offset.
+// symbolDistance returns a symbol's address minus that of the byte at a file offset.
 func symbolDistance(path string, offset uint64, name string) (uint64, error) {
 	f, err := symbol.OpenELF(path, &symbol.ELFOptions{RawNames: true})
 	if err != nil {
@@ -110,8 +108,8 @@ func symbolDistance(path string, offset uint64, name string) (uint64, error) {
 	return s.Addr - at, err
 }
 
-// kernelSymbols are the kernel symbols whose addresses a program needs, in order of
-// first use.
+// kernelSymbols returns the kernel symbols whose addresses a program needs, in order of first
+// use.
 func kernelSymbols(p *ir.Program) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -132,5 +130,5 @@ func kernelSymbols(p *ir.Program) []string {
 	return out
 }
 
-// perCPUTable is the kernel's table of where each CPU's variables are.
+// perCPUTable is the kernel's table of the offsets of each CPU's variables.
 const perCPUTable = "__per_cpu_offset"

@@ -11,16 +11,16 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/eval"
 )
 
-// Value is a value whose type is known at run time only, as a front end has it: a key,
-// what a map holds, or an event, whose Raw is the record's bytes.
+// Value is a value whose type is known only at run time, as in a front end: a key, the value
+// of a map, or an event. Raw of an event is the bytes of the record.
 type Value struct {
 	Type ir.Type
-	// Raw is the value as the program has it: Type.Size bytes, in little-endian order.
+	// Raw is the value as the program stores it: Type.Size bytes, in little-endian order.
 	Raw string
 }
 
-// Int is a number or an address, extended from its width as its type says; of an
-// unsigned 64-bit number it has the bits. It is 0 of what is no number.
+// Int returns a number or an address, sign- or zero-extended from its width by its type. For
+// an unsigned 64-bit number it has the same bits. It returns 0 if the value is not a number.
 func (v Value) Int() int64 {
 	if !v.Type.Scalar() || len(v.Raw) < v.Type.Size {
 		return 0
@@ -30,13 +30,13 @@ func (v Value) Int() int64 {
 	return int64(eval.Norm(v.Type, binary.LittleEndian.Uint64(w[:])))
 }
 
-// Text is text up to its end; of bytes it is what stands before the first NUL.
+// Text returns text up to its end, or bytes up to the first NUL.
 func (v Value) Text() string {
 	text, _, _ := strings.Cut(v.Raw, "\x00")
 	return text
 }
 
-// Elem is an element of a tuple, the zero Value if it has none of that number.
+// Elem returns an element of a tuple, or the zero Value if there is no such element.
 func (v Value) Elem(i int) Value {
 	if v.Type.Kind != ir.KindTuple || i < 0 || i >= len(v.Type.Fields) {
 		return Value{}
@@ -48,7 +48,7 @@ func (v Value) Elem(i int) Value {
 	return Value{f.Type, v.Raw[f.Offset:][:f.Type.Size]}
 }
 
-// PCs are the program counters of a stack, innermost first.
+// PCs returns the program counters of a stack, innermost first.
 func (v Value) PCs() []uint64 {
 	b := []byte(v.Raw)
 	pcs := make([]uint64, eval.Frames(b))
@@ -58,9 +58,9 @@ func (v Value) PCs() []uint64 {
 	return pcs
 }
 
-// String is the value as a person reads it: numbers in base 10 or, of addresses, 16;
-// text as it is, bytes in base 16, (a, b) of tuples, and the addresses of a stack. It
-// is not escaped: text may be anybody's.
+// String formats the value for people: numbers in base 10, addresses in base 16, text as it
+// is, bytes in base 16, tuples as (a, b), and stacks as addresses. It does not escape text,
+// which may come from an untrusted source.
 func (v Value) String() string {
 	switch v.Type.Kind {
 	case ir.KindBool:
@@ -87,19 +87,19 @@ func (v Value) String() string {
 	return fmt.Sprintf("%x", v.Raw)
 }
 
-// isOpaque says whether keys are read as bytes.
+// isOpaque reports whether keys are read as bytes.
 func isOpaque[K comparable]() bool {
 	_, ok := any(*new(K)).(string)
 	return ok
 }
 
-// OpenTable is a map by the types that its declaration has: the table for who learns at
-// run time what a program's maps are. Live or recorded, it gives what the table of the
-// same kind gives that has Go types. Of a map without keys, the key is the zero Value.
+// OpenTable opens a map by the types that it declares, for callers that learn a program's
+// maps at run time. Live or recorded, it returns the same entries as the table of the same
+// kind with Go types. The keys of a map without keys are the zero Value.
 //
 // The values are, by the map's aggregation:
 //
-//	none        a Value; of a map that has one by CPU, a []Value
+//	none        a Value; []Value for a map with one value per CPU
 //	count       uint64
 //	sum, min, max
 //	            int64, or uint64 if the map is not Signed
@@ -107,8 +107,8 @@ func isOpaque[K comparable]() bool {
 //	hist, lhist []Bucket
 //	tseries     []Point
 //
-// Buffers are streams (OpenStream), whose records are events of type m.Value; the
-// kernel lists no storage (LookupStorage).
+// Buffers are streams: use OpenStream, whose records are events of type m.Value. The kernel
+// does not list storage: use LookupStorage.
 func OpenTable(h Reader, m *ir.Map) (mapx.Table[Value, any], error) {
 	switch m.Agg {
 	case ir.AggNone:
@@ -137,7 +137,7 @@ func OpenTable(h Reader, m *ir.Map) (mapx.Table[Value, any], error) {
 	return nil, fmt.Errorf("map %s: no such aggregation: %d", m.Name, m.Agg)
 }
 
-// plainTable is OpenTable for a map that aggregates nothing.
+// plainTable is OpenTable for a map without an aggregation.
 func plainTable(h Reader, m *ir.Map) (mapx.Table[Value, any], error) {
 	value := func(s string) any { return Value{m.Value, s} }
 	switch m.Kind {
@@ -160,7 +160,7 @@ func plainTable(h Reader, m *ir.Map) (mapx.Table[Value, any], error) {
 	return asValues(m, t, err, value)
 }
 
-// asValues gives a table's keys the types that the map declares.
+// asValues converts a table's entries to the types that the map declares.
 func asValues[V any](m *ir.Map, in mapx.Table[string, V], err error,
 	value func(V) any,
 ) (mapx.Table[Value, any], error) {

@@ -8,17 +8,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// VerifierError says that the kernel refused a generated program, which is a
-// mistake of this package unless the kernel lacks what the plan assumed.
+// VerifierError is the error for a generated program that the kernel refused. That is a
+// mistake of this package unless the kernel lacks something that the plan assumed.
 type VerifierError struct {
-	// Stmt is the statement that the refused instruction was generated for, as
-	// the kernel's log cites it.
+	// Stmt is the statement that the refused instruction was generated for, as the kernel's
+	// log quotes it.
 	Stmt string
-	// Err is the kernel's answer; its %+v is the whole log.
+	// Err is the kernel's error. Its %+v is the whole log.
 	Err *ebpf.VerifierError
 }
 
-// Error names the statement and the end of the log.
+// Error returns the statement and the end of the log.
 func (e *VerifierError) Error() string {
 	if e.Stmt == "" {
 		return e.Err.Error()
@@ -26,11 +26,11 @@ func (e *VerifierError) Error() string {
 	return fmt.Sprintf("%s: %s", e.Stmt, e.Err)
 }
 
-// Unwrap returns the kernel's answer.
+// Unwrap returns the kernel's error.
 func (e *VerifierError) Unwrap() error { return e.Err }
 
-// explain finds the statement in the verifier's log: source lines stand there
-// as "; text" before the instructions made of them.
+// explain finds the statement in the verifier's log, where a source line is "; text" before
+// its instructions.
 func explain(err error) error {
 	var ve *ebpf.VerifierError
 	if !errors.As(err, &ve) {

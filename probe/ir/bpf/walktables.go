@@ -12,8 +12,8 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
-// walkCache bounds the compiled rules that are kept in this process, besides
-// those that the kernel has, so that a file is compiled once.
+// walkCache bounds the compiled rules that this process keeps, in bytes, in addition to those
+// in the kernel. With them a file is compiled once.
 const walkCache = 16 << 20
 
 // addWalkMaps adds the walker's maps to a collection.
@@ -30,14 +30,14 @@ func addWalkMaps(p *ir.Program, spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// walkTables tell the walker about processes.
+// walkTables fill the walker's maps with the rules of processes.
 type walkTables struct {
 	mu     sync.Mutex
 	cfi    stack.CFICache  // guarded by mu
 	tables *bpfwalk.Tables // guarded by mu
 }
 
-// newWalkTables makes the tables of a loaded program, nil if it walks nothing.
+// newWalkTables returns the tables of a loaded program, nil if it walks no stacks.
 func newWalkTables(p *ir.Program, loaded map[string]*ebpf.Map) (*walkTables, error) {
 	if loaded[bpfwalk.MapProcesses] == nil || !walksStacks(p) {
 		return nil, nil
@@ -53,14 +53,14 @@ func newWalkTables(p *ir.Program, loaded map[string]*ebpf.Map) (*walkTables, err
 	return &walkTables{tables: tables, cfi: stack.CFICache{MaxBytes: walkCache, Chosen: true}}, nil
 }
 
-// AddProcess has the stacks of OpUstackWalk in a process walked by the call
-// frame information of its files, which is compiled once for each file and
-// shared. A process that maps other files later is added again; one that has
-// ended is removed with RemoveProcess. In programs that walk nothing it does
-// nothing. Whose the files are does not matter (stack.CFICache.Chosen).
+// AddProcess makes OpUstackWalk walk the stacks of a process by the call frame information of
+// its files, which is compiled once for each file and shared. Add a process again after it
+// has mapped other files; call RemoveProcess after it has ended. AddProcess does nothing for
+// programs that walk no stacks. It treats the files of all owners alike
+// (stack.CFICache.Chosen).
 //
-// The error says what could not be read; the process's other files are walked by
-// their rules all the same. It needs ptrace read permission.
+// The error lists what could not be read; the process's other files are walked by their rules
+// all the same. It needs ptrace read permission.
 func (l *Loaded) AddProcess(pid int) error {
 	if l.walk == nil {
 		return nil
@@ -74,8 +74,8 @@ func (l *Loaded) AddProcess(pid int) error {
 	return errors.Join(err, l.walk.tables.SetProcess(pid, mods))
 }
 
-// RemoveProcess forgets a process that AddProcess was told of, and the rules that
-// no other process uses.
+// RemoveProcess removes a process that was passed to AddProcess, and the rules that no other
+// process uses.
 func (l *Loaded) RemoveProcess(pid int) error {
 	if l.walk == nil {
 		return nil

@@ -19,16 +19,16 @@ import (
 // Level is a stage of a program's code.
 type Level uint8
 
-// The levels.
+// These are the levels.
 const (
 	LevelBPF        Level = iota // as generated, with the source in comments
 	LevelTranslated              // as the verifier rewrote it (needs CAP_BPF, bpf_jit_harden off)
 	LevelMachine                 // as the JIT compiled it
 )
 
-// Disassemble lists a loaded program's code, by its name in the plan. Addresses
-// of calls in machine code are named by sym: the symbol that covers an address, "" for
-// none, and its start. It may be nil.
+// Disassemble lists the code of the loaded program that has this name in the plan. sym names
+// the targets of calls in machine code: it returns the symbol that covers an address, "" if
+// there is none, and the symbol's start. It may be nil.
 func Disassemble(l *bpf.Loaded, program string, level Level,
 	sym func(uint64) (string, uint64),
 ) (string, error) {
@@ -88,9 +88,8 @@ func disassembleJIT(info *ebpf.ProgramInfo, arch, program string,
 	return b.String(), nil
 }
 
-// MachineCode disassembles machine code for an architecture as GOARCH spells
-// it, amd64 or arm64; of others it lists bytes. Bytes that are no instruction
-// are listed as such.
+// MachineCode disassembles machine code for amd64 or arm64; arch is a GOARCH. For other
+// architectures it lists bytes. Bytes that are not an instruction are listed as such.
 func MachineCode(arch string, code []byte, addr uint64, sym func(uint64) (string, uint64)) string {
 	if sym == nil {
 		sym = func(uint64) (string, uint64) { return "", 0 }
@@ -124,19 +123,19 @@ func machineInsn(arch string, code []byte, pc uint64, sym func(uint64) (string, 
 	return fmt.Sprintf(".byte %#02x", code[0]), 1
 }
 
-// InstructionStats counts what a program is made of.
+// InstructionStats counts a program's instructions.
 type InstructionStats struct {
 	// Instructions counts 8-byte slots: a 64-bit constant takes two.
 	Instructions int
-	// Loads, Stores, Atomics, ALU, Jumps and Calls are instructions by kind.
+	// Loads, Stores, Atomics, ALU, Jumps and Calls count instructions by kind.
 	Loads, Stores, Atomics, ALU, Jumps, Calls int
 	// Helpers counts calls by helper.
 	Helpers map[string]int
-	// Stack is the deepest byte of the frame that is addressed.
+	// Stack is the depth of the deepest byte of the frame that is addressed.
 	Stack int
 }
 
-// CountInstructions counts what a program is made of, as compiled.
+// CountInstructions counts the instructions of a compiled program.
 func CountInstructions(insns asm.Instructions) InstructionStats {
 	st := InstructionStats{Helpers: map[string]int{}}
 	for _, in := range insns {
@@ -164,8 +163,8 @@ func CountInstructions(insns asm.Instructions) InstructionStats {
 	return st
 }
 
-// frameUse is how deep into the frame an instruction reaches: by an access, or
-// by making an address of the frame pointer.
+// frameUse returns how deep into the frame an instruction reaches, by an access or by
+// computing an address from the frame pointer.
 func frameUse(in asm.Instruction) int {
 	class := in.OpCode.Class()
 	switch {
@@ -178,9 +177,9 @@ func frameUse(in asm.Instruction) int {
 	return 0
 }
 
-// ControlFlow is a program's control flow graph in graphviz's dot language:
-// basic blocks with their instructions, edges for jumps and falling through,
-// dashed edges for calls of functions of the program.
+// ControlFlow returns a program's control flow graph in Graphviz's DOT language: basic blocks
+// with their instructions, edges for jumps and for falling through, and dashed edges for
+// calls of the program's functions.
 func ControlFlow(insns asm.Instructions) string {
 	at := map[string]int{}
 	for i, in := range insns {
@@ -202,7 +201,7 @@ func ControlFlow(insns asm.Instructions) string {
 	return b.String()
 }
 
-// blockStarts are the indexes at which basic blocks begin.
+// blockStarts returns the indexes at which basic blocks begin, ascending.
 func blockStarts(insns asm.Instructions, at map[string]int) []int {
 	set := map[int]bool{0: true}
 	for i, in := range insns {

@@ -15,64 +15,65 @@ import (
 	"github.com/borescope/borescope/stack"
 )
 
-// Machine is what an interpreted program sees and leaves behind: a recorded
-// context, memory, builtins and maps. It stands for one CPU. The zero value has
-// nothing in it: memory reads fail (zeros, counted), builtins are 0.
+// Machine is the input and output of an interpreted program: a recorded context, memory,
+// builtins and maps. It represents one CPU. With the zero value, memory reads fail (they
+// return zeros and are counted), and builtins are 0.
 //
-// Use one Machine for successive runs to have them share maps. It is used by
-// one goroutine at a time.
+// Use one Machine for successive runs to have them share maps. Only one goroutine may use it
+// at a time.
 type Machine struct {
 	// Context is the program's context, as bytes in little-endian order.
 	Context []byte
-	// Kernel and User are the two address spaces; nil fails every read.
-	// ContextAddr is where Kernel has the context, for tracepoint records
-	// with dynamic arrays.
+	// Kernel and User are the two address spaces; if nil, every read fails. ContextAddr is
+	// the address of the context in Kernel, for tracepoint records with dynamic arrays.
 	Kernel, User stack.Memory
 	ContextAddr  uint64
-	// Builtin gives a builtin by name; nil gives zeros.
+	// Builtin returns a builtin by name; if it is nil, builtins are 0.
 	Builtin func(name string) uint64
 	// Comm is the builtin comm.
 	Comm string
-	// Stack gives the PCs of kstack (user false) or of ustack, however it is walked; nil gives none.
+	// Stack returns the program counters of kstack (user false) or ustack, however it is
+	// walked; if it is nil, stacks are empty.
 	Stack func(user bool) []uint64
 
-	// Packet gives the bytes of the struct sk_buff at an address, at most n of them;
-	// what it does not give, or if it is nil, is zeros.
+	// Packet returns at most n bytes of the struct sk_buff at an address. Bytes that it does
+	// not return are zeros, all of them if it is nil.
 	Packet func(skb uint64, n int) []byte
 
-	// Maps are the entries of plain maps and aggregations, by the kernel's
-	// key bytes, values as the kernel holds them on one CPU.
+	// Maps are the entries of plain maps and aggregations, by the bytes of the kernel's key,
+	// with values as the kernel stores them for one CPU.
 	Maps map[*ir.Map]map[string][]byte
 	// Events are the payloads that were emitted, by buffer.
 	Events map[*ir.Map][][]byte
-	// Faults and Truncated count as Stats does. Lost counts by map.
+	// Faults and Truncated are as in bpf.Stats. Lost counts values that found no room, by
+	// map.
 	Faults, Truncated uint64
 	Lost              map[*ir.Map]uint64
-	// ExitRequested is set by StmtExit, with its code, Signal by StmtSignal: the
-	// signal's number.
+	// ExitRequested is set by StmtExit, and ExitCode to its code. Signal is the number of the
+	// signal of StmtSignal.
 	ExitRequested bool
 	ExitCode      int32
 	Signal        uint32
-	// Return is the value of StmtOverride, and whether there was one.
+	// Return is the value of StmtOverride; Overridden is set if there was one.
 	Return     uint64
 	Overridden bool
-	// Skipped is set by StmtSkip; Cookie is what StmtCookie keeps, and what the
-	// builtin session_cookie reads.
+	// Skipped is set by StmtSkip. Cookie is stored by StmtCookie and read by the builtin
+	// session_cookie.
 	Skipped bool
 	Cookie  uint64
 }
 
-// Interp is a program ready to be interpreted for one program of a plan. It
-// is immutable and safe for concurrent use with different Machines.
+// Interp is a program that is ready to be interpreted for one program of a plan. It is
+// immutable and safe for concurrent use with different Machines.
 //
-// It exists to test what the compiler generates, and to run programs where
-// there is no kernel: both follow the same rules.
+// It serves to test the code that the compiler generates, and to run programs without a
+// kernel.
 type Interp struct {
 	checked *check.Checked
 	lay     *check.Layout
 }
 
-// New checks the program for program i of the plan.
+// New checks the program for program i of the plan and returns an Interp for it.
 func New(p *ir.Program, plan *probe.Plan, i int) (*Interp, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
@@ -94,14 +95,14 @@ func New(p *ir.Program, plan *probe.Plan, i int) (*Interp, error) {
 	return &Interp{checked: c, lay: lay}, nil
 }
 
-// Optimised is the same program as the compiler generates code for it, after its
-// temporaries have been put where they are used. It does the same: a test that runs
-// both finds where the optimiser is wrong.
+// Optimised returns the program as the compiler generates code for it, after its temporaries
+// have been inlined where they are used. It must behave like in: a test that runs both finds
+// mistakes of the optimiser.
 func (in *Interp) Optimised() *Interp {
 	return &Interp{checked: opt.Inline(in.checked), lay: in.lay}
 }
 
-// val is a value: n if it is a scalar, canonical, else b.
+// val is a value: n, in canonical form, if it is a scalar, else b.
 type val struct {
 	n uint64
 	b []byte
@@ -112,10 +113,10 @@ type run struct {
 	*Machine
 	in   *Interp
 	vars map[*ir.Var]val
-	left int // steps, so that a run ends
+	left int // steps left, so that every run ends
 }
 
-// control says how a statement ended.
+// control is how a statement ended.
 type control uint8
 
 const (
@@ -127,8 +128,8 @@ const (
 
 var errSteps = errors.New("interpreted program runs too long")
 
-// Run interprets the program once. The error says that the program could not
-// be interpreted; what happens to a program in the kernel is in the Machine.
+// Run interprets the program once. An error means that the program could not be interpreted.
+// Failures that a program can have in the kernel are recorded in m.
 func (in *Interp) Run(m *Machine) error {
 	if m.Maps == nil {
 		m.Maps = map[*ir.Map]map[string][]byte{}
@@ -212,7 +213,7 @@ func (r *run) expr(e *typed.Node) val {
 	return r.special(e)
 }
 
-// special evaluates what depends on the machine, and text.
+// special evaluates operations on the machine and on text.
 func (r *run) special(e *typed.Node) val {
 	switch e.Op {
 	case ir.OpString, ir.OpBytes:
@@ -254,7 +255,7 @@ func (r *run) special(e *typed.Node) val {
 	return val{b: make([]byte, e.Type.Size)}
 }
 
-// equalText compares up to n bytes, and not behind a NUL.
+// equalText compares up to n bytes, but none after a NUL.
 func equalText(a, b []byte, n int) bool {
 	for i := range min(n, len(a), len(b)) {
 		if a[i] != b[i] {
@@ -371,7 +372,7 @@ func (r *run) ctxValue(e *typed.Node) uint64 {
 	return eval.Norm(t, v)
 }
 
-// readAt reads memory, counting what cannot be read.
+// readAt reads memory and counts failed reads.
 func (r *run) readAt(b []byte, addr uint64, user bool) bool {
 	m := r.Kernel
 	if user {
@@ -403,7 +404,7 @@ func (r *run) load(e *typed.Node) uint64 {
 	return v >> e.Bits.Shr
 }
 
-// read reads text or bytes.
+// read reads text (OpStr) or bytes (OpBuf).
 func (r *run) read(e *typed.Node) []byte {
 	b := make([]byte, e.Type.Size)
 	addr, user := r.expr(e.Args[0]).n, e.Args[0].Type.User
@@ -421,8 +422,8 @@ func (r *run) read(e *typed.Node) []byte {
 		n++
 	}
 	n = min(n, uint64(len(b)))
-	// The helper reads n bytes unless a NUL comes before, and fails if it cannot,
-	// although it keeps one less.
+	// The helper reads n bytes unless a NUL comes before, and fails if it cannot, although it
+	// stores at most n-1 of them.
 	one := make([]byte, 1)
 	for i := range n {
 		if !r.readAt(one, addr+i, user) {

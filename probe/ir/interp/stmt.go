@@ -37,7 +37,7 @@ func (r *run) stmt(s *typed.Stmt) (control, error) {
 	case ir.StmtDelete:
 		delete(r.table(s.Map), r.key(s.Map, s.Key))
 	case ir.StmtAdd:
-		x := r.expr(s.X).n // before the entry is made: x may ask whether it is there
+		x := r.expr(s.X).n // before the entry is created: x may test whether it exists
 		b := r.findOrCreate(s.Map, r.key(s.Map, s.Key), s.Map.Value.Size)
 		if b != nil {
 			sum := fromBytes(s.Map.Value, b).n + x
@@ -84,7 +84,7 @@ func (r *run) loop(s *typed.Stmt) (control, error) {
 	return goOn, nil
 }
 
-// forEach visits entries in the order of their keys; the kernel's order is its own.
+// forEach visits entries in the order of their keys. The kernel's order is unspecified.
 func (r *run) forEach(s *typed.Stmt) (control, error) {
 	t := r.table(s.Map)
 	for _, k := range r.keys(s.Map) {
@@ -109,7 +109,8 @@ func (r *run) forEach(s *typed.Stmt) (control, error) {
 	return goOn, nil
 }
 
-// keys are a map's keys: of an array all there are, in its order, else sorted.
+// keys returns a map's keys: all keys of an array in order, else those of the entries,
+// sorted.
 func (r *run) keys(m *ir.Map) []string {
 	var keys []string
 	if r.in.lay.Array(m) {
@@ -126,7 +127,7 @@ func (r *run) keys(m *ir.Map) []string {
 	return keys
 }
 
-// table is a map's entries.
+// table returns a map's entries.
 func (r *run) table(m *ir.Map) map[string][]byte {
 	t := r.Maps[m]
 	if t == nil {
@@ -136,7 +137,7 @@ func (r *run) table(m *ir.Map) map[string][]byte {
 	return t
 }
 
-// key is the bytes of a key.
+// key returns the bytes of a key.
 func (r *run) key(m *ir.Map, key *typed.Node) string {
 	if check.Storage(m) {
 		return r.owner(m)
@@ -147,10 +148,11 @@ func (r *run) key(m *ir.Map, key *typed.Node) string {
 	return string(toBytes(m.Key, r.expr(key)))
 }
 
-// lookup is a value by key, nil if there is none.
+// lookup returns the value for a key, nil if there is none.
 func (r *run) lookup(m *ir.Map, key *typed.Node) []byte { return r.entry(m, r.key(m, key)) }
 
-// entry is a value, made of zeros where arrays have every key.
+// entry returns the value for a key, nil if there is none. It creates those of arrays, whose
+// keys always exist, with zeros.
 func (r *run) entry(m *ir.Map, key string) []byte {
 	t := r.table(m)
 	b := t[key]
@@ -172,7 +174,7 @@ func (r *run) findOrCreate(m *ir.Map, key string, size int) []byte {
 	return r.create(m, key, make([]byte, size))
 }
 
-// create adds an entry if there is room.
+// create adds an entry if there is room, and else counts it as lost.
 func (r *run) create(m *ir.Map, key string, b []byte) []byte {
 	t := r.table(m)
 	if !check.Storage(m) && uint32(len(t)) >= r.in.lay.KernelEntries(m) {
@@ -268,7 +270,7 @@ func (r *run) seriesKey(s *typed.Stmt) string {
 	return string(b)
 }
 
-// update adds x to an aggregation's value, as gen.update does.
+// update adds x to an aggregation's value, as codegen's runtime.update does.
 func update(a ir.Agg, signed bool, b []byte, x uint64) {
 	le := binary.LittleEndian
 	add := func(off int, n uint64) { le.PutUint64(b[off:], le.Uint64(b[off:])+n) }
@@ -294,8 +296,8 @@ func update(a ir.Agg, signed bool, b []byte, x uint64) {
 	}
 }
 
-// owner is the key by which the interpreter keeps a storage's values: the
-// current thread or cgroup.
+// owner returns the key of a storage's value in the interpreter: the current thread or
+// cgroup.
 func (r *run) owner(m *ir.Map) string {
 	name := "tid"
 	if m.Kind == ir.MapCgroupStorage {
@@ -308,7 +310,7 @@ func (r *run) owner(m *ir.Map) string {
 	return string(binary.LittleEndian.AppendUint64(nil, id))
 }
 
-// packet emits what Machine.Packet has of a packet.
+// packet emits the bytes of a packet that Machine.Packet returns.
 func (r *run) packet(s *typed.Stmt) {
 	skb := r.expr(s.Key).n
 	if skb == 0 {

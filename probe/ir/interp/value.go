@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// indexOf is where text is in text, -1 if nowhere.
+// indexOf returns the index of text in text, or -1.
 func (r *run) indexOf(e *typed.Node) int {
 	b := r.expr(e.Args[0]).b
 	needle := []byte(e.Str)
@@ -19,14 +19,14 @@ func (r *run) indexOf(e *typed.Node) int {
 	return bytes.Index(b[:eval.TextLen(b)], needle)
 }
 
-// glob matches text with a constant pattern.
+// glob matches text against a constant pattern.
 func (r *run) glob(e *typed.Node) bool {
 	b := r.expr(e.Args[0]).b
 	g, err := check.ParseGlob(e.Str)
 	return err == nil && g.Match(b[:eval.TextLen(b)])
 }
 
-// index is an element of a value, zero behind its end.
+// index returns an element of a value, or zero beyond its end.
 func (r *run) index(e *typed.Node) val {
 	b, i := r.expr(e.Args[0]).b, r.expr(e.Args[1]).n
 	size := uint64(e.Type.Size)
@@ -36,7 +36,7 @@ func (r *run) index(e *typed.Node) val {
 	return fromBytes(e.Type, b[i*size:(i+1)*size])
 }
 
-// mapCPU is what a CPU holds; the machine is CPU 0.
+// mapCPU returns the value of one CPU. The machine is CPU 0; other CPUs have none.
 func (r *run) mapCPU(e *typed.Node) val {
 	var key *typed.Node
 	if len(e.Args) == 2 {

@@ -56,7 +56,7 @@ func (g *statements) aggregate(s *typed.Stmt) {
 	g.place(done)
 }
 
-// update adds to the value that R0 points to.
+// update adds a value, which x loads, to the aggregation that R0 points to.
 func (g *runtime) update(a ir.Agg, signed bool, x func(asm.Register)) {
 	add := func(off int16, load func(asm.Register)) {
 		load(asm.R1)
@@ -66,9 +66,9 @@ func (g *runtime) update(a ir.Agg, signed bool, x func(asm.Register)) {
 	tick := func(off int16) {
 		one(asm.R1)
 		if g.plan.Arch == "arm64" && g.atomics() {
-			// Without a result an addition orders nothing there (STADD); with one
-			// it is LDADDAL, a full barrier: a reader on another CPU sees begun
-			// before the fields, and the fields before done.
+			// On arm64 an addition without a result orders nothing (STADD). With a result it
+			// is LDADDAL, a full barrier: a reader on another CPU sees begun change before
+			// the fields, and the fields before done.
 			g.emit(Atomic(asm.FetchAdd, asm.R0, asm.R1, off))
 			return
 		}
@@ -98,13 +98,13 @@ func (g *runtime) update(a ir.Agg, signed bool, x func(asm.Register)) {
 	}
 }
 
-// extreme raises the field at off of the value at R0 to R1's measure: the
-// number itself for a maximum, its complement for a minimum, with the sign bit
-// flipped for signed values. Between reading and writing a nested program may
-// have raised it, so it is written by compare-and-exchange where the kernel has
-// that. Older kernels (5.10; arm64 before 5.18) may lose an extreme there: that of
-// a program in an interrupt or NMI that comes between the two instructions. The
-// package doc says so; count, sum and average are exact in every kernel.
+// extreme raises the field at off of the value at R0 to R1's measure: the number itself for a
+// maximum, its complement for a minimum, with the sign bit flipped for signed values. A
+// nested program may raise the field between the read and the write, so the write is a
+// compare-and-exchange if the kernel has that. On older kernels (5.10; arm64 before 5.18) an
+// extreme may be lost: that of a program in an interrupt or NMI that comes between the two
+// instructions. Package action documents this. Count, sum and average are exact on every
+// kernel.
 func (g *runtime) extreme(smallest, signed bool, off int16) {
 	if signed {
 		g.emit(asm.LoadImm(asm.R2, -1<<63, asm.DWord), asm.Xor.Reg(asm.R1, asm.R2))
@@ -121,7 +121,7 @@ func (g *runtime) extreme(smallest, signed bool, off int16) {
 		g.place(end)
 		return
 	}
-	// R0 is what CMPXCHG compares with: the address moves to R3.
+	// CMPXCHG compares with R0, so the address moves to R3.
 	g.emit(asm.Mov.Reg(asm.R3, asm.R0))
 	for range check.Levels {
 		g.emit(asm.LoadMem(asm.R0, asm.R3, off, asm.DWord), asm.JLE.Reg(asm.R1, asm.R0, end))
@@ -132,8 +132,8 @@ func (g *runtime) extreme(smallest, signed bool, off int16) {
 	g.emit(asm.Mov.Reg(asm.R0, asm.R3))
 }
 
-// bucketKey is the key of a histogram's bucket: the map's own key with the
-// bucket's index behind it, or the index alone.
+// bucketKey returns the place of the key of a histogram's bucket: the map's own key followed
+// by the bucket's index, or the index alone.
 func (g *statements) bucketKey(s *typed.Stmt) loc {
 	m := s.Map
 	if m.Keyless() {
@@ -156,8 +156,8 @@ func (g *statements) bucketKey(s *typed.Stmt) loc {
 	return at
 }
 
-// seriesKey is the key of a time slot: the map's own key with the interval's
-// number behind it.
+// seriesKey returns the place of the key of a time slot: the map's own key followed by the
+// interval's number.
 func (g *statements) seriesKey(s *typed.Stmt) loc {
 	m := s.Map
 	kt := check.KernelKey(m)
@@ -174,7 +174,7 @@ func (g *statements) seriesKey(s *typed.Stmt) loc {
 	return at
 }
 
-// bucket turns the value in R1 into its bucket's index.
+// bucket replaces the value in R1 by its bucket's index.
 func (g *runtime) bucket(m *ir.Map) {
 	if m.Agg == ir.AggLinear {
 		g.linearBucket(m)
@@ -183,8 +183,8 @@ func (g *runtime) bucket(m *ir.Map) {
 	k := int32(m.Bits)
 	neg, small, end := g.label(), g.label(), g.label()
 	g.emit(asm.JSLT.Imm(asm.R1, 0, neg), asm.JLT.Imm(asm.R1, 1<<k, small))
-	// The highest bit set, by halving, without branches: 2^h-1-v is negative
-	// exactly if v needs more than h bits.
+	// The highest bit set, by halving: 2^h-1-v is negative exactly if v needs more than h
+	// bits. Without branches the verifier walks one path.
 	g.emit(asm.Mov.Reg(asm.R2, asm.R1), asm.Mov.Imm(asm.R3, 0))
 	for h := int32(5); h >= 0; h-- {
 		g.emit(asm.LoadImm(asm.R4, 1<<(1<<h)-1, asm.DWord))

@@ -19,7 +19,7 @@ func (g *values) choose(e *typed.Node, dst asm.Register) {
 	g.place(end)
 }
 
-// truthValue materialises a condition as 0 or 1 (or 1 or 0).
+// truthValue evaluates a condition to 1 or 0, or the opposite if inverted.
 func (g *values) truthValue(e *typed.Node, dst asm.Register, inverted bool) {
 	yes, end := g.label(), g.label()
 	g.branch(e, yes, true)
@@ -30,7 +30,7 @@ func (g *values) truthValue(e *typed.Node, dst asm.Register, inverted bool) {
 	g.place(end)
 }
 
-// branch jumps to target if e is when, and falls through otherwise.
+// branch jumps to target if the truth of e is when, and falls through otherwise.
 func (g *values) branch(e *typed.Node, target string, when bool) {
 	switch e.Op {
 	case ir.OpConst:
@@ -67,7 +67,7 @@ func (g *values) branch(e *typed.Node, target string, when bool) {
 	}
 }
 
-// target is a register to evaluate e into.
+// target returns a free register to evaluate e into. It does not mark it busy.
 func (g *values) target(e *typed.Node) asm.Register {
 	was := g.busy
 	r, ok := g.tmp()
@@ -86,7 +86,7 @@ func jumpIf(nonzero bool, r asm.Register, target string) asm.Instruction {
 }
 
 func (g *values) shortCircuit(e *typed.Node, target string, when bool) {
-	if (e.Op == ir.OpLOr) == when { // one that decides is enough
+	if (e.Op == ir.OpLOr) == when { // one operand decides
 		g.branch(e.Args[0], target, when)
 		g.branch(e.Args[1], target, when)
 		return
@@ -97,7 +97,7 @@ func (g *values) shortCircuit(e *typed.Node, target string, when bool) {
 	g.place(skip)
 }
 
-// compareJump compares scalars.
+// compareJump is branch for a comparison of scalars.
 func (g *values) compareJump(e *typed.Node, target string, when bool) {
 	op := jumpOp(e, when)
 	a, b := e.Args[0], e.Args[1]
@@ -125,7 +125,7 @@ func (g *values) compareJump(e *typed.Node, target string, when bool) {
 	g.twoOperands(a, b, dst, func(t asm.Register) { g.emit(op.Reg(dst, t, target)) })
 }
 
-// jumpOp is the jump for a comparison, or for its opposite.
+// jumpOp returns the jump for a comparison, or for its opposite.
 func jumpOp(e *typed.Node, when bool) asm.JumpOp {
 	op := e.Op
 	if !when {

@@ -2,8 +2,8 @@ package codegen
 
 import "github.com/cilium/ebpf/asm"
 
-// builtinHelpers are the helpers behind builtins, and what picks the value out of a
-// helper's result.
+// builtinHelpers are the helpers behind builtins. shift and width, in bits, select the value
+// in a helper's result.
 var builtinHelpers = map[string]struct {
 	helper       asm.BuiltinFunc
 	shift, width int32
@@ -33,8 +33,8 @@ var builtinHelpers = map[string]struct {
 	"nstid":        {helper: asm.FnGetNsCurrentPidTgid},
 }
 
-// gplHelpers are the helpers that the kernel lets only programs with a
-// GPL-compatible licence call (gpl_only in struct bpf_func_proto).
+// gplHelpers are the helpers that only programs with a GPL-compatible licence may call
+// (gpl_only in struct bpf_func_proto).
 var gplHelpers = map[asm.BuiltinFunc]bool{
 	asm.FnProbeReadKernel: true, asm.FnProbeReadKernelStr: true, asm.FnProbeReadUser: true,
 	asm.FnProbeReadUserStr: true, asm.FnGetStack: true, asm.FnGetCurrentTask: true,
@@ -43,8 +43,8 @@ var gplHelpers = map[asm.BuiltinFunc]bool{
 	asm.FnOverrideReturn: true,
 }
 
-// GPLCompatible says whether the kernel takes a licence as compatible with the
-// GPL (license_is_gpl_compatible, include/linux/license.h).
+// GPLCompatible reports whether the kernel accepts a licence as GPL-compatible
+// (license_is_gpl_compatible, include/linux/license.h).
 func GPLCompatible(license string) bool {
 	switch license {
 	case "GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL":

@@ -14,15 +14,15 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// Programs that the kernel types by BTF (fentry, fexit, tp_btf, LSM, iterators)
-// get pointers whose type the verifier knows. What they point to can be loaded
-// directly, and pointers loaded so are known in turn; the kernel makes a load
-// that faults give zeros. This file decides where the verifier agrees
-// (btf_struct_walk, kernel/bpf/btf.c); everything else goes through the helper
-// that reads any memory.
+// In programs that the kernel types by BTF (fentry, fexit, tp_btf, LSM, iterators), the
+// verifier tracks the types of the context's pointers. A program can load through such a
+// pointer directly, and the verifier tracks the type of a pointer that was loaded that way
+// too. The kernel makes a faulting load return zeros. This file decides which loads the
+// verifier accepts (btf_struct_walk, kernel/bpf/btf.c). All others go through the helper that
+// reads any memory.
 
-// direct says how an OpLoad is a direct load: from which pointer, at which
-// offset.
+// direct reports whether the load e can be a direct load, and if so through which pointer and
+// at which offset.
 func (g *values) direct(e *typed.Node) (root *typed.Node, off int, ok bool) {
 	if e.Op != typed.Load || e.Bits != nil || e.Args[0].Type.User || !g.typedContext() {
 		return nil, 0, false
@@ -45,7 +45,7 @@ func (g *values) direct(e *typed.Node) (root *typed.Node, off int, ok bool) {
 	return root, int(at), true
 }
 
-// typedContext says whether the verifier knows the types of the context's pointers.
+// typedContext reports whether the verifier tracks the types of the context's pointers.
 func (g *values) typedContext() bool {
 	if g.c.Pp.Context != probe.ContextTramp && g.c.Pp.Context != probe.ContextIter {
 		return false
@@ -53,7 +53,8 @@ func (g *values) typedContext() bool {
 	return g.progType(ebpf.Tracing, ebpf.LSM)
 }
 
-// pointerRoot removes constant offsets and changes of meaning from a pointer.
+// pointerRoot returns a pointer without constant offsets and casts, and the sum of the
+// offsets.
 func pointerRoot(e *typed.Node, off int64) (*typed.Node, int64) {
 	for {
 		switch {
@@ -70,8 +71,7 @@ func pointerRoot(e *typed.Node, off int64) (*typed.Node, int64) {
 	}
 }
 
-// pointee is the struct that the verifier knows a pointer to point to, nil if it
-// knows none.
+// pointee returns the struct that a pointer points to if the verifier tracks it, else nil.
 func (g *values) pointee(e *typed.Node) btf.Type {
 	switch e.Op {
 	case typed.Ctx:
@@ -95,9 +95,9 @@ func (g *values) pointee(e *typed.Node) btf.Type {
 	return nil
 }
 
-// memberAt is the scalar or the pointer in t that has size bytes at off, and
-// whether it is just those. It takes the first member that covers them, as the
-// kernel does, and gives up where the kernel's versions differ.
+// memberAt returns the scalar or pointer in t that covers size bytes at off. exact reports
+// whether it covers only these. Like the kernel, memberAt takes the first member that covers
+// them. It returns nil if kernel versions differ.
 func memberAt(t btf.Type, off, size, depth int) (part btf.Type, exact bool) {
 	if depth > 16 {
 		return nil, false
@@ -140,8 +140,9 @@ func memberAt(t btf.Type, off, size, depth int) (part btf.Type, exact bool) {
 	return nil, false
 }
 
-// findTypedVars finds the variables that hold pointers which the verifier
-// knows: set once, from such a pointer, and kept where it keeps track of them.
+// findTypedVars finds the variables that hold pointers whose type the verifier tracks: those
+// that are set once, from such a pointer, and live in a register or in the frame, where the
+// verifier tracks values.
 func (g *values) findTypedVars(u usage) {
 	if !g.typedContext() || u.callbacks {
 		return
@@ -169,9 +170,9 @@ func (g *values) findTypedVars(u usage) {
 	}, func(*typed.Node) {})
 }
 
-// loadDirect loads through a pointer that the verifier knows. Null is counted
-// as what cannot be read; it is also what some of these pointers must be
-// compared with before the verifier lets them be used.
+// loadDirect loads through a pointer whose type the verifier tracks. A null pointer is
+// counted as a failed read. For some of these pointers the verifier requires the comparison
+// with null before they are used.
 func (g *values) loadDirect(e, root *typed.Node, off int, dst asm.Register) {
 	null, back := g.label(), g.label()
 	g.scalar(root, dst)

@@ -1,2 +1,2 @@
-// Package codegen makes instructions of what package check has typed.
+// Package codegen generates instructions from what package check has typed.
 package codegen

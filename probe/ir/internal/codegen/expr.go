@@ -9,8 +9,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// hasCall says whether evaluating e calls a helper, or may need the registers
-// that a call would clobber.
+// hasCall reports whether evaluating e calls a helper, or may need the registers that a call
+// clobbers.
 func (g *values) hasCall(e *typed.Node) bool {
 	if v, ok := g.calls[e]; ok {
 		return v
@@ -109,7 +109,7 @@ func (g *machine) readVar(v *ir.Var, dst asm.Register) {
 	g.load(dst, h.at, 8)
 }
 
-// setVar stores a canonical scalar.
+// setVar stores a scalar in canonical form.
 func (g *machine) setVar(v *ir.Var, src asm.Register) {
 	h := g.homes[v]
 	if h.inReg {
@@ -121,8 +121,8 @@ func (g *machine) setVar(v *ir.Var, src asm.Register) {
 	g.store(h.at, src, 8)
 }
 
-// extend sign- or zero-extends a register from a type's width to 64 bits, which is how
-// registers and slots hold scalars; whatever the upper bits were.
+// extend sign- or zero-extends a register from a type's width to 64 bits, the form in which
+// registers and slots hold scalars. It ignores the upper bits.
 func (g *code) extend(r asm.Register, t ir.Type) {
 	switch {
 	case t.Size == 8:
@@ -157,7 +157,7 @@ func (g *values) castTo(e *typed.Node, dst asm.Register) {
 	}
 }
 
-// holds says whether a canonical value of type from is canonical for type to.
+// holds reports whether a canonical value of type from is also canonical for type to.
 func holds(to, from ir.Type) bool {
 	if to.Size == 8 || from.Kind == ir.KindBool {
 		return true
@@ -203,7 +203,7 @@ func commutes(op ir.Op) bool {
 	return false
 }
 
-// clobbers says whether alu changes its second operand.
+// clobbers reports whether alu changes its second operand.
 func clobbers(e *typed.Node) bool {
 	switch e.Op {
 	case ir.OpShl, ir.OpShr:
@@ -214,9 +214,9 @@ func clobbers(e *typed.Node) bool {
 	return false
 }
 
-// twoOperands evaluates a into dst and b into another register, which use gets.
-// At least three registers are free on entry, dst among them, and it leaves as
-// many to the evaluation of b: where there are not more, a waits in the frame.
+// twoOperands evaluates a into dst and b into another register, which it passes to use. At
+// least three registers must be free on entry, dst among them. It leaves as many for the
+// evaluation of b: if there are no more, it keeps a in the frame meanwhile.
 func (g *values) twoOperands(a, b *typed.Node, dst asm.Register, use func(t asm.Register)) {
 	m := g.mark()
 	defer g.release(m)
@@ -258,7 +258,7 @@ func (g *values) twoOperands(a, b *typed.Node, dst asm.Register, use func(t asm.
 	}
 }
 
-// freeRegs counts the caller-saved registers that hold nothing.
+// freeRegs counts the caller-saved registers that hold no live value.
 func (g *machine) freeRegs() int {
 	n := 0
 	for r := asm.R0; r <= asm.R5; r++ {
@@ -269,8 +269,8 @@ func (g *machine) freeRegs() int {
 	return n
 }
 
-// binaryImm evaluates an operation with a constant second operand, if it has a
-// form for that.
+// binaryImm evaluates an operation with a constant second operand. It reports whether it
+// could.
 func (g *values) binaryImm(e *typed.Node, dst asm.Register) bool {
 	a, k := e.Args[0], e.Args[1].Int
 	switch e.Op {
@@ -328,7 +328,7 @@ func (g *code) normAfter(e *typed.Node, dst asm.Register) {
 	g.extend(dst, e.Type)
 }
 
-// alu computes dst op= t in the type of e. It may change t where clobbers says so.
+// alu computes dst op= t in the type of e. It may change t if clobbers reports so.
 func (g *machine) alu(e *typed.Node, dst, t asm.Register) {
 	op := aluOps[e.Op]
 	switch e.Op {
@@ -351,9 +351,9 @@ func (g *machine) alu(e *typed.Node, dst, t asm.Register) {
 	g.normAfter(e, dst)
 }
 
-// signedDiv divides by magnitudes and mends the sign: BPF's own signed division
-// is new (6.6), and traps on the most negative number in some versions of it.
-// A quotient's sign is kept in the frame, because no register may be free.
+// signedDiv divides magnitudes and then sets the sign. BPF's own signed division is new
+// (6.6), and some versions of it trap on the most negative number. The sign is kept in the
+// frame, because there may be no free register.
 func (g *machine) signedDiv(e *typed.Node, dst, t asm.Register) {
 	m := g.mark()
 	defer g.release(m)
@@ -362,7 +362,7 @@ func (g *machine) signedDiv(e *typed.Node, dst, t asm.Register) {
 	if e.Op == ir.OpDiv {
 		g.emit(asm.Xor.Reg(dst, t))
 		r := dst
-		// The sign of a quotient is that of a^b; get a back afterwards.
+		// The sign of a quotient is that of a^b. The xor has overwritten a: load it again.
 		s2 := g.slot()
 		g.store(s2, r, 8)
 		g.load(dst, sign, 8)
@@ -379,7 +379,7 @@ func (g *machine) signedDiv(e *typed.Node, dst, t asm.Register) {
 	g.extend(dst, e.Type)
 }
 
-// signedDivImm is signedDiv by a positive constant.
+// signedDivImm is signedDiv for a positive constant divisor.
 func (g *code) signedDivImm(e *typed.Node, dst asm.Register, k int32) {
 	neg, done := g.label(), g.label()
 	g.emit(asm.JSLT.Imm(dst, 0, neg))

@@ -6,9 +6,9 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// flipped looks up the map that is written now, and returns how to load its
-// address: all of an update has to go to one map. If there is none, which is not
-// so once the program is loaded, the loss is counted and done is next.
+// flipped looks up the map that is currently written, and returns a function that loads its
+// address: all accesses of an update must go to the same map. If there is no such map, which
+// does not happen once the program is loaded, it counts the loss and jumps to done.
 func (g *runtime) flipped(name string, m *ir.Map, done string) func() {
 	key, at, none := g.slot(), g.slot(), g.label()
 	g.storeImm(key, 0, 4)

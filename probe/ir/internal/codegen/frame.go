@@ -11,16 +11,16 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// usage is what a program uses, found before generating.
+// usage is what a program uses, found before any code is generated.
 type usage struct {
 	ctx, callbacks, scratch, emits bool
-	result                         bool // what the program returns may not be 0
-	cookie                         bool // what the entry of a session kept is read
-	depth                          int  // how deep callbacks nest
+	result                         bool // the program may return other values than 0
+	cookie                         bool // the program reads the cookie of a session
+	depth                          int  // nesting depth of callbacks
 	reads                          map[*ir.Var]int
 }
 
-// scan walks the action once.
+// scan returns the usage of the action.
 func scan(g *statements) usage {
 	u := usage{reads: map[*ir.Var]int{}}
 	big := func(t ir.Type) {
@@ -84,7 +84,7 @@ func scan(g *statements) usage {
 	return u
 }
 
-// ctxBuiltin says whether a builtin reads the context.
+// ctxBuiltin reports whether a builtin reads the context.
 func ctxBuiltin(name string) bool {
 	switch name {
 	case "func", "probe", "cookie", "ctx", "is_return", "session_cookie":
@@ -93,9 +93,9 @@ func ctxBuiltin(name string) bool {
 	return false
 }
 
-// placeVars gives every variable its home: the most used scalars get the
-// registers that are free, unless callbacks have to reach them; the others get
-// memory, which variables whose lives do not overlap share.
+// placeVars assigns every variable its home. The most used scalars get the free registers,
+// unless callbacks need access to them. The others get memory, which variables with disjoint
+// lives share.
 func (g *machine) placeVars(c *check.Checked, u usage) {
 	var free []asm.Register
 	if !u.callbacks {
@@ -122,8 +122,8 @@ func (g *machine) placeVars(c *check.Checked, u usage) {
 	a.block(c.Body)
 }
 
-// slots hands out memory for variables by their lives: from the statement that
-// declares one to the last of the same block that has it in it.
+// slots allocates memory for variables by their lives: from the statement that declares a
+// variable to the last statement of the same block that contains it.
 type slots struct {
 	g    *machine
 	free map[slotKind][]loc
@@ -155,7 +155,7 @@ func (a *slots) block(list []*typed.Stmt) {
 			}
 			a.g.homes[v] = home{at: a.take(v.Type)}
 			mine = append(mine, v)
-			if s.Op != ir.StmtLet { // the variable of a loop or a find ends with it
+			if s.Op != ir.StmtLet { // a loop's or find's variable ends with it
 				last[v] = i
 			}
 		}
@@ -204,7 +204,7 @@ func (a *slots) give(v *ir.Var) {
 	a.free[k] = append(a.free[k], a.g.homes[v].at)
 }
 
-// tempFor takes room for a value in memory: in the frame if it is small.
+// tempFor allocates memory for a value: in the frame if it is small.
 func (g *machine) tempFor(t ir.Type) loc { return g.temp(t.Size) }
 
 func (g *machine) temp(size int) loc {
@@ -217,17 +217,17 @@ func (g *machine) temp(size int) loc {
 	return loc{off: -g.frame.take(size, 8)}
 }
 
-// mark and release bound the life of temporaries.
+// mark and release delimit the life of temporaries.
 type mark struct{ frame, aux int }
 
 func (g *machine) mark() mark { return mark{g.frame.used, g.aux.used} }
 
 func (g *machine) release(m mark) { g.frame.used, g.aux.used = m.frame, m.aux }
 
-// slot takes an 8-byte slot in the frame.
+// slot allocates 8 bytes in the frame.
 func (g *machine) slot() loc { return loc{off: -g.frame.take(8, 8)} }
 
-// base is the register that a place is addressed by.
+// base returns the register that addresses a kind of place.
 func (g *machine) base(k locKind) asm.Register {
 	switch k {
 	case inScratch:
@@ -238,13 +238,13 @@ func (g *machine) base(k locKind) asm.Register {
 	return g.fn.fp
 }
 
-// at moves a place by n bytes.
+// at returns the place n bytes after l.
 func (l loc) at(n int) loc {
 	l.off += n
 	return l
 }
 
-// store and load move between a register and memory; addr takes an address.
+// store and load move a value between a register and memory; addr loads an address.
 func (g *machine) store(l loc, r asm.Register, size int) {
 	g.emit(asm.StoreMem(g.base(l.kind), int16(l.off), r, sizeOf(size)))
 }
@@ -257,7 +257,7 @@ func (g *machine) storeImm(l loc, v int32, size int) {
 	g.emit(storeImm(g.base(l.kind), l.off, v, sizeOf(size)))
 }
 
-// storeImm is asm.StoreImm, which refuses 64 bits although the kernel
+// storeImm is asm.StoreImm, which refuses 64 bits although the kernel has that form: it
 // sign-extends the immediate (BPF_ST | BPF_DW).
 func storeImm(dst asm.Register, off int, v int32, size asm.Size) asm.Instruction {
 	return asm.Instruction{
@@ -285,7 +285,7 @@ func sizeOf(n int) asm.Size {
 	return asm.DWord
 }
 
-// chunk is the widest access at off for n more bytes that is aligned.
+// chunk returns the widest aligned access at off if n more bytes are left.
 func chunk(off, n int) int {
 	for _, s := range []int{8, 4, 2} {
 		if n >= s && off%s == 0 {
@@ -304,14 +304,13 @@ func (g *machine) zero(l loc, n int) {
 	}
 }
 
-// copyWidth is the widest access with which a value is copied to a place. In the
-// frame, 8 bytes stored from a register are a spilled register to the verifier,
-// and Linux 6.10 and later take an unknown one for the same as 8 bytes of any
-// kind (stacksafe, kernel/bpf/verifier.c). Where one branch copies there and the
-// other has a helper write there, it then looks for the register behind the
-// helper's call, which it does not know to be a write, up to where the frame was
-// smaller, and gives up with EFAULT ("verifier bug: stack slot", 6.18). Halves
-// are no register.
+// copyWidth returns the widest access with which a value is copied to a place. For the
+// verifier, an 8-byte store from a register to the frame is a spill of that register. Linux
+// 6.10 and later treat a spilled unknown register as equivalent to 8 bytes of any kind
+// (stacksafe, kernel/bpf/verifier.c). If one branch copies to the place and another has a
+// helper write to it, the verifier then looks for the register before the helper's call,
+// which it does not recognise as a write. It goes back to states with a smaller frame, and
+// fails with EFAULT ("verifier bug: stack slot", 6.18). Stores of 4 bytes are not spills.
 func copyWidth(dst loc) int {
 	if dst.kind == inFrame {
 		return 4
@@ -319,7 +318,7 @@ func copyWidth(dst loc) int {
 	return 8
 }
 
-// copyMem copies n bytes through R through.
+// copyMem copies n bytes, using the register through.
 func (g *machine) copyMem(dst, src loc, n int, through asm.Register) {
 	for i := 0; i < n; {
 		s := min(chunk(dst.off+i, n-i), chunk(src.off+i, n-i), copyWidth(dst))
@@ -329,7 +328,7 @@ func (g *machine) copyMem(dst, src loc, n int, through asm.Register) {
 	}
 }
 
-// tmp takes a free caller-saved register, marked busy.
+// tmp returns a free caller-saved register and marks it busy.
 func (g *machine) tmp() (asm.Register, bool) {
 	for _, r := range []asm.Register{asm.R1, asm.R2, asm.R3, asm.R4, asm.R5, asm.R0} {
 		if !g.busy.has(r) {
@@ -342,9 +341,9 @@ func (g *machine) tmp() (asm.Register, bool) {
 
 func (g *machine) hold(r asm.Register) { g.busy |= 1 << r }
 
-// Atomic is a 64-bit atomic operation. The operation is set as the constant
-// too, where the kernel looks for it: cilium/ebpf v0.22.0 loses it when it
-// encodes the instruction, which makes every operation an addition.
+// Atomic returns a 64-bit atomic operation. It also sets the operation as the constant, where
+// the kernel expects it: cilium/ebpf v0.22.0 loses it when it encodes the instruction, which
+// turns every operation into an addition.
 func Atomic(op asm.AtomicOp, dst, src asm.Register, off int16) asm.Instruction {
 	in := op.Mem(dst, src, asm.DWord, off)
 	in.Constant = int64(op >> 8)

@@ -14,37 +14,37 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// Offsets in the control map's one value.
+// These are offsets in the value of the control map.
 const (
-	ctlDisabled = 0  // u32: not zero does nothing
-	ctlSelf     = 4  // u32: the tracer's own process
+	ctlDisabled = 0  // u32: if not 0, programs do nothing
+	ctlSelf     = 4  // u32: process id of the tracer
 	ctlStart    = 8  // u64: CLOCK_MONOTONIC at load
 	ctlExit     = 16 // u32: set by StmtExit
-	ctlCode     = 20 // s32: what it was given
+	ctlCode     = 20 // s32: exit code of StmtExit
 	ctlNSDev    = 24 // u64: device and inode of the loader's pid namespace
 	ctlNSIno    = 32
-	ctlTAI      = 40 // s64: CLOCK_TAI less CLOCK_MONOTONIC at load
+	ctlTAI      = 40 // s64: CLOCK_TAI minus CLOCK_MONOTONIC at load
 	ctlCPUs     = 48 // u32: possible CPUs
-	ctlZero     = 56 // u64: always 0, which the verifier does not know
+	ctlZero     = 56 // u64: always 0, but unknown to the verifier
 )
 
-// Offsets in the budget map's value, of one CPU.
+// These are offsets in the value of the budget map, one per CPU.
 const (
 	budWindow = 0  // u64: start of the current second
-	budEvents = 8  // u64: events emitted in it
+	budEvents = 8  // u64: events emitted in this second
 	budStart  = 16 // u64: start of the current CPU window
-	budUsed   = 24 // u64: nanoseconds used in it
+	budUsed   = 24 // u64: nanoseconds used in this window
 )
 
-// cpuWindow is the window in which CPUPercent is measured, in nanoseconds.
+// cpuWindow is the length of the windows for CPUPercent, in nanoseconds.
 const cpuWindow = 100_000_000
 
-// control loads the control value's address.
+// control loads the address of the control map's value.
 func (g *runtime) control(dst asm.Register) {
 	g.emit(asm.LoadMapValue(dst, 0, 0).WithReference(check.CtlMap))
 }
 
-// prologue is what runs before the action.
+// prologue generates the code before the action.
 func (g *runtime) prologue() {
 	n := len(g.insns)
 	if g.usesFn["ctx"] || g.usesFn["callbacks"] {
@@ -58,6 +58,7 @@ func (g *runtime) prologue() {
 		g.storeImm(loc{off: g.resultSlot}, 0, 8)
 	}
 	if g.c.Pp.Preemptible() {
+		// A run that preempts this one may otherwise use the same stack.
 		g.emit(kernel.OwnStack()...)
 	}
 	if g.usesFn["cookie"] && g.c.Pp.AttachType == ebpf.AttachTraceKprobeSession {
@@ -84,8 +85,8 @@ func (g *runtime) prologue() {
 	}
 }
 
-// filtersSelf says whether the tracer's own process is left out here: not where
-// the program runs on nobody's behalf.
+// filtersSelf reports whether the program leaves out the tracer's own process. Programs that
+// do not run on behalf of the current task do not.
 func (g *runtime) filtersSelf() bool {
 	if g.prog.IncludeSelf {
 		return false
@@ -103,7 +104,7 @@ func (g *runtime) filtersSelf() bool {
 	})
 }
 
-// epilogue is what runs after it, also after an early return.
+// epilogue generates the code after the action, which an early return reaches too.
 func (g *runtime) epilogue() {
 	g.place(".exit")
 	if g.usesFn["scratch"] {
@@ -119,7 +120,7 @@ func (g *runtime) epilogue() {
 	g.emit(asm.Mov.Imm(asm.R0, kernel.Idle(g.c.Pp.Type)), asm.Return())
 }
 
-// atomics says whether the kernel and its JIT have atomic exchange.
+// atomics reports whether the kernel and its JIT have atomic exchange.
 func (g *runtime) atomics() bool {
 	if g.plan.Arch == "arm64" {
 		return g.c.Kern.AtLeast(arm64Atomics)
@@ -127,7 +128,7 @@ func (g *runtime) atomics() bool {
 	return g.c.Kern.AtLeast(atomicsSince)
 }
 
-// entry looks up element 0 of an array, or jumps.
+// entry looks up element 0 of an array map. If there is none, it jumps to missing.
 func (g *runtime) entry(name string, missing string) {
 	m := g.mark()
 	s := g.slot()
@@ -139,11 +140,11 @@ func (g *runtime) entry(name string, missing string) {
 	g.release(m)
 }
 
-// acquire finds a scratch area that no program below this one on this CPU
-// uses. The first word of an area says that it is in use; it is claimed by an
-// atomic exchange, so that programs that preempt each other may leave in any
-// order. Kernels without that run programs without preemption: what comes between
-// reading the word and writing it is an interrupt, which has left the area again.
+// acquire finds a scratch area that no interrupted program on this CPU uses. The first word
+// of an area is set while it is in use. It is claimed by an atomic exchange, so that programs
+// that preempt each other may release areas in any order. Kernels without atomic exchange run
+// programs with preemption disabled: only an interrupt can come between the read of the word
+// and the write, and it has released its area by then.
 func (g *runtime) acquire() {
 	got := g.label()
 	g.claim(0, got)
@@ -154,8 +155,8 @@ func (g *runtime) acquire() {
 	}
 }
 
-// claim tries to take an area, those behind it otherwise, which seldom happens,
-// and goes on at got with its address in R0.
+// claim tries to claim the area of a level. If it succeeds, it goes on at got with the area's
+// address in R0. Otherwise, which is rare, it tries the following levels.
 func (g *runtime) claim(level int32, got string) {
 	m := g.mark()
 	taken, key := g.label(), g.slot()
@@ -184,12 +185,12 @@ func (g *runtime) claim(level int32, got string) {
 	})
 }
 
-// releaseScratch gives the scratch area back.
+// releaseScratch marks the scratch area as free.
 func (g *runtime) releaseScratch() {
 	g.emit(storeImm(g.fn.scr, -check.ScratchUsed, 0, asm.DWord))
 }
 
-// cpuBudgetEnter leaves the program where its share of the CPU is used up.
+// cpuBudgetEnter ends the program if its share of the CPU is used up.
 func (g *runtime) cpuBudgetEnter() {
 	if g.prog.Budget.CPUPercent <= 0 {
 		return
@@ -215,7 +216,7 @@ func (g *runtime) cpuBudgetEnter() {
 	})
 }
 
-// cpuBudgetLeave adds what this run took.
+// cpuBudgetLeave adds the time of this run to the window.
 func (g *runtime) cpuBudgetLeave() {
 	if g.prog.Budget.CPUPercent <= 0 {
 		return
@@ -232,7 +233,7 @@ func (g *runtime) cpuBudgetLeave() {
 	g.emit(asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, budUsed))
 }
 
-// eventBudget jumps to over where the second's events are used up.
+// eventBudget jumps to over if the events of this second are used up.
 func (g *runtime) eventBudget(over string) {
 	limit := g.prog.Budget.EventsPerSecond
 	if limit == 0 {
@@ -259,13 +260,14 @@ func (g *runtime) eventBudget(over string) {
 	)
 }
 
-// count adds one to a counter, by a call of a function of our own.
+// count adds one to a counter, by a call of a function of the program: two instructions for
+// each place that counts.
 func (g *runtime) count(slot int) {
 	g.usesFn["count"] = true
 	g.emit(asm.Mov.Imm(asm.R1, int32(slot)), asm.Call.Label(".count"))
 }
 
-// countFunction is int count(int slot).
+// countFunction generates int count(int slot).
 func (g *runtime) countFunction() {
 	end := g.label()
 	g.note = "count"
@@ -283,9 +285,9 @@ func (g *runtime) countFunction() {
 	g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
 }
 
-// callback generates a function that a helper calls for every turn of a loop.
-// The frame is the caller's, so that its variables are where they were; parent
-// is the register with the caller's frame pointer, save stores the arguments.
+// callback generates a function that a helper calls for every iteration of a loop. The
+// function uses the caller's frame, so that the caller's variables stay in place. parent is
+// the register with the caller's frame pointer; save stores the arguments.
 func (g *statements) callback(name string, params int, parent asm.Register, save func(),
 	body []*typed.Stmt,
 ) {
@@ -311,7 +313,7 @@ func (g *statements) callback(name string, params int, parent asm.Register, save
 		g.block(body)
 		g.place(next)
 		g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
-		// return out of the action: tell the caller, then end the loop
+		// a return from the action: set retSlot for the caller, then end the loop
 		g.place(g.fn.exit)
 		g.storeImm(loc{off: g.retSlot}, 1, 8)
 		g.place(end)
@@ -321,7 +323,7 @@ func (g *statements) callback(name string, params int, parent asm.Register, save
 	})
 }
 
-// subName is a name for a function of the program.
+// subName returns a new name for a function of the program.
 func (g *code) subName() string {
 	g.nlabel++
 	return fmt.Sprintf(".loop%d", g.nlabel)

@@ -14,22 +14,22 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
-// Kernel versions that decide what is generated.
+// These kernel versions decide what is generated.
 var (
 	atomicsSince = ir.Version{5, 12} // BPF_FETCH, XCHG, CMPXCHG (arm64 JIT: 5.18)
 	arm64Atomics = ir.Version{5, 18}
-	// bpf_get_current_comm does not pad the name with zeros on 6.1 (strscpy), does
-	// on 5.10 (strncpy) and on 6.12.
+	// bpf_get_current_comm does not pad the name with zeros on 6.1 (strscpy), but does on
+	// 5.10 (strncpy) and on 6.12.
 	commPadded = ir.Version{6, 12}
 )
 
-// limits are what one attempt at generating may use. A program that does not
-// fit is generated again with tighter ones, which move values to scratch memory.
+// limits bound one attempt at generating the program. A program that exceeds them is
+// generated again with tighter ones, which move values to scratch memory.
 type limits struct {
 	inline int // values up to this size are kept in the frame, in bytes
-	// noScratch says that no value was larger than that.
+	// noScratch is set if no value was larger than that.
 	noScratch bool
-	// varsAway keeps variables in scratch memory too.
+	// varsAway moves variables to scratch memory too.
 	varsAway bool
 }
 
@@ -45,7 +45,7 @@ type function struct {
 
 type loopLabels struct{ next, end string }
 
-// space allocates bytes with stack discipline and remembers the peak.
+// space allocates bytes like a stack and records the peak.
 type space struct{ used, peak int }
 
 func (s *space) take(n, align int) int {
@@ -54,7 +54,7 @@ func (s *space) take(n, align int) int {
 	return s.used
 }
 
-// home is where a variable lives: a register, or memory.
+// home is the place of a variable: a register, or memory.
 type home struct {
 	reg   asm.Register
 	inReg bool
@@ -80,7 +80,8 @@ type regset uint16
 
 func (s regset) has(r asm.Register) bool { return s&(1<<r) != 0 }
 
-// Generate returns the instructions of a checked action.
+// Generate returns the instructions of a checked action, and the size of the scratch area
+// that they need, in bytes.
 func Generate(p *ir.Program, plan *probe.Plan, c *check.Checked,
 	lay *check.Layout,
 ) (asm.Instructions, int, error) {
@@ -94,7 +95,7 @@ func Generate(p *ir.Program, plan *probe.Plan, c *check.Checked,
 		g := newStatements(p, plan, c, lay, lim)
 		var insns asm.Instructions
 		if insns, err = g.program(); err == nil {
-			if g.usesFn["scratch"] && g.aux.peak == 0 { // no value needed what one might have
+			if g.usesFn["scratch"] && g.aux.peak == 0 { // no value needed it
 				lim.noScratch = true
 				g = newStatements(p, plan, c, lay, lim)
 				insns, err = g.program()
@@ -107,26 +108,26 @@ func Generate(p *ir.Program, plan *probe.Plan, c *check.Checked,
 	return nil, 0, err
 }
 
-// frameError says that a frame is larger than the kernel allows.
+// frameError is the error for a frame that is larger than the kernel allows.
 type frameError struct{ size, limit int }
 
 func (e *frameError) Error() string {
 	return fmt.Sprintf("program needs %d bytes of stack: at most %d (MAX_BPF_STACK)", e.size, e.limit)
 }
 
-// maxInsns bounds a program's instructions: jumps reach 32767 of them.
+// maxInsns bounds a program's instructions: a jump reaches 32767 instructions.
 const maxInsns = 1 << 16
 
-// maxFrame is MAX_BPF_STACK less what the counting function and a callback may
-// round up to: a function takes 32 bytes at least (check_max_stack_depth,
+// maxFrame is MAX_BPF_STACK minus the room of the counting function and of one callback. The
+// verifier counts at least leastFrame bytes for each function (check_max_stack_depth,
 // kernel/bpf/verifier.c).
 const (
 	maxFrame   = 512 - 2*leastFrame
 	leastFrame = 32
 )
 
-// frameLimit is what the program's frame may take of the 512 bytes, which it
-// shares with the callbacks that are active and with the deepest function.
+// frameLimit returns the room for the program's frame in the 512 bytes of stack. It shares
+// them with the active callbacks and with the deepest function.
 func (g *statements) frameLimit() int {
 	deepest := leastFrame // the counting function
 	if g.c.Walk != nil {
@@ -139,7 +140,7 @@ func (g *statements) frameLimit() int {
 	return limit
 }
 
-// program generates the main function and what it calls.
+// program generates the main function and the functions that it calls.
 func (g *statements) program() (asm.Instructions, error) {
 	g.prepare()
 	g.note = "probe " + g.c.Pp.Name
@@ -168,7 +169,7 @@ func (g *statements) program() (asm.Instructions, error) {
 	return g.insns, nil
 }
 
-// emit appends instructions, putting pending labels and the source line on the first.
+// emit appends instructions. The first one gets the pending labels and the source line.
 func (g *code) emit(ins ...asm.Instruction) {
 	if len(g.insns) > maxInsns {
 		g.fail("program of more than %d instructions", maxInsns)
@@ -190,7 +191,7 @@ func (g *code) emit(ins ...asm.Instruction) {
 	}
 }
 
-// label makes a new label, place puts it at the next instruction.
+// label returns a new label; place puts it at the next instruction.
 func (g *code) label() string {
 	g.nlabel++
 	return fmt.Sprintf(".L%d", g.nlabel)
@@ -200,14 +201,14 @@ func (g *code) place(l string) { g.labels = append(g.labels, l) }
 
 func (g *code) jump(l string) { g.emit(asm.Ja.Label(l)) }
 
-// fail remembers the first error; generation goes on, its result is dropped.
+// fail records the first error. Generation goes on, and its result is dropped.
 func (g *code) fail(format string, args ...any) {
 	if g.err == nil {
 		g.err = fmt.Errorf(format, args...)
 	}
 }
 
-// call calls a helper. What is in R0-R5 is gone, R0 is the result.
+// call calls a helper. It clobbers R0 to R5; the result is in R0.
 func (g *runtime) call(fn asm.BuiltinFunc) {
 	if g.busy != 0 {
 		g.fail("internal error: call of %v with live registers %b", fn, g.busy)
@@ -219,8 +220,7 @@ func (g *runtime) call(fn asm.BuiltinFunc) {
 	g.emit(fn.Call())
 }
 
-// later puts code behind the function's end: what seldom runs does not stand
-// in the way of what does.
+// later moves code that seldom runs behind the end of the function.
 func (g *code) later(l string, code func()) {
 	g.fn.cold = append(g.fn.cold, func() {
 		g.place(l)
@@ -236,7 +236,7 @@ func (g *code) flushCold() {
 	}
 }
 
-// funcMeta is the BTF of a function: int name(void *, …).
+// funcMeta adds the BTF of a function, int name(long, …), to its first instruction.
 func funcMeta(in asm.Instruction, name string, params int,
 	linkage btf.FuncLinkage,
 ) asm.Instruction {
@@ -249,7 +249,7 @@ func funcMeta(in asm.Instruction, name string, params int,
 	return btf.WithFuncMetadata(in, &btf.Func{Name: name, Type: proto, Linkage: linkage})
 }
 
-// prepare decides, before anything is generated, which registers and slots there are.
+// prepare assigns registers and slots before anything is generated.
 func (g *statements) prepare() {
 	uses := scan(g)
 	uses.scratch = uses.scratch && !g.lim.noScratch
@@ -271,7 +271,7 @@ func (g *statements) prepare() {
 	g.usesFn["cookie"] = uses.cookie
 }
 
-// progType says whether the program is of one of the types.
+// progType reports whether the program is of one of the types.
 func (g *runtime) progType(types ...ebpf.ProgramType) bool {
 	for _, t := range types {
 		if g.c.Pp.Type == t {

@@ -11,32 +11,32 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// The generator is five layers, of which each has the one below in it and calls nothing
-// of the ones above:
+// The generator has five layers. Each embeds the layer below it and uses none of the layers
+// above:
 //
-//	code        instructions, labels, what stands apart from the usual way
+//	code        instructions, labels, code behind the end of the function
 //	machine     the frame, registers and variables
-//	runtime     what the kernel and the program's own maps are asked for: helpers,
-//	            counters, budgets, scratch memory, storage, walks
+//	runtime     helpers and the program's own maps: counters, budgets, scratch memory,
+//	            storage, walks
 //	values      expressions
 //	statements  statements and the whole program
 //
 // Their invariants:
 //
-//   - A scalar in a register is canonical: extended from its type's width to
-//     64 bits as norm does.
-//   - busy holds the caller-saved registers that carry live values. A helper is
-//     called only while it is empty; an expression that calls is evaluated only
-//     while it is empty, and values that must survive are spilled first.
-//   - Text in memory is padded with NULs to its size, aggregates have no
-//     undefined bytes, so that equal values are equal bytes and map keys work.
+//   - A scalar in a register is canonical: extended from its type's width to 64 bits,
+//     as eval.Norm does.
+//   - busy holds the caller-saved registers with live values. A helper is called only
+//     while it is empty. An expression that calls one is evaluated only while it is
+//     empty, and values that must survive are spilled first.
+//   - Text in memory is padded with NULs to its size, and aggregates have no undefined
+//     bytes, so that equal values are equal bytes and work as map keys.
 //   - fn.fp addresses the frame: R10, or in callbacks the caller's R10, so that
-//     variables are where they were.
+//     variables stay in place.
 
-// code is the instructions so far.
+// code is the instructions generated so far.
 type code struct {
 	insns  asm.Instructions
-	labels []string // those of the next instruction
+	labels []string // of the next instruction
 	alias  map[string]string
 	nlabel int
 	note   string // of the next instruction
@@ -44,7 +44,7 @@ type code struct {
 	err    error
 }
 
-// machine is where values are: in the frame, in scratch memory, in registers.
+// machine tracks the places of values: in the frame, in scratch memory, in registers.
 type machine struct {
 	code
 	lim   limits
@@ -54,7 +54,7 @@ type machine struct {
 	homes map[*ir.Var]home
 }
 
-// runtime is what a program uses beside its own instructions.
+// runtime is what a program uses in addition to its own instructions.
 type runtime struct {
 	machine
 	prog   *ir.Program
@@ -62,29 +62,29 @@ type runtime struct {
 	c      *check.Checked
 	lay    *check.Layout
 	usesFn map[string]bool
-	// Frame slots that callbacks need.
+	// Frame slots for callbacks.
 	ctxSlot, scratchSlot, retSlot int
-	resultSlot                    int // what the program returns, 0 for always 0
-	started                       loc // when the program began, for its budget
+	resultSlot                    int // slot of the return value; 0 if that is always 0
+	started                       loc // time at which the program started, for its budget
 }
 
 // values evaluates expressions.
 type values struct {
 	runtime
-	calls map[*typed.Node]bool // whether evaluating one calls a helper
-	// typedVars are the variables that hold pointers whose type the verifier
-	// knows, with what they point to.
+	calls map[*typed.Node]bool // whether evaluating a node calls a helper
+	// typedVars are the variables that hold pointers whose type the verifier tracks, with the
+	// types that they point to.
 	typedVars map[*ir.Var]btf.Type
-	argVars   map[*ir.Var]bool // those among them that hold the context's own
+	argVars   map[*ir.Var]bool // those in typedVars that hold a pointer of the context
 }
 
 // statements generates one program.
 type statements struct {
 	values
 	subs []func() // functions to generate after the current one
-	// assigned are the variables that were set so far, in order of generation.
+	// assigned are the variables that the code generated so far sets.
 	assigned map[*ir.Var]bool
-	depth    int // how deep callbacks nest
+	depth    int // nesting depth of callbacks
 	loops    loops.Form
 }
 

@@ -9,35 +9,36 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// The first kernels with each form, and the one from which may_goto is chosen
-// without being asked for: the oldest on which it is tested.
+// may_goto is chosen automatically from the oldest kernel on which it is tested.
 var (
 	mayGotoWorths = ir.Version{6, 12}
 )
 
-// loopsWalked is the first kernel whose verifier takes into account that the body
-// of bpf_loop runs any number of times (ab5cfac139ab); some older ones have it
-// from their stable branch.
+// loopsWalked is the first kernel whose verifier takes into account that the body of bpf_loop
+// runs any number of times (ab5cfac139ab). Some older kernels have it from their stable
+// branch.
 var loopsWalked = ir.Version{6, 7}
 
 const (
-	// fewTurns is up to how many turns a plain loop is worth its verification.
+	// fewTurns is the largest number of turns for which a plain loop is worth its
+	// verification.
 	fewTurns = 8
-	// mayGotoTurns is how often may_goto goes on before it looks at the clock:
+	// mayGotoTurns is the number of turns after which may_goto checks the clock:
 	// BPF_MAX_TIMED_LOOPS (include/linux/bpf.h).
 	mayGotoTurns = 0xffff
-	// mayGotoStack is what may_goto adds to a frame: its count, and since 6.15 the time.
+	// mayGotoStack is what may_goto adds to a frame in bytes: its count, and since 6.15 the
+	// time.
 	mayGotoStack = 16
 )
 
-// The kernel functions of LoopsIter.
+// These are the kernel functions of loops.Iter.
 const (
 	KfuncIterNew     = "bpf_iter_num_new"
 	KfuncIterNext    = "bpf_iter_num_next"
 	KfuncIterDestroy = "bpf_iter_num_destroy"
 )
 
-// loopForm is how the loops of an action are compiled that are not plain.
+// loopForm returns how those loops of an action are compiled that are not plain.
 func loopForm(p *ir.Program, c *check.Checked) loops.Form {
 	if p.Loops != loops.Best {
 		return p.Loops
@@ -51,12 +52,12 @@ func loopForm(p *ir.Program, c *check.Checked) loops.Form {
 	return loops.Helper
 }
 
-// fewBranches is how many branches the loops of an action may have for may_goto:
-// the verifier keeps the ways through the body apart from turn to turn.
+// fewBranches is the largest number of branches in the loops of an action for may_goto. The
+// verifier keeps the paths through the body apart from turn to turn.
 const fewBranches = 6
 
-// simpleLoops says whether no loop is over a map and the bodies of loops, n deep
-// inside of which the statements stand, are of numbers with few branches.
+// simpleLoops reports whether no loop is over a map, and the bodies of the loops have only
+// scalars and few branches. n is the number of loops around the statements.
 func simpleLoops(list []*typed.Stmt, n int) bool {
 	branches := 0
 	for _, s := range list {
@@ -92,8 +93,8 @@ func simpleLoops(list []*typed.Stmt, n int) bool {
 	return branches <= fewBranches
 }
 
-// turnsOf is the most turns that the loops of statements make together, each with
-// the test that ends it; no more than about what overflows is told apart.
+// turnsOf returns the largest number of turns that the loops of statements make together,
+// counting for each the test that ends it. It is capped, at 1<<30, so as not to overflow.
 func turnsOf(list []*typed.Stmt) int {
 	n := 0
 	for _, s := range list {
@@ -106,7 +107,7 @@ func turnsOf(list []*typed.Stmt) int {
 	return n
 }
 
-// formOf is how a loop is compiled, in a callback or not.
+// formOf returns how a loop is compiled. callback is set inside a callback.
 func (g *statements) formOf(s *typed.Stmt, callback bool) loops.Form {
 	switch {
 	case s.Op == ir.StmtForEach:
@@ -114,7 +115,7 @@ func (g *statements) formOf(s *typed.Stmt, callback bool) loops.Form {
 	case g.prog.Loops == loops.Best && s.Max <= fewTurns:
 		return loops.Plain
 	case g.loops == loops.Iter && callback:
-		return loops.Helper // the iterator has to be in the function's own frame
+		return loops.Helper // the iterator must be in the function's own frame
 	}
 	return g.loops
 }
@@ -139,8 +140,8 @@ func (g *statements) loop(s *typed.Stmt) {
 	}
 }
 
-// loopBack generates a loop that branches back: plain, which the verifier walks
-// turn by turn, or open-coded with may_goto, which it walks until nothing changes.
+// loopBack generates a loop that branches back: a plain one, which the verifier walks turn by
+// turn, or an open-coded one with may_goto, which it walks until the state no longer changes.
 func (g *statements) loopBack(s *typed.Stmt, open bool) {
 	m := g.mark()
 	defer g.release(m)
@@ -188,7 +189,7 @@ func (g *statements) loopBack(s *typed.Stmt, open bool) {
 	g.place(end)
 }
 
-// counter is what counts a loop's turns: its variable, or one of its own where
+// counter returns the variable that counts a loop's turns: the loop's own, or a new one if
 // the body sets that.
 func (g *statements) counter(s *typed.Stmt) *ir.Var {
 	set := false
@@ -203,15 +204,15 @@ func (g *statements) counter(s *typed.Stmt) *ir.Var {
 	return i
 }
 
-// loopBody generates what stands between a loop's labels.
+// loopBody generates the body between a loop's labels.
 func (g *statements) loopBody(s *typed.Stmt, next, end string) {
 	g.fn.loops = append(g.fn.loops, loopLabels{next, end})
 	g.block(s.Body)
 	g.fn.loops = g.fn.loops[:len(g.fn.loops)-1]
 }
 
-// loopIter generates a loop that is open-coded with the kernel's iterator, which
-// has to be destroyed on every way out.
+// loopIter generates a loop that is open-coded with the kernel's iterator. The verifier
+// requires that the iterator is destroyed on every path.
 func (g *statements) loopIter(s *typed.Stmt) {
 	m := g.mark()
 	defer g.release(m)
@@ -236,14 +237,14 @@ func (g *statements) loopIter(s *typed.Stmt) {
 	g.loopBody(s, top, end)
 	g.fn.exit = exit
 	g.jump(top)
-	g.place(leave) // return out of the action
+	g.place(leave) // a return from the action
 	call(KfuncIterDestroy)
 	g.jump(exit)
 	g.place(end)
 	call(KfuncIterDestroy)
 }
 
-// loopHelper calls bpf_loop(turns, body, frame, 0).
+// loopHelper generates a call of bpf_loop(turns, body, frame, 0).
 func (g *statements) loopHelper(s *typed.Stmt) {
 	name := g.subName()
 	g.callback(name, 2, asm.R2, func() {
@@ -259,17 +260,17 @@ func (g *statements) loopHelper(s *typed.Stmt) {
 	g.afterCallback()
 }
 
-// afterCallback leaves the action where the loop's body said so.
+// afterCallback leaves the action if the loop's body returned from it.
 func (g *runtime) afterCallback() {
 	g.load(asm.R1, loc{off: g.retSlot}, 8)
 	g.emit(asm.JNE.Imm(asm.R1, 0, g.fn.exit))
 }
 
-// markUnknown makes the variables that a loop's body changes scalars of which the verifier
-// knows nothing (mark_reg_unknown). A variable that begins as a known number and decides a
-// branch in the body has a different known number in every iteration: newer verifiers then
-// walk iteration by iteration, up to a million instructions, and older ones take the first
-// iteration's number for all and remove the other branch.
+// markUnknown turns the variables that a loop's body changes into scalars with an unknown
+// value for the verifier (mark_reg_unknown). Otherwise a variable that begins as a known
+// number and decides a branch in the body has a different known number in every iteration.
+// Newer verifiers then walk iteration by iteration, up to a million instructions. Older ones
+// take the first iteration's number for all iterations and remove the other branch.
 func (g *statements) markUnknown(body []*typed.Stmt) {
 	var vars []*ir.Var
 	seen := map[*ir.Var]bool{}
@@ -296,8 +297,8 @@ func (g *statements) markUnknown(body []*typed.Stmt) {
 	}
 }
 
-// markUnknownAfter is markUnknown behind a loop, where the verifier may believe that the
-// body ran exactly once.
+// markUnknownAfter is markUnknown after a loop, where the verifier may assume that the body
+// ran exactly once.
 func (g *statements) markUnknownAfter(body []*typed.Stmt) {
 	if !g.c.Kern.AtLeast(loopsWalked) {
 		g.markUnknown(body)

@@ -8,7 +8,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// keyAt is where the key of an operation is in memory.
+// keyAt returns the place of an operation's key in memory. It evaluates the key there if it
+// is not in memory yet.
 func (g *values) keyAt(m *ir.Map, key *typed.Node) loc {
 	if key == nil {
 		s := g.slot()
@@ -23,7 +24,7 @@ func (g *values) keyAt(m *ir.Map, key *typed.Node) loc {
 	return at
 }
 
-// keyTo puts the key in memory and its address in a register.
+// keyTo is keyAt, and loads the key's address into a register.
 func (g *values) keyTo(m *ir.Map, key *typed.Node, dst asm.Register) loc {
 	at := g.keyAt(m, key)
 	g.addr(dst, at)
@@ -36,7 +37,7 @@ func (g *runtime) mapCall(m *ir.Map, fn asm.BuiltinFunc) {
 	g.call(fn)
 }
 
-// lookup leaves the address of a value, or zero, in R0, and says where the key is.
+// lookup loads the address of a value, or zero, into R0, and returns the place of the key.
 func (g *values) lookup(m *ir.Map, key *typed.Node) loc {
 	if m.Keyless() && m.Kind == ir.MapArray && m.Agg == ir.AggNone {
 		g.emit(asm.LoadMapValue(asm.R0, 0, 0).WithReference(m.Name))
@@ -82,7 +83,8 @@ func (g *values) mapGetValue(e *typed.Node, to loc) {
 	g.place(end)
 }
 
-// find looks an entry up, reads it, deletes it if asked, and runs one of two blocks.
+// find looks up an entry, reads it, deletes it if s.Delete is set, and runs one of two
+// blocks.
 func (g *statements) find(s *typed.Stmt) {
 	none, end := g.label(), g.label()
 	key := g.lookup(s.Map, s.Key)
@@ -102,7 +104,7 @@ func (g *statements) find(s *typed.Stmt) {
 	g.place(end)
 }
 
-// set stores a value; what finds no room is counted under the map.
+// set stores a value. If there is no room for it, it counts the loss under the map.
 func (g *statements) set(s *typed.Stmt) {
 	var val loc
 	if at, ok := g.inMemory(s.X); ok {
@@ -123,7 +125,7 @@ func (g *statements) set(s *typed.Stmt) {
 	g.emit(asm.JNE.Imm(asm.R0, 0, full))
 	g.place(back)
 	g.later(full, func() {
-		switch s.Flag { // a condition that does not hold is no loss
+		switch s.Flag { // a condition that does not hold is not a loss
 		case ir.SetCreate:
 			// EEXIST
 			g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, -17, back))
@@ -136,7 +138,7 @@ func (g *statements) set(s *typed.Stmt) {
 	})
 }
 
-// addTo adds to a value atomically, which is 0 before.
+// addTo adds to a value atomically. A missing value is created as 0.
 func (g *statements) addTo(s *typed.Stmt) {
 	x := g.settled(s.X)
 	hit, done := g.label(), g.label()
@@ -147,8 +149,8 @@ func (g *statements) addTo(s *typed.Stmt) {
 	g.place(done)
 }
 
-// settled evaluates a scalar now and returns how to get it into a register
-// later, behind calls.
+// settled evaluates a scalar now, and returns a function that loads it into a register later,
+// after calls.
 func (g *values) settled(e *typed.Node) func(dst asm.Register) {
 	if e.Const() || e.Op == ir.OpVar {
 		return func(dst asm.Register) { g.scalar(e, dst) }
@@ -159,10 +161,10 @@ func (g *values) settled(e *typed.Node) func(dst asm.Register) {
 	return func(dst asm.Register) { g.load(dst, s, 8) }
 }
 
-// findOrCreate leaves the address of an entry's value in R0 and falls through
-// to hit. An entry that is not there is created with zeros: if another CPU does
-// the same at that moment, the second lookup finds what it made, so that no
-// update is lost. If there is no room, the loss is counted and done is next.
+// findOrCreate loads the address of an entry's value into R0 and falls through to hit. A
+// missing entry is created with zeros. If another CPU creates it at the same moment, the
+// second lookup finds that entry, so that no update is lost. If there is no room, it counts
+// the loss and jumps to done.
 func (g *statements) findOrCreate(m *ir.Map, key *typed.Node, size int, hit, done string) {
 	if check.Storage(m) {
 		g.storageCreate(m, done)
@@ -176,7 +178,7 @@ func (g *statements) findOrCreateAt(m *ir.Map, at loc, size int, hit, done strin
 	g.findOrCreateIn(m.Name, m, at, size, hit, done)
 }
 
-// findOrCreateIn is findOrCreate in the kernel's map of that name, one of m's.
+// findOrCreateIn is findOrCreate for the kernel's map of that name, which is one of m's.
 func (g *runtime) findOrCreateIn(name string, m *ir.Map, at loc, size int, hit, done string) {
 	load := func() { g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(name)) }
 	if m.Flip {

@@ -11,7 +11,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// ctxReg is the register that holds the context.
+// ctxReg returns the register that holds the context.
 func (g *machine) ctxReg() asm.Register { return g.fn.ctx }
 
 // ctxValue evaluates a value of the context.
@@ -39,7 +39,7 @@ func (g *runtime) ctxValue(e *typed.Node, dst asm.Register) {
 	}
 }
 
-// dynamicAddr is the address that a __data_loc or __rel_loc stands for.
+// dynamicAddr loads the address that a __data_loc or __rel_loc refers to.
 func (g *runtime) dynamicAddr(e *typed.Node, dst asm.Register) {
 	was := g.busy
 	g.hold(dst)
@@ -52,9 +52,9 @@ func (g *runtime) dynamicAddr(e *typed.Node, dst asm.Register) {
 	g.emit(asm.Mov.Reg(dst, g.ctxReg()), asm.Add.Reg(dst, t))
 }
 
-// toScalar makes a scalar of a pointer whose type the verifier knows: any arithmetic
-// is allowed on it then (on a pointer that may be null, none is). An atomic addition
-// to a zeroed slot is the one way that needs no helper.
+// toScalar turns a pointer whose type the verifier tracks into a scalar, which allows any
+// arithmetic (on a pointer that may be null, the verifier allows none). An atomic addition to
+// a zeroed slot is the only way without a helper.
 func (g *runtime) toScalar(r asm.Register) {
 	if g.c.Pp.Context != probe.ContextTramp && g.c.Pp.Context != probe.ContextIter {
 		return
@@ -67,7 +67,7 @@ func (g *runtime) toScalar(r asm.Register) {
 	g.release(m)
 }
 
-// builtin evaluates a builtin that the checker left.
+// builtin evaluates a builtin that the checker did not replace.
 func (g *runtime) builtin(e *typed.Node, dst asm.Register) {
 	if e.Str == "ctx" {
 		g.emit(asm.Mov.Reg(dst, g.ctxReg()))
@@ -102,8 +102,8 @@ func (g *runtime) builtin(e *typed.Node, dst asm.Register) {
 	g.move(dst, asm.R0)
 }
 
-// controlBuiltin evaluates the builtins that the control map has, or what they
-// need, and says whether e is one.
+// controlBuiltin evaluates the builtins that are in the control map, that need values from
+// it, or that belong to sessions. It reports whether e is one of these.
 func (g *runtime) controlBuiltin(e *typed.Node, dst asm.Register) bool {
 	switch e.Str {
 	case "is_return":
@@ -124,7 +124,7 @@ func (g *runtime) controlBuiltin(e *typed.Node, dst asm.Register) bool {
 	}
 	m := g.mark()
 	defer g.release(m)
-	ids := g.slot() // struct bpf_pidns_info: pid, tgid; zeros where the helper fails
+	ids := g.slot() // struct bpf_pidns_info: pid, tgid; zeros if the helper fails
 	g.control(asm.R2)
 	g.emit(asm.LoadMem(asm.R1, asm.R2, ctlNSDev, asm.DWord),
 		asm.LoadMem(asm.R2, asm.R2, ctlNSIno, asm.DWord))
@@ -185,15 +185,15 @@ func (g *values) loadMemory(e *typed.Node, dst asm.Register) {
 	}
 }
 
-// truth makes a byte 0 or 1.
+// truth sets a byte that is not 0 to 1.
 func (g *code) truth(r asm.Register) {
 	l := g.label()
 	g.emit(asm.JEq.Imm(r, 0, l), asm.Mov.Imm(r, 1))
 	g.place(l)
 }
 
-// readHelper calls the helper that reads R2 bytes at R3 to R1. A failure, which
-// leaves zeros, is counted.
+// readHelper calls the helper that reads R2 bytes at R3 to R1. It counts a failure, after
+// which the bytes are zeros.
 func (g *runtime) readHelper(user, text bool) {
 	fn := map[[2]bool]asm.BuiltinFunc{
 		{false, false}: asm.FnProbeReadKernel, {false, true}: asm.FnProbeReadKernelStr,
@@ -212,7 +212,7 @@ func (g *runtime) readHelper(user, text bool) {
 	})
 }
 
-// inMemory says where a value in memory lies already, if it does.
+// inMemory returns the place of a value that already is in memory, and whether it is.
 func (g *machine) inMemory(e *typed.Node) (loc, bool) {
 	switch e.Op {
 	case ir.OpVar:
@@ -230,7 +230,7 @@ func (g *machine) inMemory(e *typed.Node) (loc, bool) {
 	return loc{}, false
 }
 
-// operand is where a value in memory is, after evaluating it if need be.
+// operand returns the place of a value in memory. It evaluates the value if necessary.
 func (g *values) operand(e *typed.Node) loc {
 	if at, ok := g.inMemory(e); ok {
 		return at
@@ -295,7 +295,7 @@ func (g *values) value(e *typed.Node, to loc) {
 	}
 }
 
-// constant stores text and zeros.
+// constant stores text followed by zeros.
 func (g *machine) constant(s string, to loc, size int) {
 	b := make([]byte, size)
 	copy(b, s)
@@ -314,8 +314,8 @@ func (g *machine) constant(s string, to loc, size int) {
 	}
 }
 
-// readText reads text to memory. Text that is cut is counted: where the helper
-// used up the room, the byte where the NUL should have been decides.
+// readText reads text to memory. It counts text that was cut: if the helper used all of the
+// room, the byte in place of the NUL decides.
 func (g *values) readText(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
@@ -356,7 +356,7 @@ func (g *values) checkCut(e *typed.Node, ptr loc) {
 	})
 }
 
-// sizedText reads text of at most as many bytes as the second operand says.
+// sizedText is readText for text of at most as many bytes as the second operand.
 func (g *values) sizedText(e *typed.Node, to, ptr loc) {
 	room := int32(e.Type.Size - 1)
 	g.scalar(e.Args[0], asm.R0)
@@ -370,7 +370,7 @@ func (g *values) sizedText(e *typed.Node, to, ptr loc) {
 	g.store(n, asm.R0, 8)
 	g.zero(to, e.Type.Size)
 	g.load(asm.R2, n, 8)
-	// The bound again, for the verifier: not every kernel tracks it through memory.
+	// The bound is repeated for the verifier: not every kernel tracks it through memory.
 	l = g.label()
 	g.emit(asm.JLE.Imm(asm.R2, room+1, l), asm.Mov.Imm(asm.R2, room+1))
 	g.place(l)
@@ -405,7 +405,7 @@ func (g *values) readBytes(e *typed.Node, to loc) {
 	g.readHelper(e.Args[0].Type.User, false)
 }
 
-// tupleValue stores the elements, and zeros between them.
+// tupleValue stores the elements, with zeros between them.
 func (g *values) tupleValue(e *typed.Node, to loc) {
 	end := 0
 	for i, f := range e.Type.Fields {
@@ -418,7 +418,7 @@ func (g *values) tupleValue(e *typed.Node, to loc) {
 	g.zero(to.at(end), e.Type.Size-end)
 }
 
-// scalarElem is an element of a tuple.
+// scalarElem loads an element of a tuple.
 func (g *values) scalarElem(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
@@ -438,7 +438,7 @@ func (g *values) resize(e *typed.Node, to loc) {
 	defer g.release(m)
 	from := e.Args[0]
 	n := min(from.Type.Size, e.Type.Size)
-	if from.Type.Scalar() { // an integer as its bytes
+	if from.Type.Scalar() { // an integer's bytes
 		s := g.slot()
 		g.scalar(from, asm.R0)
 		g.store(s, asm.R0, n)
@@ -470,7 +470,7 @@ func (g *values) chooseValue(e *typed.Node, to loc) {
 	g.place(end)
 }
 
-// stackValue stores the PCs of a stack; the helper zeroes what it leaves over.
+// stackValue stores the program counters of a stack. The helper zeroes the rest.
 func (g *runtime) stackValue(e *typed.Node, to loc) {
 	flags := int32(e.Skip)
 	if e.Op == ir.OpUstack {

@@ -10,13 +10,14 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// Where a packet's head has the captured length, and its size.
+// These are the offset of the captured length in a packet's head, and the size of the head.
 const (
 	packetCaptured = int(unsafe.Offsetof(ir.PacketHead{}.Captured))
 	packetHeadSize = int32(unsafe.Sizeof(ir.PacketHead{}))
 )
 
-// emitPacket calls bpf_skb_output(skb, map, captured<<32 | BPF_F_CURRENT_CPU, head, size).
+// emitPacket generates a call of bpf_skb_output(skb, map, captured<<32 | BPF_F_CURRENT_CPU,
+// head, size).
 func (g *statements) emitPacket(s *typed.Stmt) {
 	root, off := pointerRoot(s.Key, 0)
 	if !g.isArgument(root, off) {
@@ -26,7 +27,7 @@ func (g *statements) emitPacket(s *typed.Stmt) {
 	done, lost := g.eventEnds(s)
 	head := g.operand(s.X)
 	g.scalar(root, asm.R1)
-	g.emit(asm.JEq.Imm(asm.R1, 0, done)) // which some kernels insist on
+	g.emit(asm.JEq.Imm(asm.R1, 0, done)) // some kernels require the check
 	g.emit(asm.LoadMapPtr(asm.R2, 0).WithReference(s.Map.Name))
 	g.load(asm.R3, head.at(packetCaptured), 4)
 	g.emit(asm.LSh.Imm(asm.R3, 32), asm.LoadImm(asm.R4, 0xffffffff, asm.DWord),
@@ -38,8 +39,8 @@ func (g *statements) emitPacket(s *typed.Stmt) {
 	g.place(done)
 }
 
-// isArgument says whether a pointer is one that the context has, which the
-// verifier trusts.
+// isArgument reports whether a pointer is one of the context's own, which the verifier
+// trusts.
 func (g *values) isArgument(root *typed.Node, off int64) bool {
 	return off == 0 && g.pointee(root) != nil &&
 		(root.Op == typed.Ctx || root.Op == ir.OpVar && g.argVars[root.Var])

@@ -8,9 +8,9 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// pathText has the kernel write a path to memory of its own, because it leaves
-// there more than the text, and copies the text. A path that does not fit gives
-// no text, and is counted as cut.
+// pathText has the kernel write a path to memory of its own, because bpf_d_path leaves more
+// than the text there, and copies the text. A path that does not fit results in an empty
+// text, and is counted as cut.
 func (g *values) pathText(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
@@ -24,6 +24,7 @@ func (g *values) pathText(e *typed.Node, to loc) {
 	raw := g.temp(size)
 	bad, cut, end := g.label(), g.label(), g.label()
 	if raw.kind == inFrame {
+		// The helper's buffer must be initialised memory (ARG_PTR_TO_MEM).
 		g.zero(raw, size)
 	}
 	g.zero(to, size)
@@ -51,5 +52,5 @@ func (g *values) pathText(e *typed.Node, to loc) {
 	})
 }
 
-// enametoolong is what d_path gives for a path that does not fit.
+// enametoolong is the error of bpf_d_path for a path that does not fit.
 const enametoolong = 36

@@ -6,8 +6,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// finish resolves labels that share an instruction, and removes what cannot be
-// reached, which the verifier refuses, and jumps to the next instruction.
+// finish resolves labels that share an instruction. It removes unreachable instructions,
+// which the verifier refuses, and jumps to the next instruction.
 func (g *code) finish() {
 	if len(g.labels) > 0 {
 		g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
@@ -21,7 +21,7 @@ func (g *code) finish() {
 	g.dropJumps()
 }
 
-// dropUnreachable keeps what control can reach from the start, by jumps, calls
+// dropUnreachable keeps the instructions that are reachable from the start, by jumps, calls
 // and function pointers.
 func (g *code) dropUnreachable() {
 	at := map[string]int{}
@@ -56,8 +56,8 @@ func (g *code) dropUnreachable() {
 	g.insns = out
 }
 
-// dropJumps removes jumps to the instruction behind them. One that carries a
-// label stays: something may jump to it.
+// dropJumps removes jumps to the next instruction. A jump that has a label stays, because
+// another jump may lead to it.
 func (g *code) dropJumps() {
 	out := g.insns[:0]
 	for i, in := range g.insns {

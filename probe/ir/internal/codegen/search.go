@@ -11,8 +11,9 @@ import (
 // maxSearch bounds the comparisons of a search, which is unrolled.
 const maxSearch = 1 << 13
 
-// search does found(i) where text is in the text at a place, at byte i, and
-// falls through if it is nowhere. It is unrolled; the sizes bound it.
+// search calls found(i) to generate code for text found at byte i of the text at a place. The
+// code falls through if the text is not found. It is unrolled: its size depends on those of
+// the texts.
 func (g *values) search(e *typed.Node, at loc, found func(i int)) {
 	size := e.Args[0].Type.Size
 	if len(e.Args) == 2 {
@@ -36,7 +37,7 @@ func (g *values) search(e *typed.Node, at loc, found func(i int)) {
 	}
 }
 
-// searchText searches for text that is not known yet.
+// searchText is search for text that is not constant.
 func (g *values) searchText(at loc, size int, needle *typed.Node, found func(i int)) {
 	b, most := g.operand(needle), needle.Type.Size
 	if size*most > maxSearch {
@@ -58,7 +59,7 @@ func (g *values) searchText(at loc, size int, needle *typed.Node, found func(i i
 	}
 }
 
-// indexOf is where text is in text, -1 if nowhere.
+// indexOf loads the index of text in text, or -1.
 func (g *values) indexOf(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
@@ -73,9 +74,9 @@ func (g *values) indexOf(e *typed.Node, dst asm.Register) {
 	g.move(dst, asm.R0)
 }
 
-// glob jumps to yes if the text at a place matches the pattern: R1 has a bit for
-// each position that the pattern may be at. There are no branches but at the
-// end of the text, so that the verifier walks one path.
+// glob jumps to yes if the text at a place matches the pattern. R1 has a bit for each
+// position that the pattern may be at. The only branches are those at the end of the text, so
+// that the verifier walks one path.
 func (g *values) glob(e *typed.Node, at loc, yes string) {
 	p, err := check.ParseGlob(e.Str)
 	if err != nil {
@@ -100,8 +101,8 @@ func (g *values) glob(e *typed.Node, at loc, yes string) {
 		asm.JNE.Imm(asm.R1, 0, yes))
 }
 
-// globStep moves the positions in R1 over the byte in R0. R2 gathers the tokens
-// that match it, through R3 and R4.
+// globStep advances the positions in R1 by the byte in R0. It collects in R2 the tokens that
+// match the byte, and uses R3 and R4.
 func (g *values) globStep(p *check.Glob) {
 	always := uint64(0)
 	for i, c := range p.Tokens {
@@ -132,8 +133,8 @@ func (g *values) globStep(p *check.Glob) {
 		if c.Negated {
 			g.emit(asm.Xor.Imm(asm.R4, 1))
 		}
-		// The mask or 0, by multiplying: of the usual negation and "and" newer
-		// verifiers walk both cases (maybe_fork_scalars, kernel/bpf/verifier.c).
+		// The mask or 0, by multiplication. For the usual negation and "and", newer verifiers
+		// walk both cases (maybe_fork_scalars, kernel/bpf/verifier.c).
 		g.withImm(asm.Mul, asm.R4, mask, asm.R3)
 		g.emit(asm.Or.Reg(asm.R2, asm.R4))
 	}
@@ -142,7 +143,7 @@ func (g *values) globStep(p *check.Glob) {
 	g.emit(asm.Or.Reg(asm.R1, asm.R2))
 }
 
-// withImm is an operation with a constant of any size.
+// withImm emits an operation with a constant of any size.
 func (g *code) withImm(op asm.ALUOp, r asm.Register, v uint64, tmp asm.Register) {
 	if fitsImm(int64(v)) {
 		g.emit(op.Imm(r, int32(v)))
@@ -151,7 +152,7 @@ func (g *code) withImm(op asm.ALUOp, r asm.Register, v uint64, tmp asm.Register)
 	g.emit(asm.LoadImm(tmp, int64(v), asm.DWord), op.Reg(r, tmp))
 }
 
-// memcmp compares memory by order: words as numbers with the first byte highest.
+// memcmp compares memory by order, as big-endian words: their first byte is the highest.
 func (g *values) memcmp(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
@@ -179,7 +180,7 @@ func (g *values) memcmp(e *typed.Node, dst asm.Register) {
 	g.place(end)
 }
 
-// TextLen counts the bytes before the NUL, or the frames of a stack.
+// textLen counts the bytes before the NUL, or the frames of a stack.
 func (g *values) textLen(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)

@@ -6,23 +6,23 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
-// kfunc calls a kernel function with the context, which those of session
-// programs take since Linux 7.0; before, they take nothing.
+// kfunc calls a kernel function of session programs, with the context. They take it since
+// Linux 7.0; before, they take no arguments.
 func (g *runtime) kfunc(name string) {
 	g.emit(asm.Mov.Reg(asm.R1, g.ctxReg()))
 	g.kernelCall(name)
 }
 
-// isReturn leaves 1 in R0 at a return, 0 at an entry.
+// isReturn loads 1 into R0 at a return, and 0 at an entry.
 func (g *runtime) isReturn() {
 	g.kfunc(check.KfuncIsReturn)
 	g.emit(asm.And.Imm(asm.R0, 1))
 }
 
-// clearCookie has the entry of a kprobe session keep nothing, whether the program is
-// disabled then or not: the kernel hands over what an earlier call left there (fprobe
-// does not clear what it reserves for its entry handler, kernel/trace/fprobe.c). Those
-// of uprobes and tracing begin with 0.
+// clearCookie clears the cookie at the entry of a kprobe session, even if the program is
+// disabled. Otherwise the kernel passes on what an earlier call left there: fprobe does not
+// clear the memory that it reserves for its entry handler (kernel/trace/fprobe.c). The
+// cookies of uprobe and tracing sessions begin with 0.
 func (g *runtime) clearCookie() {
 	returns := g.label()
 	g.isReturn()
@@ -32,8 +32,8 @@ func (g *runtime) clearCookie() {
 	g.place(returns)
 }
 
-// kernelCall calls a kernel function, whose arguments are in place, by its id in
-// the plan's BTF, which is that of the kernel that the plan is for.
+// kernelCall calls a kernel function, with its arguments in place, by its id in the plan's
+// BTF, which is that of the kernel that the plan is for.
 func (g *runtime) kernelCall(name string) {
 	f, err := check.KernelFunc(g.plan, name)
 	if err != nil {

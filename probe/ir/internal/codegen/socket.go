@@ -7,7 +7,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// socketCookie asks the kernel for a socket's cookie; of none it is 0.
+// socketCookie loads a socket's cookie, or 0 if the pointer is null.
 func (g *values) socketCookie(e *typed.Node, dst asm.Register) {
 	root, off := pointerRoot(e.Args[0], 0)
 	if !g.isArgument(root, off) {

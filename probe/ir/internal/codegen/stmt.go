@@ -19,7 +19,7 @@ func (g *statements) block(list []*typed.Stmt) {
 	}
 }
 
-// lineNote is the line of source that the verifier and bpftool show.
+// lineNote returns the source line that the verifier and bpftool show.
 func lineNote(s *typed.Stmt) string {
 	n := s.Line()
 	if len(n) > 120 {
@@ -95,7 +95,7 @@ func (g *statements) stmt(s *typed.Stmt) {
 	}
 }
 
-// exitRequest leaves the exit code and then the request, which is read first.
+// exitRequest stores the exit code, and then the request, which is read first.
 func (g *statements) exitRequest(s *typed.Stmt) {
 	if s.X != nil {
 		g.scalar(s.X, asm.R0)
@@ -142,7 +142,7 @@ func (g *statements) ifStmt(s *typed.Stmt) {
 	g.place(end)
 }
 
-// forEach calls bpf_for_each_map_elem(map, body, frame, 0).
+// forEach generates a call of bpf_for_each_map_elem(map, body, frame, 0).
 func (g *statements) forEach(s *typed.Stmt) {
 	g.markUnknown(s.Body)
 	defer g.markUnknownAfter(s.Body)
@@ -163,7 +163,7 @@ func (g *statements) forEach(s *typed.Stmt) {
 	g.afterCallback()
 }
 
-// setFrom sets a variable to the value at an address in a register.
+// setFrom sets a variable to the value at the address in a register.
 func (g *statements) setFrom(v *ir.Var, ptr asm.Register) {
 	if !v.Type.Scalar() {
 		g.copyFrom(g.homes[v].at, ptr, v.Type.Size)
@@ -176,7 +176,7 @@ func (g *statements) setFrom(v *ir.Var, ptr asm.Register) {
 	g.setVar(v, asm.R0)
 }
 
-// copyFrom copies from an address in a register, through R5.
+// copyFrom copies from the address in a register, using R5.
 func (g *machine) copyFrom(to loc, ptr asm.Register, n int) {
 	for i := 0; i < n; {
 		s := min(chunk(to.off+i, n-i), chunk(i, n-i), copyWidth(to))
@@ -186,8 +186,8 @@ func (g *machine) copyFrom(to loc, ptr asm.Register, n int) {
 	}
 }
 
-// eventEnds are where to jump to behind an event and where one is lost, which is
-// counted under the map; what is beyond the budget ends here.
+// eventEnds returns the labels to jump to after an event and after a lost one, which is
+// counted under the map. Events beyond the budget jump to done.
 func (g *runtime) eventEnds(s *typed.Stmt) (done, lost string) {
 	done, lost = g.label(), g.label()
 	if g.prog.Budget.EventsPerSecond > 0 {
@@ -205,8 +205,8 @@ func (g *runtime) eventEnds(s *typed.Stmt) (done, lost string) {
 	return done, lost
 }
 
-// emitEvent writes an event straight into the ring, or into memory for a perf
-// buffer. What finds no room is counted under the map.
+// emitEvent writes an event directly into the ring, or into memory for a perf buffer. Events
+// that do not fit are counted under the map.
 func (g *statements) emitEvent(s *typed.Stmt) {
 	done, lost := g.eventEnds(s)
 	if s.Map.Kind == ir.MapPerf {
@@ -232,7 +232,7 @@ func (g *statements) emitEvent(s *typed.Stmt) {
 	g.place(done)
 }
 
-// overrideReturn makes the probed function return a value of ours.
+// overrideReturn makes the probed function return a value of the program.
 func (g *statements) overrideReturn(s *typed.Stmt) {
 	if g.c.Pp.AttachType == ebpf.AttachModifyReturn {
 		g.scalar(s.X, asm.R0)

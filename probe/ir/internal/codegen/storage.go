@@ -9,8 +9,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// storageOwner leaves in R2 the object that the map's value belongs to: the
-// current task, or its cgroup.
+// storageOwner loads into R2 the object that the map's value belongs to: the current task, or
+// its cgroup.
 func (g *runtime) storageOwner(m *ir.Map) {
 	g.call(asm.FnGetCurrentTaskBtf)
 	g.emit(asm.Mov.Reg(asm.R2, asm.R0))
@@ -21,8 +21,8 @@ func (g *runtime) storageOwner(m *ir.Map) {
 	}
 }
 
-// storageGet leaves the address of the value in R0, or zero. It makes one if it
-// is to and there is none: of the value at a place, or of zeros.
+// storageGet loads the address of the value, or zero, into R0. If create is set, it creates a
+// missing value from the value at a place, or as zeros.
 func (g *runtime) storageGet(m *ir.Map, value *loc, create bool) {
 	fn := asm.FnTaskStorageGet
 	if m.Kind == ir.MapCgroupStorage {
@@ -38,7 +38,7 @@ func (g *runtime) storageGet(m *ir.Map, value *loc, create bool) {
 	g.mapCall(m, fn)
 }
 
-// storageDelete removes the value. That it stays although it is there is counted.
+// storageDelete removes the value. It counts a value that exists but is not removed.
 func (g *runtime) storageDelete(m *ir.Map) {
 	fn := asm.FnTaskStorageDelete
 	if m.Kind == ir.MapCgroupStorage {
@@ -67,7 +67,7 @@ func (g *runtime) deleteEntry(m *ir.Map, key loc) {
 	g.mapCall(m, asm.FnMapDeleteElem)
 }
 
-// storageSet stores the value at a place. What the kernel has no memory for, or
+// storageSet stores the value at a place. A value that the kernel has no memory for, or
 // refuses because this CPU is changing the same kind of storage, is counted.
 func (g *runtime) storageSet(s *typed.Stmt, value loc) {
 	back := g.label()
@@ -89,8 +89,8 @@ func (g *runtime) storageSet(s *typed.Stmt, value loc) {
 	g.place(back)
 }
 
-// storageCreate leaves the address of the value in R0, making one of zeros, and
-// goes to done where that fails, which is counted.
+// storageCreate loads the address of the value into R0. It creates a missing value as zeros;
+// if that fails, it counts the loss and jumps to done.
 func (g *runtime) storageCreate(m *ir.Map, done string) {
 	lost := g.label()
 	g.storageGet(m, nil, true)
@@ -101,7 +101,7 @@ func (g *runtime) storageCreate(m *ir.Map, done string) {
 	})
 }
 
-// copyTo copies to an address in a register, through R5.
+// copyTo copies to the address in a register, using R5.
 func (g *machine) copyTo(ptr asm.Register, from loc, n int) {
 	for i := 0; i < n; {
 		s := min(chunk(from.off+i, n-i), chunk(i, n-i))

@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// memJump compares values in memory and jumps to target if the result is when.
+// memJump is branch for a comparison of values in memory.
 func (g *values) memJump(e *typed.Node, target string, when bool) {
 	m := g.mark()
 	defer g.release(m)
@@ -45,7 +45,7 @@ func (g *machine) matchConst(at loc, size int, s, differ string) {
 	g.matchBytes(at, append([]byte(s), 0), differ)
 }
 
-// matchBytes jumps to differ unless the bytes are there.
+// matchBytes jumps to differ unless the bytes at a place are b.
 func (g *machine) matchBytes(at loc, b []byte, differ string) {
 	for i := 0; i < len(b); {
 		n := chunk(at.off+i, len(b)-i)
@@ -62,8 +62,8 @@ func (g *machine) matchBytes(at loc, b []byte, differ string) {
 	}
 }
 
-// matchMem jumps to differ unless two values are equal. Texts of different
-// sizes are equal if they are up to the shorter size and the longer ends there.
+// matchMem jumps to differ unless two values are equal. Texts of different sizes are equal if
+// they are equal up to the shorter size and the longer text ends there.
 func (g *machine) matchMem(a loc, ta ir.Type, b loc, tb ir.Type, differ string) {
 	if ta.Size > tb.Size {
 		a, ta, b, tb = b, tb, a, ta
@@ -81,7 +81,8 @@ func (g *machine) matchMem(a loc, ta ir.Type, b loc, tb ir.Type, differ string) 
 	}
 }
 
-// textJump decides has_prefix, contains and strncmp (true: equal).
+// textJump is branch for has_prefix, contains, globmatch and strncmp, which is true here if
+// the texts are equal.
 func (g *values) textJump(e *typed.Node, target string, when bool) {
 	m := g.mark()
 	defer g.release(m)
@@ -119,8 +120,8 @@ func (g *values) textJump(e *typed.Node, target string, when bool) {
 	}
 }
 
-// strncmp compares up to Int bytes, and not behind a NUL. It falls through, or
-// jumps to no where a byte differs and to yes where both texts end.
+// strncmp compares up to e.Int bytes, but none after a NUL. It jumps to no if a byte differs
+// and to yes if both texts end, and falls through after the last byte.
 func (g *values) strncmp(e *typed.Node, at loc, yes, no string) {
 	b := g.operand(e.Args[1])
 	la, lb := e.Args[0].Type.Size, e.Args[1].Type.Size

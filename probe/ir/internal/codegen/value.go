@@ -7,8 +7,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// loadAny loads a scalar from a place of any alignment: the frame wants words
-// where they belong.
+// loadAny loads a scalar from a place of any alignment: accesses to the frame must be
+// aligned.
 func (g *machine) loadAny(dst asm.Register, at loc, t ir.Type) {
 	if at.off%t.Size != 0 {
 		s := g.slot()
@@ -21,9 +21,9 @@ func (g *machine) loadAny(dst asm.Register, at loc, t ir.Type) {
 	}
 }
 
-// valueIndex is an element of a value in memory, zero behind its end. The
-// kernel's reader fetches it where the index is not constant, because not every
-// verifier lets a program read the frame at a place that it does not know.
+// valueIndex loads an element of a value in memory, or zero beyond its end. If the index is
+// not constant, a helper that reads kernel memory fetches it, because not every verifier
+// allows reads of the frame at a variable offset.
 func (g *values) valueIndex(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
@@ -48,7 +48,7 @@ func (g *values) valueIndex(e *typed.Node, dst asm.Register) {
 	}
 }
 
-// mapCPU reads what a CPU holds of a per-CPU map, zero if that is nothing.
+// mapCPU reads the value of one CPU in a per-CPU map, or zero if there is none.
 func (g *values) mapCPU(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)

@@ -10,9 +10,8 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
-// walkedStack stores the program counters of a user stack. The walker's state is
-// in scratch memory; its addresses say in their top bits how they were found,
-// which is left out here.
+// walkedStack stores the program counters of a user stack. The walker's state is in scratch
+// memory. The top bits of its addresses describe how they were found, and are removed here.
 func (g *runtime) walkedStack(e *typed.Node, to loc) {
 	if g.busy != 0 {
 		g.fail("internal error: walk with live registers %b", g.busy)
@@ -26,7 +25,7 @@ func (g *runtime) walkedStack(e *typed.Node, to loc) {
 	g.zero(pcs, 8*frames)
 	g.addr(asm.R1, state)
 	g.emit(asm.Call.Label(bpfwalk.WalkFunc))
-	// The walker may have taken back its last frame.
+	// The walker may have dropped its last frame again: clear the slot after the last one.
 	full := g.label()
 	g.emit(
 		asm.JGE.Imm(asm.R0, int32(frames), full), asm.LSh.Imm(asm.R0, 3),
@@ -41,7 +40,7 @@ func (g *runtime) walkedStack(e *typed.Node, to loc) {
 	}
 }
 
-// storeHalves stores 8 bytes, in the widths that copyWidth allows.
+// storeHalves stores 8 bytes, with the widths that copyWidth allows.
 func (g *machine) storeHalves(to loc, r asm.Register) {
 	if copyWidth(to) == 8 {
 		g.store(to, r, 8)
@@ -52,7 +51,7 @@ func (g *machine) storeHalves(to loc, r asm.Register) {
 	g.store(to.at(4), r, 4)
 }
 
-// countWalk counts a stack that is not whole.
+// countWalk counts a stack that is not complete.
 func (g *runtime) countWalk(state loc) {
 	w := g.c.Walk
 	unknown, broken, done := g.label(), g.label(), g.label()
@@ -74,7 +73,7 @@ func (g *runtime) countWalk(state loc) {
 	tally(broken, check.CntBroken)
 }
 
-// walkFunctions are the walker, with the types that bpf_loop wants.
+// walkFunctions adds the walker's functions, with the types that bpf_loop requires.
 func (g *runtime) walkFunctions() {
 	for _, in := range g.c.Walk.Instructions() {
 		switch name := in.Symbol(); name {

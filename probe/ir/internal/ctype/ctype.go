@@ -1,4 +1,4 @@
-// Package ctype answers what C says of a type in BTF.
+// Package ctype describes types in BTF in terms of C.
 package ctype
 
 import (
@@ -8,7 +8,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Name prints a BTF type as C does, as far as a reader needs it.
+// Name returns a BTF type in C's notation, shortened for readers: without qualifiers and with
+// typedefs by name.
 func Name(t btf.Type) string {
 	switch t := t.(type) {
 	case *btf.Struct:
@@ -31,8 +32,9 @@ func Name(t btf.Type) string {
 	return t.TypeName()
 }
 
-// Underlying removes qualifiers, tags and typedefs. btf.UnderlyingType does
-// the same, but gives up with a nil type on a cycle, which hostile BTF may hold.
+// Underlying removes qualifiers, tags and typedefs. btf.UnderlyingType does the same, but
+// returns a nil type for a cycle, which malicious BTF may contain. Underlying returns a
+// *btf.Void for it.
 func Underlying(t btf.Type) btf.Type {
 	if t == nil {
 		return (*btf.Void)(nil)
@@ -44,9 +46,9 @@ func Underlying(t btf.Type) btf.Type {
 	return u
 }
 
-// Tagged says whether a pointer is declared to be not of plain kernel memory
-// (__user, __percpu), by one of these type tags: BTF carries them where the kernel
-// was built with clang or a recent pahole.
+// Tagged reports whether a pointer has one of these type tags, which declare that it does not
+// point to plain kernel memory (__user, __percpu). BTF contains them if the kernel was built
+// with clang or a recent pahole.
 func Tagged(p *btf.Pointer, tags ...string) bool {
 	t := p.Target
 	for range 8 {

@@ -20,7 +20,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
-// aggMaps are aggregations of every kind, with and without keys.
+// aggMaps returns aggregations of every kind, with and without keys.
 func aggMaps() []*ir.Map {
 	var out []*ir.Map
 	for _, key := range []ir.Type{{}, ir.IntType(4, false), ir.StringType(16), ir.TupleType(ir.Field{Type: ir.IntType(4, false)}, ir.Field{Type: ir.StringType(16)}, ir.Field{Type: ir.Uint64Type()})} {
@@ -36,7 +36,7 @@ func aggMaps() []*ir.Map {
 	return out
 }
 
-// keyFor is a key expression of a type, from the probe's second argument.
+// keyFor returns a key expression of a type, made from the probe's second argument.
 func keyFor(t ir.Type) *ir.Expr {
 	low := ir.NewExpr(ir.OpAnd, &ir.Expr{Op: ir.OpArg, Int: 1}, ir.NewConst(3))
 	switch t.Kind {
@@ -50,8 +50,8 @@ func keyFor(t ir.Type) *ir.Expr {
 	return low
 }
 
-// TestAggregations compares what aggregations of random values leave in the
-// kernel, on one CPU, with the interpreter.
+// TestAggregations compares the aggregations of random values in the kernel, on one CPU, with
+// the interpreter's.
 func TestAggregations(t *testing.T) {
 	needRoot(t)
 	setComm(t, testComm)
@@ -141,9 +141,9 @@ func pinCPU(t testing.TB, cpu int) {
 	t.Cleanup(func() { _ = unix.SchedSetaffinity(0, &old) })
 }
 
-// TestAtomicsAreNotAdditions: cilium/ebpf v0.22.0 encodes every atomic
-// operation with the constant 0, an addition, unless the constant is set by
-// hand: maxima were sums, and two programs shared a scratch area.
+// TestAtomicsAreNotAdditions: cilium/ebpf v0.22.0 encodes every atomic operation with the
+// constant 0, an addition, unless the constant is set explicitly. Maxima were sums, and two
+// programs used the same scratch area.
 func TestAtomicsAreNotAdditions(t *testing.T) {
 	for _, op := range []asm.AtomicOp{asm.Xchg, asm.CmpXchg} {
 		var b bytes.Buffer

@@ -11,8 +11,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
-// bothTrees interprets a program as the checker left it and as the optimiser did, from
-// which code is generated: what they do must be the same.
+// bothTrees interprets a program as the checker returned it and as the optimiser changed it,
+// from which code is generated. Both must do the same.
 type bothTrees struct {
 	program          *ir.Program
 	plain, optimised *interp.Interp
@@ -27,8 +27,8 @@ func interpret(t testing.TB, p *ir.Program, plan *probe.Plan) bothTrees {
 	return bothTrees{p, in, in.Optimised()}
 }
 
-// run runs both trees from the machine's state on. The machine is the one on which the
-// tree ran that was not optimised.
+// run runs both trees from the machine's state. m is the machine of the tree that was not
+// optimised.
 func (b bothTrees) run(t testing.TB, m *interp.Machine) {
 	t.Helper()
 	twin := *m
@@ -42,7 +42,7 @@ func (b bothTrees) run(t testing.TB, m *interp.Machine) {
 	sameMachine(t, b.program, m, &twin)
 }
 
-// cloneEntries is a copy of maps that shares nothing with them.
+// cloneEntries returns a deep copy of maps.
 func cloneEntries(in map[*ir.Map]map[string][]byte) map[*ir.Map]map[string][]byte {
 	out := map[*ir.Map]map[string][]byte{}
 	for m, entries := range in {
@@ -54,8 +54,8 @@ func cloneEntries(in map[*ir.Map]map[string][]byte) map[*ir.Map]map[string][]byt
 	return out
 }
 
-// sameMachine fails the test unless the optimised program left what the plain one did,
-// and read no more.
+// sameMachine fails the test unless the optimised program left the same as the plain one, and
+// did not read more.
 func sameMachine(t testing.TB, p *ir.Program, plain, optimised *interp.Machine) {
 	t.Helper()
 	for _, m := range p.AllMaps() {
@@ -82,7 +82,7 @@ func sameMachine(t testing.TB, p *ir.Program, plain, optimised *interp.Machine) 
 	}
 }
 
-// used are the entries that are not zeros: an array has those too that were only read.
+// used returns the entries that are not zeros: arrays also have entries that were only read.
 func used(entries map[string][]byte) map[string]string {
 	out := map[string]string{}
 	for k, v := range entries {

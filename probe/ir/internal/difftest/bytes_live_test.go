@@ -13,8 +13,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
-// TestMapBytesAreTheKernels: what the budget reckons for a map is what the kernel
-// says that it takes, within a twentieth and 1 KiB.
+// TestMapBytesAreTheKernels: the budget's estimate for a map is the memory that the kernel
+// reports, within a twentieth and 1 KiB.
 func TestMapBytesAreTheKernels(t *testing.T) {
 	needRoot(t)
 	if !check.KernelVersion(runningKernel(t)).AtLeast(ir.Version{6, 4}) {

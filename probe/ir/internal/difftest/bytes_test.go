@@ -13,8 +13,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
-// TestBytesOfBuffers: perf buffers, and what maps hold by CPU, counted for nothing
-// or for one CPU.
+// TestBytesOfBuffers: perf buffers and per-CPU values are counted for every CPU, not for none
+// or one.
 func TestBytesOfBuffers(t *testing.T) {
 	p := action.NewProgram("p")
 	ev := action.NewEvents[struct{ A uint64 }]("ev", 64<<10).UsePerfBuffer()

@@ -30,8 +30,7 @@ var (
 	flagCases = flag.Int("cases", 0, "programs of the differential test; 0: 30, and 150 in a guest")
 )
 
-// cases is how many random programs a kernel gets: few if it is one that others
-// need.
+// cases returns the number of random programs for a kernel: few if other tests need it too.
 func cases() int {
 	switch {
 	case *flagCases > 0:
@@ -44,8 +43,8 @@ func cases() int {
 
 const testComm = "comm-of-test-x"
 
-// differ compiles a random program, runs it in the kernel and in the
-// interpreter on the same inputs, and compares what both leave in the maps.
+// differ compiles a random program, runs it in the kernel and in the interpreter on the same
+// inputs, and compares the contents of the maps.
 func differ(t *testing.T, seed uint64, release string) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	g := &randProg{r: r, text: r.IntN(2) == 0, turns: 90, lists: true}
@@ -67,7 +66,7 @@ func differ(t *testing.T, seed uint64, release string) {
 		g.store = &ir.Map{Name: "store", Kind: ir.MapTaskStorage, Value: g.intType()}
 		g.store.Value.Size = max(g.store.Value.Size, 4) // what StmtAdd can add to
 	}
-	// Drawn apart, so that seeds without it are the programs that they were.
+	// Drawn from another generator, so that the other seeds keep their programs.
 	if apart := rand.New(rand.NewPCG(seed, 2)); check.KernelVersion(release).AtLeast(check.PerCPULookup) && apart.IntN(3) == 0 {
 		kind := []ir.MapKind{ir.MapPerCPUHash, ir.MapPerCPUArray, ir.MapPerCPULRU}[apart.IntN(3)]
 		g.cpus = &ir.Map{Name: "cpus", Kind: kind, Key: ir.IntType(4, false), Value: []ir.Type{ir.IntType(4, true), ir.IntType(4, false), ir.Uint64Type()}[apart.IntN(3)], Entries: 16}
@@ -80,7 +79,7 @@ func differ(t *testing.T, seed uint64, release string) {
 	case loops.Plain:
 		g.turns = 5
 	case loops.MayGoto:
-		form = loops.Best // which it is for loops that the verifier takes so for sure
+		form = loops.Best // Best takes may_goto only if it is certain to be verified
 	}
 	p := &ir.Program{Name: "differ", IncludeSelf: true, Maps: []*ir.Map{out}, Loops: form}
 	p.Actions = []ir.Action{{Target: probe.RawTracepoint{Name: "sys_enter"}, Body: g.program(out)}}
@@ -115,8 +114,8 @@ func differ(t *testing.T, seed uint64, release string) {
 	}
 }
 
-// agree fails the test if a slot of an array is not what the interpreter left in
-// it; what says where.
+// agree fails the test if a slot of an array differs from the interpreter's. what describes
+// the program.
 func agree(t *testing.T, coll *ebpf.Collection, m *interp.Machine, out *ir.Map, what func() string) {
 	t.Helper()
 	for i := range uint32(out.Entries) {
@@ -133,7 +132,7 @@ func agree(t *testing.T, coll *ebpf.Collection, m *interp.Machine, out *ir.Map, 
 	}
 }
 
-// program is a random list of statements that stores what it computes.
+// program returns a random list of statements that store what they compute.
 func (p *randProg) program(out *ir.Map) []*ir.Stmt {
 	var body []*ir.Stmt
 	slot := int64(0)
@@ -232,8 +231,8 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// onFirstCPU keeps the current thread, which is locked, on CPU 0, whose values
-// are all that the interpreter has of per-CPU maps.
+// onFirstCPU keeps the current thread, which is locked, on CPU 0: the interpreter has only
+// that CPU's values of per-CPU maps.
 func onFirstCPU(t *testing.T) {
 	t.Helper()
 	var old, first unix.CPUSet
@@ -254,9 +253,9 @@ func runningKernel(t testing.TB) string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// TestCopyMeetsHelper: one branch copies text to where the other has a helper
-// write it. Linux 6.18 refused the program with EFAULT, a bug of the verifier:
-// see copyWidth. It was seed 5169 of TestDifferential.
+// TestCopyMeetsHelper: one branch copies text to a place, and another has a helper write
+// there. Linux 6.18 refused the program with EFAULT, a bug of the verifier: see copyWidth. It
+// was seed 5169 of TestDifferential.
 func TestCopyMeetsHelper(t *testing.T) {
 	needRoot(t)
 	setComm(t, testComm)

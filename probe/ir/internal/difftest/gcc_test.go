@@ -19,9 +19,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
-// cExpr prints a checked expression as C, so that gcc computes it by C's rules
-// with explicit casts: a third opinion beside interpreter and compiler, which
-// could share a misunderstanding.
+// cExpr prints a checked expression as C, so that gcc computes it by C's rules with explicit
+// casts. It is a third opinion, because interpreter and compiler may share a mistake.
 func cExpr(e *typed.Node) string {
 	arg := func(i int) string { return cExpr(e.Args[i]) }
 	bin := func(op string) string { return "(" + cType(e.Type) + ")(" + arg(0) + " " + op + " " + arg(1) + ")" }
@@ -56,7 +55,7 @@ func cExpr(e *typed.Node) string {
 	return "(" + arg(0) + " " + e.Op.String() + " " + arg(1) + ")"
 }
 
-// cDivide gives the cases that C leaves undefined the meaning that BPF gives them.
+// cDivide defines the cases that C leaves undefined as BPF defines them.
 func cDivide(e *typed.Node, a, b string) string {
 	t := cType(e.Type)
 	zero, wrap := "0", "x"

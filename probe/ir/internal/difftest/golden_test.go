@@ -45,8 +45,7 @@ func kernelBTF() map[string]btf.Type {
 	return map[string]btf.Type{"task": task, "int": i32, "ul": ul}
 }
 
-// goldenPlans are the kernels and machines that code is generated for: without
-// being there.
+// goldenPlans returns plans for other kernels and machines, for which code is generated.
 func goldenPlans() map[string]*probe.Plan {
 	types := kernelBTF()
 	out := map[string]*probe.Plan{}
@@ -75,7 +74,7 @@ func goldenPlans() map[string]*probe.Plan {
 	return out
 }
 
-// goldenPrograms are what is compiled for them. Field paths need types.
+// goldenPrograms returns the programs to compile for them. Field paths need types.
 func goldenPrograms(typed bool) map[string]*ir.Program {
 	on := probe.Kprobe{Symbol: "f"}
 	progs := map[string]*ir.Program{}
@@ -129,8 +128,8 @@ func clearPos(list []*ir.Stmt) {
 	p.Visit(func(s *ir.Stmt) { s.Pos = ir.Pos{} }, func(e *ir.Expr) { e.Pos = ir.Pos{} })
 }
 
-// TestGolden compiles for kernels and machines that are not here, and compares
-// the instructions with what they were. -update writes them anew.
+// TestGolden compiles for other kernels and machines, and compares the instructions with the
+// recorded ones. -update records them again.
 func TestGolden(t *testing.T) {
 	for name, plan := range goldenPlans() {
 		typed := !strings.HasSuffix(name, "-nobtf")
@@ -161,8 +160,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// runGolden interprets a program's two trees a few times, over registers and memory that
-// are there.
+// runGolden interprets a program's two trees a few times, with registers and memory that can
+// be read.
 func runGolden(t *testing.T, p *ir.Program, plan *probe.Plan) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -14,8 +14,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
-// TestNothingGiven: what is nil by mistake is an error, or nothing to do, and was
-// a nil dereference.
+// TestNothingGiven: a nil that was passed by mistake is an error, or nothing to do. It was a
+// nil dereference.
 func TestNothingGiven(t *testing.T) {
 	ctx, plan := context.Background(), rawPlan("6.12.0", "amd64")
 	counts := action.NewCounter[uint32]("counts", 1)
@@ -65,8 +65,8 @@ func TestNothingGiven(t *testing.T) {
 	}
 }
 
-// TestCtxIsOver: what is recorded after On's function has returned was left out
-// without a word.
+// TestCtxIsOver: operations recorded after On's function has returned are errors. They were
+// left out silently.
 func TestCtxIsOver(t *testing.T) {
 	p := action.NewProgram("p")
 	var kept *action.Ctx
@@ -78,8 +78,8 @@ func TestCtxIsOver(t *testing.T) {
 	}
 }
 
-// TestPrintfIsChecked: values that do not suit the format were found when lines
-// were printed, as "%!s(MISSING)".
+// TestPrintfIsChecked: values that do not match the format are errors. They were only noticed
+// in printed lines, as "%!s(MISSING)".
 func TestPrintfIsChecked(t *testing.T) {
 	for format, ok := range map[string]bool{
 		"%d %s": true, "%5d%% %v": true, "%%!%x %q": true, "%*s": true, "%[2]s %[1]d": true,
@@ -93,7 +93,8 @@ func TestPrintfIsChecked(t *testing.T) {
 	}
 }
 
-// TestHugeHash: the kernel's answer to too many entries was "argument list too long".
+// TestHugeHash: too many entries are an error that says so. The kernel's was "argument list
+// too long".
 func TestHugeHash(t *testing.T) {
 	for n, ok := range map[int]bool{1 << 27: true, 1<<27 + 1: false, 1 << 30: false} {
 		p := action.NewProgram("p")
@@ -104,7 +105,7 @@ func TestHugeHash(t *testing.T) {
 	}
 }
 
-// TestPosWithoutFile: it began with a colon.
+// TestPosWithoutFile: positions without a file have no leading colon.
 func TestPosWithoutFile(t *testing.T) {
 	for want, p := range map[string]ir.Pos{
 		"": {}, "a.go": {File: "a.go"}, "a.go:1": {File: "a.go", Line: 1}, "a.go:1:8": {File: "a.go", Line: 1, Col: 8}, "1:8": {Line: 1, Col: 8}, "1": {Line: 1},

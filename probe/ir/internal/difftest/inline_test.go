@@ -19,8 +19,8 @@ import (
 
 func inlinePlan() *probe.Plan { return rawPlan("6.12.0", "amd64", argTypes[0], argTypes[1]) }
 
-// TestClocksKeepOrder: the second of two readings was put in the place of its
-// only use, and the first behind it: the time between them was negative.
+// TestClocksKeepOrder: the second of two readings was moved to its only use, and the first
+// behind it, so that the time between them was negative.
 func TestClocksKeepOrder(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(opt.Clocks)) {
 		out := action.NewHash[uint32, uint64]("out", 8)
@@ -52,8 +52,8 @@ func TestClocksKeepOrder(t *testing.T) {
 	}
 }
 
-// ticking is a machine whose memory changes with each reading of a clock. It
-// keeps the readings in their order.
+// ticking is a machine whose memory changes with each reading of a clock. It records the
+// readings in their order.
 type ticking struct {
 	*interp.Machine
 	now uint64
@@ -75,7 +75,7 @@ func newTicking() *ticking {
 
 const testCommand = "a-command"
 
-// ReadMemory reads memory of which every fourth page is not there.
+// ReadMemory reads memory. Every fourth page is missing.
 func (k *ticking) ReadMemory(b []byte, addr uint64) error {
 	if addr>>12&3 == 3 {
 		return io.ErrUnexpectedEOF
@@ -86,8 +86,8 @@ func (k *ticking) ReadMemory(b []byte, addr uint64) error {
 	return nil
 }
 
-// timed is a random list of statements as the typed surface records them: values
-// are read into variables, which later statements use.
+// timed generates random lists of statements as the typed surface records them: values are
+// read into variables, which later statements use.
 type timed struct {
 	*randProg
 	out, ring *ir.Map
@@ -99,7 +99,7 @@ func (p *timed) key() *ir.Expr {
 	return &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: p.slot % 64}
 }
 
-// value is what a variable is set to.
+// value returns a random value for a variable.
 func (p *timed) value() *ir.Expr {
 	names := slices.Sorted(maps.Keys(opt.Clocks))
 	addr := &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, false), Args: []*ir.Expr{p.typed(ir.Uint64Type(), 1)}}
@@ -143,16 +143,16 @@ func (p *timed) list(n, depth int) []*ir.Stmt {
 	return body
 }
 
-// TestOptimisedMeansTheSame: a program does the same before and after its
-// temporaries are put where they are used, at the same times.
+// TestOptimisedMeansTheSame: a program does the same, at the same times, before and after its
+// temporaries are inlined.
 func TestOptimisedMeansTheSame(t *testing.T) {
 	for seed := range uint64(3000) {
 		sameOptimised(t, seed)
 	}
 }
 
-// FuzzOptimised is TestOptimisedMeansTheSame on any seed: a hundred executions a
-// second, of which each checks a program three times and runs it four times.
+// FuzzOptimised is TestOptimisedMeansTheSame for any seed: a hundred executions a second,
+// each of which checks a program three times and runs it four times.
 func FuzzOptimised(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(sameOptimised)

@@ -83,8 +83,8 @@ func TestIsErr(t *testing.T) {
 	}
 }
 
-// TestTextOperations compares searches, patterns, orders and elements with Go's
-// own: of a text that the kernel gives (the thread's name) and of others.
+// TestTextOperations compares searches, patterns, orders and elements with Go's own, for a
+// text from the kernel (the thread's name) and for others.
 func TestTextOperations(t *testing.T) {
 	needRoot(t)
 	setComm(t, testComm)
@@ -115,7 +115,7 @@ func TestTextOperations(t *testing.T) {
 		"*", "**", "comm*", "*x", "comm-of-test-x", "comm-of-test-?", "c*m*t*", "*of*", "x", "", "?", "[a-d]omm*", "[!a-d]omm*",
 		"comm[-]of[!-]test*", "*[w-z]", "*-*-*-*", "*-*-*-*-*", "comm-of-test-x?", "[c]*[x]", "*[ty]est*", "[]]*", "*?????????????*", "*???????????????*",
 	} {
-		// path.Match has ^ for ! and stops at /, of which there is none here.
+		// path.Match has ^ for ! and stops at /, which does not occur here.
 		ok, err := path.Match(strings.NewReplacer("[!", "[^", "[]]", "[\\]]", "[-]", "[\\-]", "[^-]", "[^\\-]").Replace(strings.ReplaceAll(p, "[!-]", "[^\\-]")), testComm)
 		if err != nil {
 			t.Fatal(p, err)
@@ -181,7 +181,7 @@ func TestArrays(t *testing.T) {
 	expectValues(t, exprs, want, 0x8877665544332211, 0x0100007f, 3)
 }
 
-// TestKernelNames: sizes, offsets and enumerators are what BTF says.
+// TestKernelNames: sizes, offsets and enumerators are those of BTF.
 func TestKernelNames(t *testing.T) {
 	needRoot(t)
 	testenv.Need(t, testenv.BTF)

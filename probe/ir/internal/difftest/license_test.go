@@ -15,14 +15,14 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// TestLicence: what Builtin.GPL says, and nothing else, is refused under another
-// licence, by the compiler as by the kernel.
+// TestLicence: exactly the builtins with Builtin.GPL are refused under another licence, by
+// the compiler and by the kernel.
 func TestLicence(t *testing.T) {
 	needRoot(t)
 	plan := rawPlan(runningKernel(t), runtime.GOARCH, nil)
 	for _, b := range ir.Builtins() {
 		switch b.Name {
-		case "ppid", "pcomm", "session_cookie", "ip", "sp", "goid", "func", "probe", "cookie": // need what this plan has not
+		case "ppid", "pcomm", "session_cookie", "ip", "sp", "goid", "func", "probe", "cookie": // need what this plan lacks
 			continue
 		}
 		p := &ir.Program{Name: "licence", License: "Proprietary", IncludeSelf: true, Actions: []ir.Action{{

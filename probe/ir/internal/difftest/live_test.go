@@ -111,8 +111,8 @@ func setComm(t testing.TB, name string) {
 	}
 }
 
-// TestClockDifferences: of two readings the later one is not the smaller one.
-// It was in every run: see TestClocksKeepOrder.
+// TestClockDifferences: of two readings the later one is not smaller. It was in every run:
+// see TestClocksKeepOrder.
 func TestClockDifferences(t *testing.T) {
 	needRoot(t)
 	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 1}

@@ -26,7 +26,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
-// loopForms are the forms that the running kernel has.
+// loopForms returns the forms that the running kernel has.
 func loopForms(t testing.TB) []loops.Form {
 	t.Helper()
 	since := [(loops.MayGoto + 1)]ir.Version{loops.Helper: check.BpfLoopSince, loops.Iter: check.IterNumSince, loops.MayGoto: check.MayGotoSince}
@@ -42,7 +42,7 @@ func loopForms(t testing.TB) []loops.Form {
 // kernelBTFOnce are the running kernel's types, read once.
 var kernelBTFOnce = sync.OnceValues(func() (*btf.Spec, error) { return probe.NewEnv(nil).BTF() })
 
-// loopPlan is a plan for the running kernel, with its types where a form needs them.
+// loopPlan returns a plan for the running kernel, with its types if a form needs them.
 func loopPlan(t testing.TB, form loops.Form, args ...btf.Type) *probe.Plan {
 	t.Helper()
 	plan := rawPlan(runningKernel(t), runtime.GOARCH, args...)
@@ -56,8 +56,9 @@ func loopPlan(t testing.TB, form loops.Form, args ...btf.Type) *probe.Plan {
 	return plan
 }
 
-// runLoop runs a program in the kernel and in the interpreter, with one argument,
-// and compares the values that it leaves in out. It returns the verifier's work.
+// runLoop runs a program in the kernel and in the interpreter, with one argument, and
+// compares the values in out. It returns the number of instructions that the verifier
+// processed.
 func runLoop(t *testing.T, p *ir.Program, form loops.Form, out *ir.Map, arg uint64) uint32 {
 	t.Helper()
 	p.Loops, p.IncludeSelf = form, true
@@ -80,9 +81,8 @@ func runLoop(t *testing.T, p *ir.Program, form loops.Form, out *ir.Map, arg uint
 	return cost
 }
 
-// TestLoopForms: every form of loop that the kernel has computes what the
-// interpreter does, nested, left in the middle, and with a body that changes the
-// loop's own variable.
+// TestLoopForms: every form of loop that the kernel has computes what the interpreter does:
+// nested loops, loops that are left early, and bodies that change the loop's own variable.
 func TestLoopForms(t *testing.T) {
 	needRoot(t)
 	v, i, j := &ir.Var{Name: "v"}, &ir.Var{Name: "i"}, &ir.Var{Name: "j"}
@@ -122,7 +122,7 @@ func TestLoopForms(t *testing.T) {
 	}
 }
 
-// TestLoopOverMapLoops: a loop inside of one over a map, which is a callback's body.
+// TestLoopOverMapLoops: a loop inside a loop over a map, which is in a callback.
 func TestLoopOverMapLoops(t *testing.T) {
 	needRoot(t)
 	if !check.KernelVersion(runningKernel(t)).AtLeast(check.ForEachSince) {
@@ -145,8 +145,8 @@ func TestLoopOverMapLoops(t *testing.T) {
 	}
 }
 
-// TestLoopFormsCompiled: a form is compiled to what its name says, LoopsBest to
-// what the kernel has, and what the kernel lacks is refused.
+// TestLoopFormsCompiled: every form is compiled to its own instructions, loops.Best to a form
+// that the kernel has, and forms that the kernel lacks are refused.
 func TestLoopFormsCompiled(t *testing.T) {
 	types := kernelTypesFixture(t)
 	is := map[loops.Form]func(asm.Instruction) bool{
@@ -209,7 +209,7 @@ func TestLoopFormsCompiled(t *testing.T) {
 	}
 }
 
-// kernelTypesFixture are types with the functions of LoopsIter.
+// kernelTypesFixture returns types with the functions of loops.Iter.
 func kernelTypesFixture(t *testing.T) *btf.Spec {
 	t.Helper()
 	var funcs []btf.Type
@@ -219,9 +219,9 @@ func kernelTypesFixture(t *testing.T) *btf.Spec {
 	return probetest.Spec(t, funcs)
 }
 
-// TestLoopsConverge: loops whose variables begin as known numbers and decide
-// branches are verified at a cost that the number of turns does not change, and
-// compute what the interpreter does.
+// TestLoopsConverge: loops whose variables begin as known numbers and decide branches are
+// verified at a cost that does not depend on the number of turns, and compute what the
+// interpreter does.
 func TestLoopsConverge(t *testing.T) {
 	needRoot(t)
 	if !check.KernelVersion(runningKernel(t)).AtLeast(check.BpfLoopSince) {
@@ -260,8 +260,8 @@ func TestLoopsConverge(t *testing.T) {
 	}
 }
 
-// BenchmarkLoops measures 100 turns of a loop that adds its index to a variable:
-// the kernel's own time by its own count.
+// BenchmarkLoops measures 100 turns of a loop that adds its index to a variable, in the time
+// that the kernel counts for the program.
 func BenchmarkLoops(b *testing.B) {
 	needRoot(b)
 	stop, err := ebpf.EnableStats(0)

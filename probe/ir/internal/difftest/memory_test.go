@@ -39,13 +39,13 @@ func (m bytesAt) ReadMemory(dst []byte, addr uint64) error {
 	return nil
 }
 
-// TestMemoryDifferential reads text, bytes and numbers from this process's
-// memory, and from addresses where nothing is, in the kernel and in the
-// interpreter: values, faults and cuts must agree.
+// TestMemoryDifferential reads text, bytes and numbers from this process's memory, and from
+// unmapped addresses, in the kernel and in the interpreter. Values, faults and cuts must
+// agree.
 func TestMemoryDifferential(t *testing.T) {
 	needRoot(t)
 	r := rand.New(rand.NewPCG(3, 4))
-	// A buffer that ends where its page does, with nothing behind it.
+	// The buffer ends at the end of its page, and the next page is not mapped.
 	page := guardedPage(t)
 	base := uint64(uintptr(unsafe.Pointer(&page[0])))
 	mem := bytesAt{base, page}
@@ -134,7 +134,7 @@ func testReads(t *testing.T, r *rand.Rand, mem bytesAt, round int) {
 	}
 }
 
-// resized is text cast to another size.
+// resized returns text cast to another size.
 func resized(e *ir.Expr, n int) *ir.Expr {
 	return &ir.Expr{Op: ir.OpCast, Type: ir.StringType(n), Args: []*ir.Expr{e}}
 }
@@ -179,7 +179,7 @@ func TestCurrentTask(t *testing.T) {
 		var got uint64
 		err := l.EBPFMap(out.Map()).Lookup(i, &got)
 		if got&kernel.Stranger != 0 && want == 0 {
-			continue // of a container's first process, the parent is outside
+			continue // the parent of a container's first process is outside
 		}
 		if err != nil || got != uint64(want) {
 			t.Errorf("out[%d] = %d, %v; want %d", i, got, err, want)
@@ -194,7 +194,7 @@ func TestCurrentTask(t *testing.T) {
 	}
 }
 
-// guardedPage is a page of memory before one that nothing is mapped at.
+// guardedPage returns a page of memory that is followed by an unmapped page.
 func guardedPage(t *testing.T) []byte {
 	t.Helper()
 	size := os.Getpagesize()

@@ -65,8 +65,8 @@ func TestPacketGolden(t *testing.T) {
 	}
 }
 
-// TestPacketInterpreted: how much of a packet is captured, by its length and the
-// limit, which may be out of any range.
+// TestPacketInterpreted: the captured length of a packet, by its length and the limit, which
+// may be out of range.
 func TestPacketInterpreted(t *testing.T) {
 	kernel := memory{0x1000: binary.LittleEndian.AppendUint32(make([]byte, 8), 100_000), 0x2000: binary.LittleEndian.AppendUint32(make([]byte, 8), 90)}
 	for _, c := range []struct {
@@ -118,7 +118,7 @@ func TestPacketInterpreted(t *testing.T) {
 	}
 }
 
-// memory is kernel memory that begins at addresses.
+// memory is kernel memory by start address.
 type memory map[uint64][]byte
 
 func (m memory) ReadMemory(dst []byte, addr uint64) error {
@@ -131,7 +131,7 @@ func (m memory) ReadMemory(dst []byte, addr uint64) error {
 	return io.ErrUnexpectedEOF
 }
 
-// TestPacketRefused: what cannot give packets is told, with its place.
+// TestPacketRefused: statements that cannot emit packets are refused, with their place.
 func TestPacketRefused(t *testing.T) {
 	pkts, whole := packetProgram(nil)
 	other := &ir.Map{Name: "other", Kind: ir.MapPerf, Value: ir.Uint64Type()}

@@ -21,11 +21,11 @@ type randProg struct {
 	turns int        // the most turns of a loop
 	store *ir.Map    // storage of the thread, nil for none
 	lists bool       // bytes and their elements may be used
-	cpus  *ir.Map    // a per-CPU map to read of any CPU, nil for none
-	known []*ir.Expr // what stands in place of arguments, nil for those of args
+	cpus  *ir.Map    // a per-CPU map to read for any CPU, nil for none
+	known []*ir.Expr // used in place of arguments, nil for those of args
 }
 
-// argTypes are the types that arguments of random programs have.
+// argTypes are the types of the arguments of random programs.
 var argTypes = []btf.Type{
 	&btf.Int{Name: "long long", Size: 8, Encoding: btf.Signed},
 	&btf.Int{Name: "unsigned long", Size: 8},
@@ -44,7 +44,7 @@ var intTypes = []ir.Type{
 
 func (p *randProg) intType() ir.Type { return intTypes[p.r.IntN(len(intTypes))] }
 
-// interesting are values at which arithmetic goes wrong.
+// interesting are values that are likely to break arithmetic.
 var interesting = []int64{
 	0, 1, -1, 2, 3, 7, 8, 31, 32, 33, 63, 64, 65, 127, 128, 255, 256, -128, -129, 32767, 32768, 65535, 65536,
 	1<<31 - 1, 1 << 31, -1 << 31, 1<<32 - 1, 1 << 32, 1<<62 + 1, 1<<63 - 1, -1 << 63, 1000, 10,
@@ -122,9 +122,8 @@ func withMap(e *ir.Expr, m *ir.Map) *ir.Expr {
 	return e
 }
 
-// perCPUKey is a key of the per-CPU map, most of them there, and whichCPU a CPU:
-// the one that the test runs on, which is 0, one that never ran it, or one that is
-// not there.
+// perCPUKey returns a key of the per-CPU map, mostly of an existing entry. whichCPU returns a
+// CPU: CPU 0, on which the test runs, one that never ran it, or one that does not exist.
 func (p *randProg) perCPUKey() *ir.Expr {
 	return ir.NewExpr(ir.OpMod, p.typed(ir.IntType(4, false), 1), ir.NewConst(18))
 }
@@ -153,7 +152,7 @@ func (p *randProg) leaf() *ir.Expr {
 	return p.arg()
 }
 
-// arg is an argument, or something else that the test knows.
+// arg returns an argument, or another expression that the test knows.
 func (p *randProg) arg() *ir.Expr {
 	if p.known != nil {
 		return p.known[p.r.IntN(len(p.known))]
@@ -209,12 +208,13 @@ func (p *randProg) str(depth int) *ir.Expr {
 	return ir.NewString(p.word())
 }
 
-// index is an index below n that is not constant: a constant one must be right.
+// index returns an index below n that is not constant: a constant one would have to be in
+// range.
 func (p *randProg) index(n int64) *ir.Expr {
 	return ir.NewExpr(ir.OpMod, &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{p.arg()}}, ir.NewConst(n))
 }
 
-// textNumber is a number that text gives.
+// textNumber returns a number computed from text.
 func (p *randProg) textNumber(depth int) *ir.Expr {
 	switch p.r.IntN(4) {
 	case 0:
@@ -250,8 +250,8 @@ func (p *randProg) textTest(depth int) *ir.Expr {
 // seedName names a seed in messages.
 func seedName(seed uint64) string { return fmt.Sprintf("seed %d", seed) }
 
-// rawPlan is a plan for a raw tracepoint with the given argument types, which
-// BPF_PROG_TEST_RUN feeds.
+// rawPlan returns a plan for a raw tracepoint with the given argument types.
+// BPF_PROG_TEST_RUN passes the arguments.
 func rawPlan(kernel, arch string, args ...btf.Type) *probe.Plan {
 	pp := probe.Program{
 		Name: "p0", Type: ebpf.RawTracepoint, AttachTo: "sys_enter",

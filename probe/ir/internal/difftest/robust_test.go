@@ -21,8 +21,8 @@ func one(body ...*ir.Stmt) *ir.Program {
 	return &ir.Program{Name: "one", Actions: []ir.Action{{Target: probe.RawTracepoint{Name: "sys_enter"}, Body: body}}}
 }
 
-// TestErrorsSayWhereAndWhat: wrong programs are refused, with the position of
-// the mistake and a cause that a person understands.
+// TestErrorsSayWhereAndWhat: wrong programs are refused, with the position of the mistake and
+// an understandable cause.
 func TestErrorsSayWhereAndWhat(t *testing.T) {
 	task := kernelBTF()["task"]
 	here := ir.Pos{File: "x.bt", Line: 3, Col: 7}
@@ -75,7 +75,7 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 
 var scoped = &ir.Var{Name: "s"}
 
-// TestUnsupportedIsSaid: what a kernel lacks is errors.ErrUnsupported.
+// TestUnsupportedIsSaid: missing kernel features are errors that match errors.ErrUnsupported.
 func TestUnsupportedIsSaid(t *testing.T) {
 	hash := &ir.Map{Name: "h", Kind: ir.MapHash, Key: ir.IntType(4, false), Value: ir.Uint64Type()}
 	for _, p := range []*ir.Program{
@@ -94,8 +94,8 @@ func named(e *ir.Expr, s string) *ir.Expr {
 	return e
 }
 
-// TestDeepAndShared: deep trees and trees that share nodes so that they would
-// be exponentially large are refused, not computed.
+// TestDeepAndShared: trees that are too deep, and trees that share nodes and would be
+// exponentially large, are refused without being expanded.
 func TestDeepAndShared(t *testing.T) {
 	deep := ir.NewConst(1)
 	for range 100000 {
@@ -116,9 +116,9 @@ func TestDeepAndShared(t *testing.T) {
 	}
 }
 
-// FuzzCompile makes programs of bytes, mostly ill-typed ones: Compile must not
-// panic, and what it accepts must have a text and compile to the same again. Some
-// thousand executions a second, of which each compiles a program twice.
+// FuzzCompile makes programs from bytes, most of them ill-typed. Compile must not panic, and
+// a program that it accepts must have a text and compile to the same again. Some thousand
+// executions a second, each of which compiles a program twice.
 func FuzzCompile(f *testing.F) {
 	for seed := range 40 {
 		r := rand.New(rand.NewPCG(uint64(seed), 9))
@@ -272,7 +272,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// BenchmarkCompile compiles a program of 100 statements: under 2 ms is asked.
+// BenchmarkCompile compiles a program of 100 statements. The goal is less than 2 ms.
 func BenchmarkCompile(b *testing.B) {
 	hist := action.NewHist[uint32]("h", 100)
 	p := action.NewProgram("hundred")

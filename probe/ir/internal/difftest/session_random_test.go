@@ -30,20 +30,20 @@ type call struct {
 	inner []call
 }
 
-// sessionSubject is something to probe whose calls are known.
+// sessionSubject is a probed function whose calls are known.
 type sessionSubject struct {
 	target probe.Target
 	comm   string
-	args   []*ir.Expr // what an entry knows
-	filter *ir.Expr   // which calls are meant, nil for all
-	calls  []call     // that run makes, on one thread
+	args   []*ir.Expr // values that an entry can read
+	filter *ir.Expr   // selects the calls of the test, nil for all
+	calls  []call     // made by run, on one thread
 	run    func(t *testing.T)
-	skips  bool // the kernel has Skip here
+	skips  bool // the kernel has Skip for it
 	plan   *probe.Plan
 }
 
-// program is a random program for entries and returns: it adds up what it
-// computes of both, keeps a cookie and leaves returns out.
+// program returns a random program for entries and returns. It adds up what it computes in
+// both, stores a cookie and skips returns.
 func (s *sessionSubject) program(r *rand.Rand) (p *ir.Program, out *ir.Map) {
 	out = &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: 64}
 	g := &randProg{r: r, text: r.IntN(2) == 0, turns: 90, lists: true}
@@ -75,7 +75,8 @@ func (s *sessionSubject) program(r *rand.Rand) (p *ir.Program, out *ir.Map) {
 		}
 	}, func(*ir.Expr) {})
 	if s.filter != nil {
-		// Without Skip the returns are rejected too, which have the arguments there.
+		// Without Skip the returns of rejected calls must be rejected too. Their context has
+		// the arguments.
 		rejected, reject := ir.NewExpr(ir.OpLNot, s.filter), []*ir.Stmt{{Op: ir.StmtReturn}}
 		if s.skips {
 			rejected = ir.NewExpr(ir.OpLNot, ir.NewExpr(ir.OpLOr, ir.NewBuiltin("is_return"), s.filter))
@@ -88,8 +89,8 @@ func (s *sessionSubject) program(r *rand.Rand) (p *ir.Program, out *ir.Map) {
 	return p, out
 }
 
-// sessionContext is the context of a call's entry or return: what programs can
-// know there.
+// sessionContext returns the context of a call's entry or return, with the values that
+// programs can read there.
 func sessionContext(plan *probe.Plan, c call, returns bool) []byte {
 	b := make([]byte, 512)
 	put := func(off int, v uint64) { binary.LittleEndian.PutUint64(b[off:], v) }
@@ -118,7 +119,8 @@ func sessionContext(plan *probe.Plan, c call, returns bool) []byte {
 	return b
 }
 
-// interpretCalls runs the program in the interpreter for calls, as they nest.
+// interpretCalls runs the program in the interpreter for calls, in the order of their
+// nesting.
 func interpretCalls(t *testing.T, in bothTrees, m *interp.Machine, plan *probe.Plan, calls []call) {
 	t.Helper()
 	run := func(c call, returns bool) {
@@ -208,8 +210,8 @@ func compareOut(t *testing.T, em *ebpf.Map, want map[string][]byte, name string,
 	}
 }
 
-// TestUprobeSessionRandom: random session programs on two functions of a C
-// program, one of which calls itself, leave what the interpreter leaves.
+// TestUprobeSessionRandom: random session programs on two functions of a C program, one of
+// which calls itself, compute what the interpreter computes.
 func TestUprobeSessionRandom(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.UprobeSession))
 	if err := kernel.RaiseMemlock(); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/borescope/borescope/usdt"
 )
 
-// anyMemory has bytes at every address, which depend on the address.
+// anyMemory has bytes at every address. They depend on the address.
 type anyMemory struct{}
 
 func (anyMemory) ReadMemory(dst []byte, addr uint64) error {

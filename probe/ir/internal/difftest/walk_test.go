@@ -11,8 +11,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// TestUstackWalkRefused: what a kernel cannot walk is an error when compiling,
-// which says what to do.
+// TestUstackWalkRefused: walks that the kernel cannot do are errors of the compiler that say
+// what to do.
 func TestUstackWalkRefused(t *testing.T) {
 	n := action.NewCounter[[64]uint64]("n", 16)
 	deep := action.NewCounter[[512]uint64]("deep", 16)

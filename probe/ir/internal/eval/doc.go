@@ -1,3 +1,3 @@
-// Package eval is the arithmetic of programs, which the folding of constants, the code
-// generator and the interpreter share.
+// Package eval implements the arithmetic of programs. The constant folder, the code generator
+// and the interpreter share it.
 package eval

@@ -7,12 +7,12 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// This file says what arithmetic means. The interpreter and the constant
-// folder use it; the code generator must agree with it, which the differential
-// tests check on the kernel and against gcc.
+// This file defines the arithmetic. The interpreter and the constant folder use it. The code
+// generator must agree with it, which the differential tests check in the kernel and against
+// gcc.
 
-// Norm brings a 64-bit pattern into the canonical form of a type: sign- or
-// zero-extended from the type's width. Every scalar is held in that form.
+// Norm returns a 64-bit pattern in the canonical form of a type: sign- or zero-extended from
+// the type's width. Every scalar is kept in that form.
 func Norm(t ir.Type, v uint64) uint64 {
 	if t.Kind == ir.KindBool {
 		return B2u(v != 0)
@@ -24,6 +24,7 @@ func Norm(t ir.Type, v uint64) uint64 {
 	return v << s >> s
 }
 
+// B2u returns 1 for true and 0 for false.
 func B2u(b bool) uint64 {
 	if b {
 		return 1
@@ -60,8 +61,8 @@ func Arith(op ir.Op, t ir.Type, a, b uint64) uint64 {
 	return 0
 }
 
-// divide is division by BPF's rule: x/0 is 0, x%0 is x, and the most negative
-// number divided by -1 wraps around.
+// divide follows BPF's rules: x/0 is 0, x%0 is x, and the most negative number divided by -1
+// wraps around.
 func divide(op ir.Op, signed bool, a, b uint64) uint64 {
 	if b == 0 {
 		if op == ir.OpDiv {
@@ -95,7 +96,7 @@ func abs64(v uint64) uint64 {
 	return v
 }
 
-// Compare decides a comparison of canonical operands.
+// Compare returns the result of a comparison of canonical operands.
 func Compare(op ir.Op, signed bool, a, b uint64) bool {
 	less := a < b
 	if signed {
@@ -123,10 +124,10 @@ func Bswap(t ir.Type, v uint64) uint64 {
 	return Norm(t, bits.ReverseBytes64(v)>>uint(64-8*t.Size))
 }
 
-// HistBucket is the bucket of a value in a log2 histogram whose powers of two
-// are each divided in 2^k (0 <= k <= 5): 0 for negative values, n+1 for n below
-// 2^k, and then by the k bits behind the leading one. It is bpftrace's rule, and
-// package hist's Log2Index.
+// HistBucket returns the bucket of a value in a log2 histogram, whose powers of two are each
+// divided into 2^k buckets (0 <= k <= 5). It is 0 for negative values and n+1 for n below 2^k.
+// Beyond, the leading one bit and the k bits after it decide. This is bpftrace's rule, and
+// Log2Index of package hist.
 func HistBucket(v int64, k int) int {
 	if v < 0 {
 		return 0
@@ -138,13 +139,13 @@ func HistBucket(v int64, k int) int {
 	return 1 + ((msb-k+1)<<k | int(v>>(msb-k))&(1<<k-1))
 }
 
-// HistBuckets is how many buckets there are: the largest index plus one. Package
-// hist has it as Log2Size.
+// HistBuckets returns the number of buckets: the largest index plus one. It is Log2Size of
+// package hist.
 func HistBuckets(k int) int { return 1 + (63-k+1)<<k }
 
-// HistRange is the range of a bucket, lowest and highest value inclusive.
-// Bucket 0 reaches from the lowest integer to -1. Package hist's Log2Bounds has
-// the first value above the bucket instead of the highest in it.
+// HistRange returns the range of a bucket: its lowest and its highest value. Bucket 0 is from
+// the lowest integer to -1. Log2Bounds of package hist returns the first value above the
+// bucket instead of the highest in it.
 func HistRange(i, k int) (lo, hi int64) {
 	switch {
 	case i <= 0:
@@ -158,8 +159,8 @@ func HistRange(i, k int) (lo, hi int64) {
 	return lo, lo + (1<<shift - 1)
 }
 
-// LinearBucket is the bucket of a value in a linear histogram: 0 below lo, the
-// last one for hi and above, by bpftrace's rule. It is package hist's LinearIndex.
+// LinearBucket returns the bucket of a value in a linear histogram: 0 for values below lo,
+// the last one for hi and above. This is bpftrace's rule, and LinearIndex of package hist.
 func LinearBucket(v, lo, hi, step int64) int {
 	switch {
 	case v < lo:
@@ -170,9 +171,10 @@ func LinearBucket(v, lo, hi, step int64) int {
 	return int(1 + (v-lo)/step)
 }
 
-// LinearBuckets is how many buckets there are.
+// LinearBuckets returns the number of buckets.
 func LinearBuckets(lo, hi, step int64) int { return int(2 + (hi-lo)/step) }
 
+// TextLen returns the number of bytes before the first NUL, or len(b) if there is none.
 func TextLen(b []byte) int {
 	for i, c := range b {
 		if c == 0 {
@@ -182,7 +184,8 @@ func TextLen(b []byte) int {
 	return len(b)
 }
 
-// Measure is the number that extremes are kept as: it grows towards the extreme.
+// Measure returns the number that represents an extreme in the kernel: it grows towards the
+// extreme.
 func Measure(smallest, signed bool, x uint64) uint64 {
 	if signed {
 		x ^= 1 << 63
@@ -193,7 +196,7 @@ func Measure(smallest, signed bool, x uint64) uint64 {
 	return x
 }
 
-// Frames is how many program counters a stack has.
+// Frames returns the number of program counters in a stack, which end at the first 0.
 func Frames(b []byte) int {
 	for i := range len(b) / 8 {
 		if binary.LittleEndian.Uint64(b[8*i:]) == 0 {

@@ -8,13 +8,12 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// The typed surface reads every value into a temporary at the moment its
-// method is called. Most temporaries are read once, by one of the next
-// statements: those are put back where they are read, so that text goes
-// straight into an event and numbers stay in a register. What is never read is
-// dropped.
+// The typed surface reads every value into a temporary when its method is called. Most
+// temporaries are read once, by one of the next statements. Those are inlined where they are
+// read, so that text is written directly into an event and numbers stay in a register.
+// Temporaries that are never read are removed.
 
-// Inline is a checked action with simpler blocks, which does the same.
+// Inline returns an equivalent of a checked action with simpler blocks. It does not change c.
 func Inline(c *check.Checked) *check.Checked {
 	uses := map[*ir.Var]int{}
 	sets := map[*ir.Var]int{}
@@ -68,7 +67,7 @@ func (in *inliner) block(list []*typed.Stmt) []*typed.Stmt {
 	return out
 }
 
-// drop removes a statement that sets a variable nobody reads.
+// drop removes a statement that sets a variable which is never read.
 func (in *inliner) drop(list []*typed.Stmt, i int) {
 	list[i].X.Walk(func(e *typed.Node) {
 		if e.Op == ir.OpVar {
@@ -86,10 +85,10 @@ func (in *inliner) remove(list []*typed.Stmt, i int) {
 	list[i] = nil
 }
 
-// forward moves the value of statement i to the statement behind it that reads
-// it, if only assignments stand between: they change nothing that it reads. What
-// changes by itself is moved neither before nor behind another reading of that
-// kind, nor what takes long: their order is what a program measures by.
+// forward moves the value of statement i into the later statement that reads it, if there are
+// only assignments between them, which change nothing that it reads. A clock's reading is not
+// moved past another one or past a slow operation, nor a slow value past a clock's reading: a
+// program measures time by their order.
 func (in *inliner) forward(list []*typed.Stmt, i int) {
 	x, v := list[i].X, list[i].Var
 	fast, timed := quick(x), readsClock(x)
@@ -122,21 +121,21 @@ func readsVarSetTwice(e *typed.Node, sets map[*ir.Var]int) bool {
 	return found
 }
 
-// Clocks are the builtins that change by themselves while a probe runs.
+// Clocks are the builtins whose values change while a probe runs.
 var Clocks = map[string]bool{
 	"nsecs": true, "nsecs_boot": true, "nsecs_tai": true, "nsecs_sw_tai": true, "elapsed": true,
 	"jiffies": true, "rand": true,
 }
 
-// readsClock says whether e reads what changes by itself.
+// readsClock reports whether e reads a builtin of Clocks.
 func readsClock(e *typed.Node) bool {
 	found := false
 	e.Walk(func(e *typed.Node) { found = found || e.Op == ir.OpBuiltin && Clocks[e.Str] })
 	return found
 }
 
-// quick says whether e is a handful of instructions that are always run: neither
-// a clock, nor memory, text, maps or stacks, nor a choice.
+// quick reports whether e is a few instructions that are always executed: no clock, memory,
+// text, map or stack, and no choice.
 func quick(e *typed.Node) bool {
 	q := true
 	e.Walk(func(e *typed.Node) {
@@ -164,7 +163,7 @@ func countVar(e *typed.Node, v *ir.Var) int {
 	return n
 }
 
-// replaceVar is e with a variable replaced by a value.
+// replaceVar returns e with a variable replaced by a value.
 func replaceVar(e *typed.Node, v *ir.Var, x *typed.Node) *typed.Node {
 	if e == nil || countVar(e, v) == 0 {
 		return e

@@ -1,10 +1,10 @@
-// Package typed has the tree that the checker answers with, which the optimiser
-// changes and the code generator and the interpreter read.
+// Package typed defines the tree that the checker returns. The optimiser changes it, and the
+// code generator and the interpreter read it.
 //
-// It looks like ir's tree and promises more: every node has its type, operands are
-// converted where types differ, arguments are replaced by where they are found, paths
-// of members by addresses and offsets, and sizes are what they will be. Nodes may be
-// shared, so nobody writes to one that another may have.
+// It looks like the tree of package ir and guarantees more: every node has its type, operands
+// are converted if their types differ, arguments are replaced by their places, member paths
+// by addresses and offsets, and sizes are final. Nodes may be shared, so do not write to a
+// node that may be part of another tree.
 package typed
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// Operations that only typed trees have, beyond ir's own.
+// These operations exist only in typed trees, in addition to those of package ir.
 const (
-	Load ir.Op = 0xf0 + iota // address: the scalar at Int bytes behind it, or the Bits of it
-	Ctx                      // what the context has at Place
+	Load ir.Op = 0xf0 + iota // address: the scalar at Int bytes after it, or the Bits of that
+	Ctx                      // the value at Place of the context
 )
 
-// Node is a typed expression. The first fields are those of ir.Expr; places in the source
-// stay with statements.
+// Node is a typed expression. The first fields are those of ir.Expr. Positions in the source
+// are only in statements.
 type Node struct {
 	Op   ir.Op
 	Type ir.Type
@@ -32,36 +32,36 @@ type Node struct {
 	Var  *ir.Var
 	Map  *ir.Map
 
-	// Loose marks a constant that has no type of its own: Type is one for now.
+	// Loose marks a constant without a type of its own: Type is provisional.
 	Loose bool
 	// Bits is the bit field that Load extracts; nil is none.
 	Bits *BitField
-	// Place is where Ctx finds its value.
+	// Place is the place of Ctx's value.
 	Place Place
 }
 
-// BitField is a bit field: Size is the width in bytes of the word that it is in, which
+// BitField is a bit field. Size is the width in bytes of the word that contains it. The word
 // is shifted left by Shl bits and then right by Shr.
 type BitField struct {
 	Size     int
 	Shl, Shr uint8
 }
 
-// Place is where a value of the context is, and of what size.
+// Place is the place of a value in the context, and its size.
 type Place struct {
 	Kind PlaceKind
 	Off  int
 	Size int
 }
 
-// PlaceKind says what a Place's offset leads to.
+// PlaceKind is the meaning of a Place's offset.
 type PlaceKind uint8
 
-// The kinds of places.
+// These are the kinds of places.
 const (
 	PlaceValue   PlaceKind = iota // a scalar of Size bytes at the offset
 	PlaceAddr                     // the context's address plus the offset
-	PlaceDataLoc                  // the address that a __data_loc at the offset gives
+	PlaceDataLoc                  // the address in a __data_loc at the offset
 	PlaceRelLoc                   // the same, relative to the end of the __rel_loc
 )
 
@@ -79,24 +79,24 @@ type Stmt struct {
 	Pos        ir.Pos
 }
 
-// New is op of type t applied to args.
+// New returns op of type t applied to args.
 func New(op ir.Op, t ir.Type, args ...*Node) *Node { return &Node{Op: op, Type: t, Args: args} }
 
-// NewLoad reads a scalar of type t at off bytes behind an address.
+// NewLoad returns the load of a scalar of type t at off bytes after an address.
 func NewLoad(t ir.Type, addr *Node, off int64) *Node {
 	return &Node{Op: Load, Type: t, Args: []*Node{addr}, Int: off}
 }
 
-// NewCtx is a value of the context.
+// NewCtx returns a value of the context.
 func NewCtx(t ir.Type, p Place) *Node { return &Node{Op: Ctx, Type: t, Place: p} }
 
-// Const says whether n is a constant number.
+// Const reports whether n is a constant number.
 func (n *Node) Const() bool { return n.Op == ir.OpConst }
 
-// Untyped says whether n is a constant that may take any type.
+// Untyped reports whether n is a constant that may take any type.
 func (n *Node) Untyped() bool { return n.Const() && n.Loose }
 
-// Key is the key of an operation on a map, nil for a map without keys.
+// Key returns the key of an operation on a map, nil for a map without keys.
 func (n *Node) Key() *Node {
 	if len(n.Args) == 0 {
 		return nil
@@ -104,7 +104,7 @@ func (n *Node) Key() *Node {
 	return n.Args[0]
 }
 
-// Walk visits the node's operands, then the node. A nil node has none.
+// Walk visits the node's operands, then the node. It does nothing if n is nil.
 func (n *Node) Walk(visit func(*Node)) {
 	if n == nil {
 		return
@@ -126,7 +126,7 @@ func Walk(list []*Stmt, stmt func(*Stmt), node func(*Node)) {
 	}
 }
 
-// Vars are the variables that a statement sets, without its blocks.
+// Vars returns the variables that a statement sets, without those of its blocks.
 func (s *Stmt) Vars() []*ir.Var {
 	vars := make([]*ir.Var, 0, 2)
 	for _, v := range []*ir.Var{s.Var, s.Var2} {
@@ -140,13 +140,14 @@ func (s *Stmt) Vars() []*ir.Var {
 // maxPrinted bounds the nodes that String prints.
 const maxPrinted = 2000
 
-// String is the node as ir.Expr prints one.
+// String formats the node as ir.Expr does.
 func (n *Node) String() string {
 	left := maxPrinted
 	return n.source(&left).String()
 }
 
-// source is an expression that prints as n: what ir has no operation for is named.
+// source returns an expression that prints as n. Operations that ir does not have become
+// names.
 func (n *Node) source(left *int) *ir.Expr {
 	if n == nil {
 		return nil
@@ -167,10 +168,10 @@ func (n *Node) source(left *int) *ir.Expr {
 	return e
 }
 
-// named is an expression that prints as s: an enumerator is printed by its name.
+// named returns an expression that prints as s: an enumerator prints as its name.
 func named(s string) *ir.Expr { return &ir.Expr{Op: ir.OpEnum, Str: s} }
 
-// Line is the statement without its blocks, as ir.Stmt prints it.
+// Line returns the statement without its blocks, as ir.Stmt formats it.
 func (s *Stmt) Line() string {
 	left := maxPrinted
 	return Line(&ir.Stmt{
@@ -179,7 +180,7 @@ func (s *Stmt) Line() string {
 	})
 }
 
-// Line is the first line of a statement: what stands before its blocks.
+// Line returns the first line of a statement: what precedes its blocks.
 func Line(s *ir.Stmt) string {
 	head := *s
 	head.Body, head.Else = nil, nil
