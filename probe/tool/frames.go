@@ -50,7 +50,7 @@ func (s *Session) namesOf(samples []collect.Sample) []stackNames {
 	return out
 }
 
-// namer returns what names frames, live or from the recording.
+// namer returns the namer of frames, live or from the recording.
 func (s *Session) namer() *collect.Namer {
 	n := &s.names
 	if n.frames == nil {

@@ -55,7 +55,7 @@ func (s *Session) flush() {
 
 // Printf prints text; with -json it prints nothing. Characters in the arguments that would
 // control a terminal, line ends included, are printed as '?', since names can contain
-// anything. Run returns a write error.
+// anything. A write error ends the run, and Run returns it.
 func (s *Session) Printf(format string, args ...any) {
 	if !s.out.json {
 		escape.Fprintf(&s.out, format, args...)
