@@ -19,8 +19,8 @@
 // lines and columns), notes at other places, and hints. Its String method returns bpftrace's
 // message, byte for byte if bpftrace's tests contain it; syntax.Text formats any error like
 // that. A step reports several mistakes at once, and returns the part of the tree that it
-// could read, so that an editor can show both while a script is being written. Steps that
-// succeed return warnings with the result.
+// could read, so that an editor can show both while a script is being written. Warnings are
+// returned with the result, if there is one.
 //
 // # Trees
 //
