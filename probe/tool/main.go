@@ -31,9 +31,9 @@ func Main(name string, run func(ctx context.Context, args []string, stdout io.Wr
 	return cli.Status(name, run(privileges.Alone(ctx), os.Args[1:], os.Stdout), os.Stderr)
 }
 
-// Attached is for programs that attach without a Tool's Run. Call it when everything is
-// attached: if ctx is Main's, the process permanently drops the capabilities that it no
-// longer needs. It does nothing if another program runs the tool as a part of its own work.
+// Attached is for programs that attach without Tool.Run. Call it when everything is attached:
+// if ctx is Main's, the process permanently drops the capabilities that it no longer needs.
+// It does nothing if another program runs the tool as a part of its own work.
 func Attached(ctx context.Context, name string) error { return privileges.Keep(ctx, name, false) }
 
 // oneLine returns an error's lines, which errors.Join separates, as one line.

@@ -89,7 +89,7 @@ func Largest[K comparable, V any](m map[K]V, by func(V) int64) []K {
 	})
 }
 
-// Hists opens histograms whose buckets are powers of two. The function that it returns gives
+// Hists opens histograms with powers of two as buckets. The function that it returns gives
 // the counts since its previous call by key, sorted by their totals, smallest first, as
 // bpftrace prints them.
 func Hists[K comparable](s *Session,

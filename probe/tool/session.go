@@ -36,7 +36,7 @@ type Session struct {
 	drained bool // the probes are detached; only the rest of the buffers is left to read
 }
 
-// eventStream is a stream whose losses Run counts and that it closes.
+// eventStream is a stream that Run closes after counting its losses.
 type eventStream interface {
 	Stats() (mapx.Stats, error)
 	Close() error

@@ -110,7 +110,7 @@ func (sp *Spent[K]) Show(s *Session, width int, name func(K) string) error {
 	})
 }
 
-// Ascending returns the entries of a map whose values are not 0, the largest last.
+// Ascending returns the entries of a map with values other than 0, the largest last.
 func Ascending[K comparable](m map[K]int64) []mapx.Entry[K, int64] {
 	var out []mapx.Entry[K, int64]
 	for k, v := range m {

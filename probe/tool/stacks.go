@@ -35,10 +35,10 @@ type Stacks struct {
 	before  map[sampleKey]collect.Total
 }
 
-// RunStacks is Run for tools whose stacks are counted in the kernel. attach starts a
-// collector (collect.Attach, collect.AttachWaits) for the given machine; targets, which
-// default to the scheduler's tracepoint sched_switch, are what -requires and errors refer to.
-// body reads what the collector counted.
+// RunStacks is Run for tools that count stacks in the kernel. attach starts a collector
+// (collect.Attach, collect.AttachWaits) for the given machine; targets, which default to the
+// scheduler's tracepoint sched_switch, are what -requires and errors refer to. body reads
+// what the collector counted.
 //
 // Mappings of processes are read when the processes are first seen, so that those that end
 // before the run have names, too. From then on, if the kernel supports it (Linux 5.17), their

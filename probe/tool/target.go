@@ -41,10 +41,10 @@ func restrict(target probe.Target, pid int) probe.Target {
 	return target
 }
 
-// Target is ParseTarget or, with regexps, parses a target whose last part is a regular
-// expression: "^vfs_(read|write)$", "tracepoint:sched:.*wake". The result is the set of
-// matching targets of the machine; at replay it is all targets of that kind. An error is a
-// mistake on the command line, as Usagef returns it.
+// Target is ParseTarget or, with regexps, parses a target that ends in a regular expression:
+// "^vfs_(read|write)$", "tracepoint:sched:.*wake". The result is the set of matching targets
+// of the machine; at replay it is all targets of that kind. An error is a mistake on the
+// command line, as Usagef returns it.
 func (t *Tool) Target(text string, regexps bool, pid int) (target probe.Target, err error) {
 	if regexps {
 		target, err = t.parseRegexp(text, pid)

@@ -176,7 +176,7 @@ func (t *Tool) chosen() (ids []int) {
 // Duration declares -d: the run ends after that time, as after Ctrl-C.
 func (t *Tool) Duration() { t.DurationFlag("d,duration") }
 
-// DurationFlag is Duration with another name, for tools whose -d has another meaning.
+// DurationFlag is Duration with another name, for tools in which -d has another meaning.
 func (t *Tool) DurationFlag(name string) {
 	t.Func(name, "TIME", "end after this time: 10s, 1m, or seconds", func(s string) (err error) {
 		t.duration, err = parseTime(s)

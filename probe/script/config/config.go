@@ -55,8 +55,8 @@ func Default() *Config {
 	}
 }
 
-// Read reads the config block of a script whose imports are loaded and whose macros are not
-// yet expanded. It checks the script for unstable features that the configuration does not
+// Read reads the config block of a script, after its imports are loaded and before its macros
+// are expanded. It checks the script for unstable features that the configuration does not
 // enable, and for deprecated ones. The error is a [syntax.Errors]. Warnings about a whole
 // script have no place in it.
 func Read(f *syntax.File) (c *Config, warnings syntax.Errors, err error) {

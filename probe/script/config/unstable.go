@@ -71,10 +71,9 @@ func (r *configReader) deprecated(f *syntax.File) {
 	}
 }
 
-// Portable checks that bpftrace can compile a script, whose macros are expanded, ahead of
-// time for other machines: it must not use anything that is determined at its start, or
-// casts, since casts to structs use the offsets of this kernel. The error is a
-// [syntax.Errors].
+// Portable checks that bpftrace can compile a script, with its macros expanded, ahead of time
+// for other machines: it must not use anything that is determined at its start, or casts,
+// since casts to structs use the offsets of this kernel. The error is a [syntax.Errors].
 func Portable(f *syntax.File) error {
 	var errs syntax.Errors
 	refuse := func(n syntax.Node, what string) {

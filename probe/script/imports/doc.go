@@ -5,7 +5,7 @@
 //	warnings, err := imports.Load(f, &imports.Options{Dirs: dirs})
 //
 // Call Load directly after syntax.Parse. An import names a script (.bt), a C header (.h), or
-// a folder whose scripts and headers are all read. Programs in C, which bpftrace compiles
+// a folder; Load reads all scripts and headers in it. Programs in C, which bpftrace compiles
 // with clang, are refused.
 //
 // Load reads up to 100 files of up to 256 KiB each, and 1 MiB in all.

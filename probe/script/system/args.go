@@ -123,8 +123,8 @@ func (s *System) planned(p *syntax.AttachPoint, t probe.Target) *btf.Struct {
 	return all
 }
 
-// field returns the type that bpftrace gives an argument. For a string or array whose place
-// is in the record it is a number, the address. A register is a number, too.
+// field returns the type that bpftrace gives an argument. For a string or array with its
+// place in the record it is a number, the address. A register is a number, too.
 func (s *System) field(a probe.Arg) btf.Type {
 	if a.Type == nil {
 		return &btf.Int{Name: "unsigned long", Size: 8}

@@ -6,9 +6,9 @@ import (
 )
 
 // Expand replaces attach points with wildcards by one point for each match. As in bpftrace it
-// does that for points whose matches have different arguments: tracepoints, raw tracepoints,
-// fentry and fexit. A point that matches nothing, or whose matches cannot be listed on this
-// machine, does not change. Call Expand between attach.Parse and types.Check. It changes the
+// does that if the matches may have different arguments: tracepoints, raw tracepoints, fentry
+// and fexit. A point does not change if it matches nothing, or if its matches cannot be
+// listed on this machine. Call Expand between attach.Parse and types.Check. It changes the
 // file.
 func (s *System) Expand(f *syntax.File) {
 	s.collect(f)

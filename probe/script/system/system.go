@@ -13,13 +13,13 @@ import (
 
 // Options are the options of [New]. The zero value and nil are the default.
 type Options struct {
-	// Modules are kernel modules whose types are searched after the kernel's own.
+	// Modules are kernel modules. Their types are searched after the kernel's own.
 	Modules []string
 	// DWARF enables reading the arguments of user functions from the debug information of
 	// their files, which takes from milliseconds to seconds. Without it user functions have
 	// no arguments.
 	DWARF bool
-	// PID is the process whose executable has the user probes without a file; 0 is none.
+	// PID is a process: user probes without a file are in its executable. 0 is none.
 	PID int
 }
 

@@ -165,7 +165,7 @@ func LeftOut(t *testing.T, out string) (n uint64) {
 // workEnv is the environment variable with the name of a Child's work.
 const workEnv = "TOOLTEST_WORK"
 
-// A Child works on its main thread, whose id is the process's. The main goroutine is only
+// A Child works on its main thread, which has the process's id. The main goroutine is only
 // sure to run on that thread while packages are initialised.
 func init() {
 	if os.Getenv(workEnv) != "" {

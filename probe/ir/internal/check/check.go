@@ -164,7 +164,7 @@ func (c *checker) exprDepth(e *ir.Expr, depth int) (*typed.Node, error) {
 	return x, nil
 }
 
-// node determines the type of a node whose operands have types.
+// node determines the type of a node. Its operands have types.
 func (c *checker) node(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	if err := flippedMap(e.Map); err != nil {
 		return nil, err
@@ -332,8 +332,9 @@ func (c *checker) builtin(e *ir.Expr) (*typed.Node, error) {
 	return out, nil
 }
 
-// callID returns the identity of a caller. The idle threads of all CPUs have the id 0; it is
-// replaced by a number with the CPU, which an idle thread never leaves.
+// callID returns a number that identifies the caller: a goroutine or a thread. The idle
+// threads of all CPUs have the id 0; it is replaced by a number with the CPU, which an idle
+// thread never leaves.
 func (c *checker) callID() (*typed.Node, error) {
 	if c.pp.Go != nil {
 		return c.goid()

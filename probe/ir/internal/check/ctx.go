@@ -258,8 +258,8 @@ func (l *locator) inContext(a probe.Arg, t ir.Type) (*typed.Node, error) {
 	return typed.New(ir.OpBuf, t, addr), nil
 }
 
-// dynamic returns an array in a tracepoint's record whose place is in the record, as a
-// pointer to its first element, in kernel memory.
+// dynamic returns an array in a tracepoint's record, at a place that the record contains, as
+// a pointer to its first element in kernel memory.
 func (l *locator) dynamic(a probe.Arg) (*typed.Node, error) {
 	t := ir.PtrType(charBTF(), false)
 	if a.Type != nil {
@@ -292,8 +292,8 @@ func (l *locator) goid() (*typed.Node, error) {
 	return typed.NewLoad(ir.Uint64Type(), ptr, g.GoidOffset), nil
 }
 
-// stackHi is the offset of stack.hi in the runtime's g, whose first field is struct stack {
-// lo, hi uintptr } (runtime/runtime2.go).
+// stackHi is the offset of stack.hi in the runtime's g. The first field of g is struct stack
+// { lo, hi uintptr } (runtime/runtime2.go).
 const stackHi = 8
 
 // goFrame returns a number that distinguishes the calls of a goroutine: the distance of the

@@ -421,7 +421,8 @@ func (c *checker) keyOf(m *ir.Map, key *typed.Node) (*typed.Node, error) {
 	return k, nil
 }
 
-// plainMap refuses maps whose values are not the values that statements store.
+// plainMap refuses maps that do not keep the values that statements store, such as
+// aggregations and buffers.
 func plainMap(m *ir.Map) error {
 	switch {
 	case m == nil:

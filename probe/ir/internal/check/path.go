@@ -13,8 +13,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// pathFuncs are the functions in whose fentry and fexit programs the kernel permits
-// bpf_d_path (btf_allowlist_d_path, kernel/trace/bpf_trace.c). In other functions the locks
+// pathFuncs are the functions for which the kernel permits bpf_d_path in fentry and fexit
+// programs (btf_allowlist_d_path, kernel/trace/bpf_trace.c). In other functions the locks
 // that it takes may be held.
 var pathFuncs = []string{
 	"dentry_open", "filp_close", "security_file_open", "security_file_permission",
@@ -68,6 +68,6 @@ func (l *locator) pathPlace() error {
 	return nil
 }
 
-// ErrPathNotArgument is the error for a path whose pointer the verifier does not trust.
+// ErrPathNotArgument is the error for a pointer to a path that the verifier does not trust.
 var ErrPathNotArgument = errors.New(
 	"path: the kernel takes a path in an argument of the probe, such as &file->f_path, not one that was found through pointers")

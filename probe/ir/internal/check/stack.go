@@ -23,7 +23,8 @@ const plainFrames = 127
 // memory with room for other values.
 const loopFrames = 512
 
-// TaskStack is a member whose offset the walker needs on kernels without bpf_task_pt_regs.
+// TaskStack is a member of struct task_struct. On kernels without bpf_task_pt_regs the walker
+// needs its offset.
 const TaskStack = "task_struct.stack"
 
 // walked prepares the action's walker for one more stack of that many frames.

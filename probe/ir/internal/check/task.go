@@ -28,10 +28,9 @@ func UsesTaskIDs(e *ir.Expr) bool {
 	return e.Op == ir.OpTaskPID || e.Op == ir.OpTaskTID || e.Op == ir.OpBuiltin && e.Str == "ppid"
 }
 
-// taskID determines the type of the number of a task other than the current one, whose
-// pointer has a type. It is the number in the initial namespace or, for a program that is
-// loaded in another one, the number that PIDNamespace.OwnIDs would give it as the current
-// task.
+// taskID returns the number of a task other than the current one, given its typed pointer. It
+// is the number in the initial namespace or, for a program that is loaded in another one, the
+// number that PIDNamespace.OwnIDs would give it as the current task.
 func (c *checker) taskID(op ir.Op, task *typed.Node) (*typed.Node, error) {
 	s, _ := StructOf(task.Type.Elem).(*btf.Struct)
 	if task.Type.Kind != ir.KindPtr || task.Type.User || s == nil || s.Name != "task_struct" {
@@ -99,8 +98,8 @@ func memberOf(ptr *typed.Node, path string, t ir.Type) (*typed.Node, error) {
 }
 
 // elementOf returns the address of element i of an array behind a typed pointer. It ignores
-// the array's length, because arrays whose length the kernel chooses at allocation are
-// declared with one element or none.
+// the array's length, because the kernel declares arrays with one element or none if it
+// chooses their length at allocation.
 func elementOf(ptr *typed.Node, array string, i int64) (*typed.Node, error) {
 	p, err := placeOf(ptr)
 	if err == nil {

@@ -1,5 +1,5 @@
 // Package flow checks the places of break, continue and return in bpftrace's scripts, and
-// that variables are declared where they are used.
+// that variables are declared before they are used.
 package flow
 
 import (
@@ -56,7 +56,7 @@ func (c *checker) jumpsIn(n syntax.Node, where string, refused ...string) {
 	})
 }
 
-// loopReturns refuses loops of one probe or function of whose returns some have a value and
+// loopReturns refuses returns in the loops of one probe or function if some have a value and
 // others do not.
 func (c *checker) loopReturns(n syntax.Node) {
 	var first *syntax.Jump

@@ -39,7 +39,7 @@ type folder struct{ report Report }
 func (f *folder) fail(n syntax.Node, msg string) { f.report(n, syntax.SeverityError, msg) }
 func (f *folder) warn(n syntax.Node, msg string) { f.report(n, syntax.SeverityWarning, msg) }
 
-// foldNode returns the replacement of a node whose children are folded, or nil.
+// foldNode returns the replacement of a node, or nil. The node's children are already folded.
 func (f *folder) foldNode(n syntax.Node) syntax.Node {
 	switch n := n.(type) {
 	case *syntax.Unary:

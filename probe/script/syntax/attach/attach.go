@@ -22,8 +22,8 @@ type Options struct {
 	Arch string
 }
 
-// Parse parses the attach points of a script and fills in their fields. A point whose
-// provider has wildcards becomes several points. The error is a [syntax.Errors].
+// Parse parses the attach points of a script and fills in their fields. A point becomes
+// several points if its provider has wildcards. The error is a [syntax.Errors].
 func Parse(f *syntax.File, o *Options) error {
 	if o == nil {
 		o = &Options{}
@@ -138,8 +138,8 @@ func (a *attacher) split() error {
 	return nil
 }
 
-// param returns the value of the parameter whose number begins at a position, and the
-// position after the number.
+// param returns the value of the parameter with its number at a position, and the position
+// after the number.
 func (a *attacher) param(raw string, at int) (value string, after int, err error) {
 	end := at
 	for end < len(raw) && digit(raw[end]) && (end > at || raw[end] != '0') {
