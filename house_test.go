@@ -18,27 +18,29 @@ import (
 
 var update = flag.Bool("update", false, "rewrite internal/testdata/api with the names that are public now")
 
-// A package that is larger, or a type with more methods, is two.
+// Limits for each package's lines, each type's methods and the module's public names. Split
+// what exceeds them.
 const (
 	mostLines   = 5500
 	mostMethods = 60
 	mostNames   = 1885
 
-	// scripts are a language's: a type for each kind of node, counted apart.
+	// probe/script has a type for each kind of node; its names are counted separately.
 	mostScriptNames = 170
 )
 
-// large are the packages that may have more lines, or do today: then with what they
-// have, which only falls.
+// large has the limits of the packages that may have more lines than mostLines. Such a limit
+// may only fall, with the package's lines.
 var large = map[string]int{
 	"probe":  8200, // 8000 with lines of any width
 	"symbol": 6770, // 7000
 }
 
-// slack is how far a package may fall below its line in large before that has to fall too.
+// slack is the number of lines that a package may have less than its limit in large before
+// the limit has to fall too.
 const slack = 200
 
-// TestSizes: packages that one can walk through.
+// TestSizes checks that packages are small enough to read through.
 func TestSizes(t *testing.T) {
 	for _, p := range packages(t) {
 		lines := 0
@@ -59,10 +61,10 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestReceivers: types that one can keep in mind.
+// TestReceivers checks that types have few enough methods to remember.
 func TestReceivers(t *testing.T) {
 	for _, p := range packages(t) {
-		methods := map[string]map[string]bool{} // of systems one alike is one
+		methods := map[string]map[string]bool{} // by type; a method for several systems counts once
 		for name, f := range p.files {
 			if p.isTest(name) {
 				continue
@@ -85,7 +87,7 @@ func TestReceivers(t *testing.T) {
 	}
 }
 
-// receiver is the name of a method's type.
+// receiver returns the name of a method's type.
 func receiver(fn *ast.FuncDecl) (name string) {
 	ast.Inspect(fn.Recv.List[0].Type, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok && name == "" {
@@ -96,10 +98,10 @@ func receiver(fn *ast.FuncDecl) (name string) {
 	return name
 }
 
-// api is where the public names are kept, a file for each package.
+// api is the directory of the lists of public names, one file for each package.
 const api = "internal/testdata/api"
 
-// TestPublicNames: what users can name changes on purpose, and is little.
+// TestPublicNames checks that public names change only on purpose, and are few.
 func TestPublicNames(t *testing.T) {
 	names, scriptNames, kept := 0, 0, map[string]bool{}
 	for _, p := range packages(t) {
@@ -108,7 +110,7 @@ func TestPublicNames(t *testing.T) {
 		}
 		have := publicNames(p)
 		if len(have) == 0 {
-			continue // a guide
+			continue // a package with documentation only
 		}
 		file := filepath.Join(api, strings.ReplaceAll(p.dir, "/", "_")+".txt")
 		kept[file] = true
@@ -160,9 +162,8 @@ func TestPublicNames(t *testing.T) {
 	}
 }
 
-// TestWidth: lines that fit a window beside another. What a long string makes longer
-// stays in one piece, so that it is found when it is looked for; so do code and output in
-// comments.
+// TestWidth checks that lines fit into 100 columns. Lines with a long string may be longer,
+// so that the string can be found in one piece; so may code and output in comments.
 func TestWidth(t *testing.T) {
 	const most, long = 100, 50
 	for _, p := range packages(t) {
@@ -197,8 +198,8 @@ func TestWidth(t *testing.T) {
 	}
 }
 
-// publicNames are the names that users of a package can use, fields too, sorted and
-// each once.
+// publicNames returns the names that users of a package can use, including fields, sorted and
+// without duplicates.
 func publicNames(p *pkg) []string {
 	names := map[string]bool{}
 	add := func(kind, of string, ids ...*ast.Ident) {
@@ -253,14 +254,14 @@ func addMembers(add func(kind, of string, ids ...*ast.Ident), s *ast.TypeSpec) {
 	}
 }
 
-// linked is how many packages of others README's program consists of, the standard
-// library's included (145 of them are cilium/ebpf and what it needs), and unlinked are
-// some that it has no use for. The module's own rooms are counted by nobody.
+// linked is the number of packages from outside this module that README's program consists
+// of, including the standard library's (145 of them are cilium/ebpf and its dependencies).
+// unlinked are packages that it must not link. This module's own packages are not counted.
 const linked = 194
 
 var unlinked = []string{"github.com/google/pprof/profile", "html", "archive/tar", "runtime/metrics", "net/http", "text/template", "golang.org/x/arch/x86/x86asm"}
 
-// TestReadmeProgram: the program of README compiles, and links what it needs.
+// TestReadmeProgram checks that README's program compiles, and links only what it needs.
 func TestReadmeProgram(t *testing.T) {
 	testenv.Need(t, testenv.Go)
 	readme, err := os.ReadFile("README.md")
@@ -296,7 +297,7 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
-// TestPublicNamesOf keeps the list itself honest.
+// TestPublicNamesOf tests publicNames.
 func TestPublicNamesOf(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "", `package p
 type T[K any] struct { A, b int; C struct{ D int } }

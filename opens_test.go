@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-// openers are the functions that open a path as it is: they wait for the writer of a
-// FIFO, follow links that a stranger set and read what has no end.
+// openers are the functions that open a path without precautions: they wait for the writer of
+// a FIFO, follow links that another user made, and read files without an end.
 var openers = []string{
 	"os.Open", "os.OpenFile", "os.ReadFile", "os.ReadDir", "os.DirFS", "os.OpenRoot", "os.Create",
 	"unix.Open", "unix.Openat", "unix.Openat2", "syscall.Open",
 }
 
-// opens are the calls of them whose path is no constant below /proc or /sys, by file
-// and function, and why it may be opened so. What belongs to a target, or lies
-// where others write, is opened by internal/procfs.
+// opens has the allowed calls of openers whose path is not a constant below /proc or /sys, by
+// file and function, with the reasons. A target's files, and files in directories that others
+// can write, are opened with internal/procfs.
 var opens = map[string]string{
 	"examples/bt/run.go read":                        "the script that the user names",
 	"examples/hist/main.go drawHeat":                 "the file that the user has it write",
@@ -55,7 +55,7 @@ var opens = map[string]string{
 	"usdt/process.go openDescriptor":                 "/proc/PID/fd, whose files internal/procfs opens",
 }
 
-// developers are packages that only this project's own checks and pages run.
+// developers are the packages that only this project's own checks and pages use.
 var developers = []string{
 	"internal/bench", "internal/ci", "internal/golden", "internal/testenv", "internal/testlog", "internal/tools",
 	"internal/tooltable", "internal/vmtest", "probe/internal/probetest", "probe/tool/tooltest",
@@ -64,7 +64,7 @@ var developers = []string{
 // opener is the package that opens a target's files.
 const opener = "internal/procfs"
 
-// A target's files are opened by one package.
+// TestOpens checks that only one package opens the files of targets.
 func TestOpens(t *testing.T) {
 	used := map[string]bool{}
 	declarations(t, func(dir, key string, d ast.Decl) {
@@ -84,8 +84,8 @@ func TestOpens(t *testing.T) {
 	}
 }
 
-// declarations calls f with those that users of the module link, and with the names of
-// their file and, of a function, its own.
+// declarations calls f with the declarations that users of the module link. key is the file's
+// path and, for a function, its name.
 func declarations(t *testing.T, f func(dir, key string, d ast.Decl)) {
 	t.Helper()
 	for _, p := range packages(t) {
@@ -107,8 +107,8 @@ func declarations(t *testing.T, f func(dir, key string, d ast.Decl)) {
 	}
 }
 
-// opensIn finds the openers in a declaration, called or not, but for those called with
-// a constant below /proc or /sys.
+// opensIn finds the uses of openers in a declaration, called or not, except for calls with a
+// constant below /proc or /sys.
 func opensIn(d ast.Decl) (found []token.Pos) {
 	uses(d, func(name string, call *ast.CallExpr, pos token.Pos) {
 		if slices.Contains(openers, name) && (call == nil || !isKernels(call.Args[0])) {
@@ -118,8 +118,8 @@ func opensIn(d ast.Decl) (found []token.Pos) {
 	return found
 }
 
-// isKernels tells a path that begins with /proc/ or /sys/, and whose other constant
-// parts lead out of neither.
+// isKernels reports whether a path begins with /proc/ or /sys/, and its other constant parts
+// do not lead out of them.
 func isKernels(e ast.Expr) bool {
 	begin := text(leftmost(e))
 	kernels := strings.HasPrefix(begin, "/proc/") || strings.HasPrefix(begin, "/sys/")
@@ -132,7 +132,7 @@ func isKernels(e ast.Expr) bool {
 	return kernels
 }
 
-// leftmost is what a text that is put together begins with.
+// leftmost returns the first part of a concatenated or formatted text.
 func leftmost(e ast.Expr) ast.Expr {
 	switch e := e.(type) {
 	case *ast.BinaryExpr:
@@ -145,7 +145,7 @@ func leftmost(e ast.Expr) ast.Expr {
 	return e
 }
 
-// text is what a constant text says, "" of anything else.
+// text returns the value of a constant text, "" for any other node.
 func text(n ast.Node) string {
 	if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 		s, _ := strconv.Unquote(lit.Value)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// writers are the places of tools that write bytes as they are, and why they may.
+// writers are the places in tools that write bytes without escaping, with the reasons.
 var writers = map[string]string{
 	"examples/hist/main.go: io.WriteString": "a heat map, with its colours",
 	"examples/replay/main.go: w.Write":      "-cat: a file as it is",
@@ -28,9 +28,9 @@ var writers = map[string]string{
 	"probe/tool/cli/cli.go: fmt.Fprintf":    "lines of escape.Errors",
 }
 
-// TestToolsPrintSafely finds where tools print what is not made safe for a
-// terminal: names are whatever their owners like. They print by package escape,
-// or by a tool.Session, which does.
+// TestToolsPrintSafely finds places where tools print text that is not made safe for a
+// terminal, since names can contain anything. Tools print with package escape, or with a
+// tool.Session, which uses it.
 func TestToolsPrintSafely(t *testing.T) {
 	used := map[string]bool{}
 	tools := []string{"examples/*", "probe/tool", "probe/tool/cli", "usdt/cmd/*"}
@@ -59,7 +59,7 @@ func TestToolsPrintSafely(t *testing.T) {
 	}
 }
 
-// dotted is a chain of names: "l.w.Write".
+// dotted returns a chain of names, such as "l.w.Write", "" for any other expression.
 func dotted(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -77,8 +77,8 @@ type rawPrint struct {
 	pos  token.Pos
 }
 
-// rawPrints finds what writes without escaping to something that is no buffer of the
-// declaration's own, and what may be used to do so under another name.
+// rawPrints finds calls that write without escaping, except into a buffer that the
+// declaration declares, and uses of such functions as values.
 func rawPrints(d ast.Decl) (found []rawPrint) {
 	buffers := buffersIn(d)
 	uses(d, func(name string, call *ast.CallExpr, pos token.Pos) {
@@ -89,8 +89,8 @@ func rawPrints(d ast.Decl) (found []rawPrint) {
 	return found
 }
 
-// uses calls f for the functions and methods that a declaration calls, and, with a nil
-// call, for those that it only names: print := fmt.Printf.
+// uses calls f for the functions and methods that a declaration calls, and, with a nil call,
+// for those that it uses as values: print := fmt.Printf.
 func uses(d ast.Decl, f func(name string, call *ast.CallExpr, pos token.Pos)) {
 	called := map[ast.Expr]bool{}
 	ast.Inspect(d, func(n ast.Node) bool {
@@ -109,7 +109,7 @@ func uses(d ast.Decl, f func(name string, call *ast.CallExpr, pos token.Pos)) {
 
 func isPrint(name, prefix string) bool { return strings.HasPrefix(name, "fmt."+prefix) }
 
-// buffersIn are the names of a declaration's variables and parameters that are buffers.
+// buffersIn returns the names of a declaration's variables and parameters that are buffers.
 func buffersIn(d ast.Decl) map[string]bool {
 	buffers := map[string]bool{}
 	add := func(names []*ast.Ident, typ ast.Expr) {
@@ -139,9 +139,9 @@ func isBuffer(typ ast.Expr) bool {
 	return name == "strings.Builder" || name == "bytes.Buffer"
 }
 
-// printsRaw knows what writes without escaping to something that is no buffer.
+// printsRaw reports whether a call writes without escaping, and not into a buffer.
 func printsRaw(name string, args []ast.Expr, buffers map[string]bool) bool {
-	buffered := func() bool { // &b or b, of a buffer; or nothing at all
+	buffered := func() bool { // &b or b of a buffer b, or io.Discard
 		e := args[0]
 		if ref, ok := e.(*ast.UnaryExpr); ok && ref.Op == token.AND {
 			e = ref.X
@@ -154,7 +154,7 @@ func printsRaw(name string, args []ast.Expr, buffers map[string]bool) bool {
 		return true
 	case isPrint(name, "Fprint"), name == "json.NewEncoder", name == "io.WriteString", strings.HasPrefix(name, "io.Copy"):
 		return !buffered()
-	case buffers[of], of == "os" && strings.HasSuffix(name, "File"): // and whole files
+	case buffers[of], of == "os" && strings.HasSuffix(name, "File"): // os.WriteFile writes whole files
 		return false
 	}
 	return strings.HasSuffix(name, ".Write") || strings.HasSuffix(name, ".WriteString") || strings.HasSuffix(name, ".ReadFrom")

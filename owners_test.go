@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// owned are things that one package does for all: by which names, or by which texts, one
-// tells that somebody does them, and who else does and why.
+// owned are operations that only one package may implement: the names or constant texts that
+// show that a declaration implements one, and the other places that may, with the reasons.
 var owned = []struct {
 	what, owner  string
 	names, texts []string
@@ -28,7 +28,7 @@ var owned = []struct {
 	{"looks for debug files", "internal/elffile", nil, []string{"/.build-id/", ".build-id", ".gnu_debuglink"}, nil},
 }
 
-// TestOwners: what is done for all in one place is done nowhere else.
+// TestOwners checks that the operations in owned are implemented only there.
 func TestOwners(t *testing.T) {
 	for _, o := range owned {
 		used := map[string]bool{}
@@ -65,7 +65,7 @@ func doneIn(d ast.Decl, names, texts []string) (found []token.Pos) {
 	return found
 }
 
-// TestArchitecture: the files that ARCHITECTURE.md sends its readers to are there.
+// TestArchitecture checks that the files that ARCHITECTURE.md names exist.
 func TestArchitecture(t *testing.T) {
 	page, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {

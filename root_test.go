@@ -1,5 +1,5 @@
-// Package borescope_test holds the module together: who may import whom, which
-// modules may be used, and what every package owes its readers.
+// Package borescope_test checks the module as a whole: which packages may import which
+// others, which modules may be used, and what every package must have.
 package borescope_test
 
 import (
@@ -22,8 +22,8 @@ import (
 
 const module = "github.com/borescope/borescope"
 
-// folders are the top-level folders, exactly. A new concept becomes a
-// sub-package of the one that it refines.
+// folders are exactly the top-level folders. A new concept becomes a sub-package of the one
+// that it refines.
 var folders = []string{
 	"elfnotes", "escape", "examples", "hist", "internal", "mapx", "pmc", "probe", "stack", "symbol", "usdt",
 }
@@ -34,18 +34,17 @@ const (
 	btf    = cilium + "/btf"
 )
 
-// imports says what a package may import directly, besides the standard
-// library and this module's internal packages. A name ending in "/..." stands
-// for all below it too. A package that is not listed may import what its
-// nearest listed parent may, and that parent. Some of them are still to come: what
-// refines a package moves there.
+// imports has the packages that a package may import directly, besides the standard library
+// and this module's internal packages. A name ending in "/..." includes all packages below
+// it. A package that is not listed may import what its nearest listed parent may, and that
+// parent. Some listed packages do not exist yet: parts that refine a package will move there.
 var imports = map[string][]string{
 	"elfnotes":                 {},
 	"escape":                   {},
 	"hist":                     {"escape"},
 	"symbol":                   {"elfnotes", "github.com/ianlancetaylor/demangle"},
 	"symbol/lifecycle":         {"symbol", "pmc"},
-	"stack":                    {"elfnotes", asm, "github.com/google/pprof/profile"}, // the last two until they are bpfwalk's and profile's
+	"stack":                    {"elfnotes", asm, "github.com/google/pprof/profile"}, // the last two until they move to bpfwalk and profile
 	"stack/bpfwalk":            {"stack", "stack/python", cilium, asm},
 	"stack/profile":            {"stack", "escape", "github.com/google/pprof/profile"},
 	"stack/python":             {"stack", "elfnotes", "symbol"},
@@ -57,7 +56,7 @@ var imports = map[string][]string{
 	"internal/usdtfire":        {"usdt/arg", "golang.org/x/sys/unix"},
 	"pmc":                      {"golang.org/x/sys/unix"},
 	"pmc/measure":              {"pmc"},
-	"mapx":                     {cilium, btf, "hist"}, // btf: what the kernel says of a map's key and value
+	"mapx":                     {cilium, btf, "hist"}, // btf: the kernel's types of a map's key and value
 	"mapx/recording":           {"mapx", cilium},
 	"mapx/recording/hostfs":    {"mapx/recording"},
 	"mapx/internal/maptest":    {cilium, cilium + "/rlimit"},
@@ -87,9 +86,9 @@ var imports = map[string][]string{
 	"probe/script/imports": {"probe/script/syntax"},
 	"probe/script/types":   {"probe/script/config", "probe/script/syntax/...", "probe/script/internal/...", btf},
 	"probe/script/system":  {"probe/script/types", "probe/script/syntax", "probe", "probe/env", "probe/internal/prototype", btf},
-	// What its passes share.
+	// Shared by probe/script's passes.
 	"probe/script/internal": {"probe/script/syntax"},
-	// Until actions make the program, collect holds hand-written asm.
+	// collect has hand-written asm until package action generates its programs.
 	"stack/collect": {
 		"stack", "stack/bpfwalk", "stack/profile", "stack/python", "probe", "probe/env", "probe/action", "mapx", "mapx/recording",
 		"pmc", "symbol", cilium, asm, btf,
@@ -107,7 +106,7 @@ var imports = map[string][]string{
 	"internal/cdecl":  {btf},
 }
 
-// all is what "all" stands for: everything that any listed package may.
+// all returns what "all" means in imports: everything that any listed package may import.
 func all() []string {
 	var names []string
 	for pkg, allowed := range imports {
@@ -134,7 +133,7 @@ type pkg struct {
 
 func (p *pkg) isTest(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
-// library reports whether other people import the package.
+// library reports whether users of the module import the package.
 func (p *pkg) library() bool {
 	for _, f := range p.files {
 		if f.Name.Name == "main" {
@@ -256,7 +255,7 @@ func mayImport(dir, what string) bool {
 	}
 	inner, own := strings.CutPrefix(what, module+"/")
 	if own && slices.Contains(strings.Split(inner, "/"), "internal") {
-		return true // if Go allows it
+		return true // Go itself restricts these imports
 	}
 	listed := dir
 	for imports[listed] == nil {
@@ -272,7 +271,7 @@ func mayImport(dir, what string) bool {
 	if listed != dir && own && inner == listed {
 		return true // a refinement may use what it refines
 	}
-	// And a package may use its refinements that are not parts of their own.
+	// A package may use the packages below it that imports does not list.
 	if own && imports[inner] == nil && strings.HasPrefix(inner, dir+"/") {
 		return true
 	}
@@ -288,7 +287,7 @@ func mayImport(dir, what string) bool {
 	return false
 }
 
-// TestMayImport keeps the checker itself honest.
+// TestMayImport tests mayImport.
 func TestMayImport(t *testing.T) {
 	for _, c := range []struct {
 		dir, what string
@@ -414,8 +413,7 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	return exported
 }
 
-// undocumentedSpec takes a comment on a group of constants or variables for
-// all of them.
+// undocumentedSpec accepts a comment on a group of constants or variables for all of them.
 func undocumentedSpec(d *ast.GenDecl, s ast.Spec) []*ast.Ident {
 	switch s := s.(type) {
 	case *ast.TypeSpec:
@@ -437,8 +435,8 @@ func undocumentedSpec(d *ast.GenDecl, s ast.Spec) []*ast.Ident {
 	return nil
 }
 
-// TestLibraryManners asserts what the library promises of itself: no init, no
-// goroutine of its own, no log, no exit.
+// TestLibraryManners checks what the library promises: no init functions, no goroutines of
+// its own, no logging, no exit.
 func TestLibraryManners(t *testing.T) {
 	for _, p := range packages(t) {
 		if !p.library() {
@@ -449,22 +447,23 @@ func TestLibraryManners(t *testing.T) {
 				continue
 			}
 			for _, problem := range badManners(f) {
-				// The frame of a command is the one that runs it: Tool.Run may
-				// have a goroutine, which ends before it returns.
+				// Tool.Run may start a goroutine that ends before it returns: it is the frame
+				// of a command, not a library function.
 				if p.dir == "probe/tool" && strings.HasSuffix(problem, startsGoroutine) {
 					continue
 				}
-				// The broker is a program of its own: it serves clients, takes their
-				// rights on threads that end with it, and can't wait for their files.
+				// The broker is a separate program: it serves clients, takes their rights on
+				// threads that end with it, and can't wait for their files.
 				if p.dir == "probe/broker" && strings.HasSuffix(problem, startsGoroutine) {
 					continue
 				}
-				// So may what reads kallsyms while the kernel prints it: it ends
-				// before the call that started it returns.
+				// The reader of kallsyms reads ahead while the kernel prints it. Its
+				// goroutine ends before the call that started it returns.
 				if strings.HasPrefix(problem, "symbol/readahead.go:") && strings.HasSuffix(problem, startsGoroutine) {
 					continue
 				}
-				// What tests import may have one that does nothing elsewhere.
+				// A package that only tests import may have an init function that does
+				// nothing in other programs.
 				if p.dir == "probe/tool/tooltest" && strings.HasSuffix(problem, "init function") {
 					continue
 				}
@@ -501,8 +500,8 @@ func badManners(f *ast.File) []string {
 	return problems
 }
 
-// TestMains: every package's tests run under testenv.Main, which limits their memory
-// and finds what they leave.
+// TestMains checks that every package's tests run under testenv.Main, which limits their
+// memory and finds what they leave.
 func TestMains(t *testing.T) {
 	for _, p := range packages(t) {
 		tests, found := false, false
@@ -523,7 +522,8 @@ func TestMains(t *testing.T) {
 	}
 }
 
-// TestChildren: what tests start ends with them, as testenv.Command sees to.
+// TestChildren checks that tests start processes with testenv.Command, so that they end with
+// the test.
 func TestChildren(t *testing.T) {
 	for _, p := range packages(t) {
 		for name, f := range p.files {
@@ -542,8 +542,8 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-// callsMain tells a TestMain that calls the Main of testenv, or of tooltest, which
-// calls that.
+// callsMain reports whether a TestMain calls the Main of testenv, or that of tooltest, which
+// calls it.
 func callsMain(fn *ast.FuncDecl) bool {
 	found := false
 	ast.Inspect(fn, func(n ast.Node) bool {

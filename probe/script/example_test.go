@@ -16,8 +16,8 @@ import (
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// machine is a recorded machine that has one tracepoint. nil options of probe.NewEnv are this
-// machine.
+// machine is a recorded machine that has one tracepoint. With nil options probe.NewEnv
+// describes this machine.
 func machine() *system.System {
 	return system.New(probe.NewEnv(&probe.EnvOptions{Release: "6.1.0", Root: fstest.MapFS{
 		"sys/kernel/tracing/events/sched/sched_wakeup/format": {Data: []byte(`name: sched_wakeup
@@ -29,7 +29,7 @@ format:
 	}}), nil)
 }
 
-// check runs all steps. What it returns of a script with mistakes is what could be read.
+// check runs all steps. For a script with mistakes it returns the part that could be read.
 func check(name, text string, sys *system.System) (*syntax.File, *types.Program, syntax.Errors) {
 	f, err := syntax.Parse(name, []byte(text), nil)
 	var said, more syntax.Errors
@@ -63,7 +63,7 @@ func check(name, text string, sys *system.System) (*syntax.File, *types.Program,
 	return f, nil, append(said, wrong...)
 }
 
-// All the steps, and what comes of them: the types of maps, and of each expression.
+// All steps, and their results: the types of maps, and of each expression.
 func Example() {
 	const script = `import "lib/low.bt";
 tracepoint:sched:sched_w* /low(args.prio)/ { @[args.comm] = hist(args.prio); }`
@@ -89,7 +89,7 @@ tracepoint:sched:sched_w* /low(args.prio)/ { @[args.comm] = hist(args.prio); }`
 	// 2:66 prio is int32
 }
 
-// An editor asks for mistakes as places, not as text: here each with the range to underline.
+// An editor needs places of mistakes instead of text: here each has the range to underline.
 func Example_diagnostics() {
 	const script = "kprobe:f {\n  $a = 1;\n  $a = \"one\";\n  print($b)\n}\nend { @ = }\n"
 	f, _, said := check("new.bt", script, machine())
@@ -112,7 +112,7 @@ func Example_diagnostics() {
 	//         ~~
 }
 
-// What is under a cursor: the smallest expression there, with its type.
+// The smallest expression under a cursor, with its type.
 func Example_hover() {
 	const script = `begin { @sum = (uint8)3 + 1000; }`
 	_, p, _ := check("stdin", script, machine())
@@ -129,7 +129,7 @@ func Example_hover() {
 	// Output: *syntax.Cast uint8
 }
 
-// A policy reads the tree: which functions a script calls, before anything is run.
+// A policy checks the tree, here for the functions that a script calls, before anything runs.
 func Example_policy() {
 	f, err := syntax.Parse("stdin", []byte(`
 kprobe:f { if (arg0 == 0) { system("id"); } @ = count(); }`), nil)
@@ -149,7 +149,7 @@ kprobe:f { if (arg0 == 0) { system("id"); } @ = count(); }`), nil)
 	//                             ~~~~~~~~~~~~
 }
 
-// Formatting keeps comments, and formatted again a script stays as it is.
+// Formatting keeps comments, and does not change a formatted script.
 func Example_format() {
 	f, err := syntax.Parse("stdin", []byte("k:f{@++// how often\n}"), nil)
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// Command is a program that a tool starts and traces. It waits until all is
+// Command is a program that a tool starts and traces. It does not run before everything is
 // attached.
 type Command struct {
-	// PID is its process id.
+	// PID is the program's process id.
 	PID int
 
 	cmd  *exec.Cmd
-	gate *os.File // what it waits for
+	gate *os.File // the program waits for a line from it
 }
 
-// Command starts one program, as a shell would by that line: with quotes,
-// variables, patterns and redirections, but no more than one program, as its
-// process is the one that is traced; "sh -c '...'" traces the shell itself. It
-// runs in this process's place in the world: its directory, and its standard error
-// for output. A recording has the process as that of -p: at replay nothing is to
-// be started. The run ends as any other, not with the command.
+// Command starts one program from a command line as in a shell: with quotes, variables,
+// patterns and redirections. The line must not contain more than one program, because the
+// tool traces the program's process; "sh -c '...'" traces the shell itself. The program has
+// this process's working directory and standard input, and writes its output to this
+// process's standard error. A recording has the process as the argument of -p, since a replay
+// starts nothing. The run does not end with the command. The caller closes the Command.
 func (t *Tool) Command(command string) (*Command, error) {
 	if op := operator(command); op != "" {
 		return nil, t.Usagef("command %q has a %q, and one program is traced: name it alone, or sh -c '...' to trace the shell", command, op)
@@ -47,8 +47,7 @@ func (t *Tool) Command(command string) (*Command, error) {
 	return &Command{PID: cmd.Process.Pid, cmd: cmd, gate: gate}, nil
 }
 
-// OnStart returns a context for Run, which lets the command go when all is
-// attached.
+// OnStart returns a context for Run, which starts the command when everything is attached.
 func (c *Command) OnStart(ctx context.Context) context.Context {
 	before, _ := ctx.Value(startKey{}).(func())
 	return OnStart(ctx, func() {
@@ -59,24 +58,23 @@ func (c *Command) OnStart(ctx context.Context) context.Context {
 	})
 }
 
-// Close ends the command, if it has not ended.
+// Close kills the command if it is still running.
 func (c *Command) Close() error {
 	err := c.gate.Close()
 	_ = c.cmd.Process.Kill() // it may be gone
-	_ = c.cmd.Wait()         // how it ended is its own affair
+	_ = c.cmd.Wait()         // its exit status does not matter
 	return err
 }
 
-// operator is the first thing in a line of the shell's that is no part of a simple
-// command (POSIX, Shell Command Language, 2.10), and is not quoted: "" if there is
-// none.
+// operator returns the first unquoted character of a shell's command line that is not part of
+// a simple command (POSIX, Shell Command Language, 2.10), "" if there is none.
 func operator(line string) string {
 	quote, before := byte(0), byte(0)
 	for i := 0; i < len(line); i++ {
 		c := line[i]
 		switch {
 		case c == '\\' && quote != '\'':
-			i++ // what follows stands for itself
+			i++ // the next character is literal
 		case quote != 0:
 			if c == quote {
 				quote = 0

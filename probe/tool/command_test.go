@@ -7,8 +7,8 @@ import (
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-// A command is one program: of a pipeline or a list nobody could say which one is
-// meant. What is quoted, and redirections, are the shell's affair.
+// A command is one program: in a pipeline or a list it would be unclear which one is meant.
+// The shell interprets quotes and redirections.
 func TestCommandIsOneProgram(t *testing.T) {
 	for line, want := range map[string]string{
 		"a b c":                   "",

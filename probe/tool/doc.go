@@ -1,7 +1,6 @@
-// Package tool is what every command-line tracer needs besides its probes: flags,
-// [interval [count]], Ctrl-C that never loses the summary, tables, histograms,
-// JSON lines, recordings that replay without root, and a last line that says
-// what was lost.
+// Package tool has what every command-line tracer needs besides its probes: flags, [interval
+// [count]], a Ctrl-C that never loses the summary, tables, histograms, JSON lines, recordings
+// that replay without root, and a last line that reports what was lost.
 //
 //	func main() { os.Exit(tool.Main("forks", run)) }
 //
@@ -34,23 +33,22 @@
 //		}, p)
 //	}
 //
-// The body given to Run reads through the program's handles and cannot tell a
-// live machine from a recording: a recording made with -record is the tool's
-// test on machines without root. Package tooltest has the tests.
+// The body given to Run reads through the program's handles, which behave the same on a live
+// machine and with a recording. A recording made with -record is therefore the tool's test on
+// machines without root. Package tooltest runs such tests.
 //
 // # What all tools have in common
 //
-// The flags -json, -record DIR, -replay DIR, -requires, -v and -h; a start line that says
-// what is traced and how to stop; a last line with what was lost, if anything
-// was. With -json every line of standard output is one JSON object. A mistake on
-// the command line is one line and exit status 2, anything else that goes wrong
-// one line and status 1. On a terminal, and nowhere else, headers stand out,
-// failures are red, and tables that are shown again and again replace each other;
-// NO_COLOR turns colours off.
+// All tools have the flags -json, -record DIR, -replay DIR, -requires, -unsafe, -v and -h.
+// They print a start line with what is traced and how to stop, and a last line with what was
+// lost, if anything was. With -json every line of standard output is one JSON object. A
+// mistake on the command line prints one line and gives exit status 2, any other error one
+// line and status 1. Only on a terminal, headers stand out, failures are red, and tables that
+// are printed repeatedly replace each other; NO_COLOR turns colours off.
 //
 // # Kernels
 //
-// Run takes several programs, best first, and uses the first one that the kernel
-// can run; fentry and fexit become kprobe and kretprobe by themselves where
-// there are no trampolines. What was chosen, and why, is said under -v.
+// Run takes several programs, best first, and uses the first one that the kernel can run. On
+// kernels without trampolines fentry and fexit are replaced by kprobe and kretprobe. The flag
+// -v prints what was chosen, and why.
 package tool

@@ -5,8 +5,8 @@ import (
 	"github.com/borescope/borescope/probe/action"
 )
 
-// EachCounts calls show with what was counted in every interval (Session.Every),
-// largest first, as Counts gives it.
+// EachCounts calls show at the end of every interval (Session.Every) with the counts of that
+// interval, largest first, as the function of Counts returns them.
 func EachCounts[K comparable](
 	s *Session, c *action.Counter[K], show func(counts []mapx.Entry[K, uint64]) error,
 ) error {
@@ -14,7 +14,8 @@ func EachCounts[K comparable](
 	return every(s, read, err, show)
 }
 
-// EachSums calls show with what was added up in every interval, as Sums gives it.
+// EachSums calls show at the end of every interval with the sums of that interval, as the
+// function of Sums returns them.
 func EachSums[K comparable](s *Session, n *action.Aggregate[K],
 	show func(sums map[K]int64) error,
 ) error {
@@ -22,7 +23,8 @@ func EachSums[K comparable](s *Session, n *action.Aggregate[K],
 	return every(s, read, err, show)
 }
 
-// every calls show with what read reads, unless that could not be opened.
+// every calls show with the result of read at the end of every interval. If err is not nil,
+// it only returns err.
 func every[T any](s *Session, read func() (T, error), err error, show func(T) error) error {
 	if err != nil {
 		return err

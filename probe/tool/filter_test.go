@@ -63,7 +63,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// A run that is about a process that is not there is an error, not silence.
+// A run for a process that does not exist is an error, not an empty result.
 func TestNoSuchProcess(t *testing.T) {
 	for _, flag := range []string{"-p", "-t"} {
 		tl := New("demo", "Count.")

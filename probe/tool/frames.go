@@ -7,9 +7,9 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// UserNames names a user stack that a program kept with Ctx.Ustack, innermost
-// first, as StackSample does; the first 0 ends it. Of a process that has ended
-// and was not observed before (Observe), no frame has a name.
+// UserNames returns the names of a user stack that a program kept with Ctx.Ustack, innermost
+// first, as in StackSample. The first 0 in pcs ends the stack. No frame has a name if the
+// process has ended and was not observed before (Observe).
 func (s *Session) UserNames(pid int, pcs []uint64) []string {
 	return s.namesOf([]collect.Sample{{PID: pid, User: stack.Stack{Frames: framesOf(pcs)}}})[0].user
 }
@@ -19,7 +19,8 @@ func (s *Session) KernelNames(pcs []uint64) []string {
 	return s.namesOf([]collect.Sample{{Kernel: stack.Stack{Frames: framesOf(pcs)}}})[0].kernel
 }
 
-// framesOf are the frames of a stack whose first address is where it was taken.
+// framesOf returns the frames of a stack that begins with the sampled address; the others are
+// return addresses.
 func framesOf(pcs []uint64) (frames []stack.Frame) {
 	for i, pc := range pcs {
 		if pc == 0 {
@@ -30,10 +31,11 @@ func framesOf(pcs []uint64) (frames []stack.Frame) {
 	return frames
 }
 
-// stackNames are the functions of a stack, innermost first.
+// stackNames has the names of a stack's functions, innermost first.
 type stackNames struct{ kernel, user []string }
 
-// namesOf names samples, all in one call: the first names of the kernel cost least so.
+// namesOf names samples in one call, because the kernel's symbols cost most when they are
+// first used.
 func (s *Session) namesOf(samples []collect.Sample) []stackNames {
 	out := make([]stackNames, len(samples))
 	for i, named := range s.namer().Samples(samples) {
@@ -48,7 +50,7 @@ func (s *Session) namesOf(samples []collect.Sample) []stackNames {
 	return out
 }
 
-// namer names frames, live or as recorded.
+// namer returns the namer of frames, live or from the recording.
 func (s *Session) namer() *collect.Namer {
 	n := &s.names
 	if n.frames == nil {
@@ -56,7 +58,7 @@ func (s *Session) namer() *collect.Namer {
 		n.frames = collect.NewNamer(kernelNames{s}, func(pid int) symbol.Resolver {
 			r, known := byPID[pid]
 			if !known {
-				r, _ = s.process(pid) // nil: it has ended before anybody looked
+				r, _ = s.process(pid) // nil: the process had ended before
 				byPID[pid] = r
 			}
 			return r
@@ -65,8 +67,8 @@ func (s *Session) namer() *collect.Namer {
 	return n.frames
 }
 
-// kernelNames opens the kernel's symbols when the first address is to be named. If that
-// fails, it ends the run.
+// kernelNames resolves kernel addresses. It opens the kernel's symbols when the first address
+// is to be named; if that fails, it ends the run.
 type kernelNames struct{ s *Session }
 
 // Resolve implements symbol.Resolver.

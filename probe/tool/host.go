@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Disk is the name of a block device by the kernel's number of it, as
-// tracepoints have it: "sda", or major:minor where it has none.
+// Disk returns the name of a block device, "sda", from the kernel's device number as
+// tracepoints have it, or major:minor if it has no name.
 func (s *Session) Disk(dev uint32) string {
 	if s.names.disks == nil {
 		s.names.disks = s.readDisks()
@@ -21,7 +21,7 @@ func (s *Session) Disk(dev uint32) string {
 	return number
 }
 
-// readDisks reads names by number from /proc/diskstats; without it there are none.
+// readDisks reads names by number from /proc/diskstats. The result is empty if that fails.
 func (s *Session) readDisks() map[string]string {
 	disks := map[string]string{}
 	host, err := s.Host()
@@ -41,7 +41,8 @@ func (s *Session) readDisks() map[string]string {
 	return disks
 }
 
-// Meminfo reads /proc/meminfo: bytes by name, "MemTotal", "Cached".
+// Meminfo returns the values of /proc/meminfo in bytes by name, such as "MemTotal" and
+// "Cached".
 func (s *Session) Meminfo() (map[string]uint64, error) {
 	host, err := s.Host()
 	if err != nil {
@@ -62,9 +63,8 @@ func (s *Session) Meminfo() (map[string]uint64, error) {
 	return info, nil
 }
 
-// Loadavg prints the time of day and the load of the machine, as BCC's tools do
-// above a table that is shown again and again, and a blank line; with -json it
-// prints nothing.
+// Loadavg prints the time of day, the machine's load and a blank line, as BCC's tools do
+// above a table that is printed repeatedly. With -json it prints nothing.
 func (s *Session) Loadavg() error {
 	host, err := s.Host()
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// names gives the names of addresses, and files of the host, of this machine or
-// of the recording, and has them written down where the run is recorded. What is
-// not asked for is not opened.
+// names resolves addresses and opens files of the host, from this machine or from the
+// recording, and records what it returns if the run is recorded. It opens each source at its
+// first use.
 type names struct {
 	session   *Session
 	recorded  *symbol.Recording
 	kernel    symbol.Resolver
 	processes *symbol.Processes
-	collector *collect.Collector // knows the interpreters of processes; nil without one
+	collector *collect.Collector // has the interpreters of processes; nil without one
 	frames    *collect.Namer
 	host      fs.FS
-	disks     map[string]string // by number, nil until asked for
+	disks     map[string]string // by number, nil until first used
 }
 
 const (
@@ -31,7 +31,7 @@ const (
 	hostFiles   = "host"
 )
 
-// recording is what names are written to or read from.
+// recording returns the recording that names are written to or read from.
 func (n *names) recording() (*symbol.Recording, error) {
 	if n.recorded != nil {
 		return n.recorded, nil
@@ -49,7 +49,7 @@ func (n *names) recording() (*symbol.Recording, error) {
 	return n.recorded, err
 }
 
-// kernel names kernel addresses.
+// kernel returns the resolver of kernel addresses.
 func (s *Session) kernel() (symbol.Resolver, error) {
 	n := &s.names
 	if n.kernel != nil {
@@ -74,8 +74,8 @@ func (s *Session) kernel() (symbol.Resolver, error) {
 	return n.kernel, nil
 }
 
-// process names the user addresses of a process. One that has ended, and was not
-// observed before, is an error that matches fs.ErrNotExist.
+// process returns the resolver of a process's user addresses. For a process that has ended
+// and was not observed before, the error matches fs.ErrNotExist.
 func (s *Session) process(pid int) (symbol.Resolver, error) {
 	n := &s.names
 	rec, err := n.recording()
@@ -99,13 +99,13 @@ func (s *Session) process(pid int) (symbol.Resolver, error) {
 	return r, nil
 }
 
-// Observe has the mappings of a process read now, so that its addresses can be
-// named after its end. It does nothing at replay.
+// Observe reads the mappings of a process now, so that its addresses can be named after its
+// end. It does nothing at replay.
 func (s *Session) Observe(pid int) {
 	if s.live == nil {
 		return
 	}
-	_ = s.processes().Observe(pid) // one that is gone has no names, and its frames say so
+	_ = s.processes().Observe(pid) // frames of an ended process have no names
 }
 
 func (s *Session) processes() *symbol.Processes {
@@ -115,8 +115,8 @@ func (s *Session) processes() *symbol.Processes {
 	return s.names.processes
 }
 
-// Host is the root of this machine's files, by paths like "proc/diskstats": what
-// is read through it is in the recording, and read from there at replay.
+// Host returns the root of this machine's file system, with paths like "proc/diskstats". What
+// is read through it is recorded, and read from the recording at replay.
 func (s *Session) Host() (fs.FS, error) {
 	n := &s.names
 	if n.host != nil {
@@ -134,7 +134,7 @@ func (s *Session) Host() (fs.FS, error) {
 	return n.host, nil
 }
 
-// write writes the names that were given.
+// write writes the names that were returned to the recording.
 func (n *names) write(rec *recording.Recorder) error {
 	if rec == nil || n.recorded == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/probe/action"
 )
 
-// Ports declares a flag with a list of ports: "80,443". See FilterPorts.
+// Ports declares a flag for a list of ports: "80,443". See FilterPorts.
 func (t *Tool) Ports(name, usage string) *[]int {
 	list := new([]int)
 	t.Func(name, "PORTS", usage, func(text string) error {
@@ -26,8 +26,8 @@ func (t *Tool) Ports(name, usage string) *[]int {
 	return list
 }
 
-// FilterPorts ends an action unless a port, in the host's byte order, is one of
-// the list; an empty list is all of them.
+// FilterPorts ends an action unless a port, in the host's byte order, is in the list; an
+// empty list means any port.
 func FilterPorts(c *action.Ctx, port action.Int, list []int) {
 	if len(list) == 0 {
 		return
@@ -39,22 +39,22 @@ func FilterPorts(c *action.Ctx, port action.Int, list []int) {
 	c.ReturnUnless(one)
 }
 
-// IPVersions are the versions of IP that -4 and -6 leave.
+// IPVersions is the choice of versions of IP by -4 and -6.
 type IPVersions struct{ only4, only6 *bool }
 
-// IPVersions declares -4 and -6; neither and both are all.
+// IPVersions declares -4 and -6. Neither and both mean both versions.
 func (t *Tool) IPVersions() *IPVersions {
 	return &IPVersions{t.Bool("4,ipv4", "only IPv4"), t.Bool("6,ipv6", "only IPv6")}
 }
 
-// v4 says whether IPv4 is wanted.
+// v4 reports whether IPv4 is chosen.
 func (v *IPVersions) v4() bool { return *v.only4 || !*v.only6 }
 
-// v6 says whether IPv6 is wanted.
+// v6 reports whether IPv6 is chosen.
 func (v *IPVersions) v6() bool { return *v.only6 || !*v.only4 }
 
-// Filter ends an action unless a socket's family, AF_INET or AF_INET6, is of a
-// version that is wanted.
+// Filter ends an action unless a socket's family, AF_INET or AF_INET6, is of a chosen
+// version.
 func (v *IPVersions) Filter(c *action.Ctx, family action.Int) {
 	switch {
 	case !v.v6():
@@ -64,25 +64,26 @@ func (v *IPVersions) Filter(c *action.Ctx, family action.Int) {
 	}
 }
 
-// AF_INET and AF_INET6 of Linux.
+// AF_INET and AF_INET6 on Linux.
 const familyIPv4, familyIPv6 = 2, 10
 
-// Addr is an address that the kernel keeps as IPv6: one of IPv4 as it is written.
+// Addr returns an address that the kernel stores as IPv6. One that is mapped from IPv4 is
+// returned as IPv4.
 func Addr(a [16]byte) netip.Addr { return netip.AddrFrom16(a).Unmap() }
 
-// SockAddr is an address of a socket, as SockAddrs gives it to a map's key or an
-// event: one of IPv4 is mapped into IPv6.
+// SockAddr is the address of a socket, as SockAddrs puts it into a map's key or an event. An
+// IPv4 address is mapped into IPv6.
 type SockAddr struct {
 	First [12]byte
 	Last  [4]byte
 }
 
-// Addr is the address, one of IPv4 as it is written.
+// Addr returns the address, as IPv4 if it is mapped from IPv4.
 func (a SockAddr) Addr() netip.Addr { return Addr([16]byte(append(a.First[:], a.Last[:]...))) }
 
-// SockAddrs has an action do what use records with the local and the remote
-// address, both SockAddr, of a pointer to struct sock. It does nothing for a
-// socket that is of no version of IP that is wanted.
+// SockAddrs calls use to record the statements of an action that take the local and the
+// remote address, both as SockAddr, of sk, a pointer to struct sock. The action does nothing
+// for a socket of another family than the wanted versions of IP.
 func SockAddrs(c *action.Ctx, sk action.Ptr, wanted *IPVersions,
 	use func(local, remote action.Tuple),
 ) {
@@ -105,7 +106,7 @@ func SockAddrs(c *action.Ctx, sk action.Ptr, wanted *IPVersions,
 	}
 }
 
-// IPVersion is 4 or 6, of such an address.
+// IPVersion returns the version of an address that the kernel stores as IPv6: 4 or 6.
 func IPVersion(a [16]byte) int {
 	if Addr(a).Is4() {
 		return 4

@@ -42,7 +42,7 @@ func (o *output) keep(err error) {
 	}
 }
 
-// clear empties the terminal.
+// clear clears the screen if the output is a terminal.
 func (o *output) clear() {
 	if o.terminal {
 		io.WriteString(o, "\x1b[H\x1b[2J")
@@ -53,17 +53,17 @@ func (s *Session) flush() {
 	s.out.keep(s.out.w.Flush())
 }
 
-// Printf prints text; with -json it prints nothing. What a terminal would act on in
-// the arguments, line ends too, is printed as '?': names are whatever their owners
-// like. A write error ends the run, and is Run's.
+// Printf prints text; with -json it prints nothing. Characters in the arguments that would
+// control a terminal, line ends included, are printed as '?', since names can contain
+// anything. A write error ends the run, and Run returns it.
 func (s *Session) Printf(format string, args ...any) {
 	if !s.out.json {
 		escape.Fprintf(&s.out, format, args...)
 	}
 }
 
-// Write prints text that is safe as it is: what package profile and hist write. With
-// -json it prints nothing.
+// Write prints text that needs no escaping, such as the output of packages profile and hist.
+// With -json it prints nothing.
 func (s *Session) Write(text []byte) (int, error) {
 	if s.out.json {
 		return len(text), nil
@@ -71,8 +71,8 @@ func (s *Session) Write(text []byte) (int, error) {
 	return s.out.Write(text)
 }
 
-// Note is Printf for what is said about the run itself: it goes to standard error
-// where standard output is for another program (Tool.NotesToStderr).
+// Note is Printf for messages about the run itself. They go to standard error if standard
+// output is for another program (Tool.NotesToStderr).
 func (s *Session) Note(format string, args ...any) {
 	if s.tool.NotesToStderr {
 		escape.Fprintf(s.tool.Stderr, format, args...)
@@ -81,9 +81,9 @@ func (s *Session) Note(format string, args ...any) {
 	s.Printf(format, args...)
 }
 
-// JSON prints a value as one line; without -json it prints nothing. An object
-// that Every's function prints at the end of an interval has the member "interval_end"
-// before its own: that moment, Now, in UTC.
+// JSON prints a value as one line; without -json it prints nothing. An object that Every's
+// function prints at the end of an interval has an additional first member "interval_end":
+// the time Now in UTC.
 func (s *Session) JSON(v any) {
 	if !s.out.json {
 		return
@@ -97,12 +97,12 @@ func (s *Session) JSON(v any) {
 	s.out.Write(append(b, '\n'))
 }
 
-// Clock prints the time of day of Now on a line of its own, as BCC's -T does.
+// Clock prints the time of day of Now on a line, as BCC's -T does.
 func (s *Session) Clock() { s.Printf("%s\n", s.Now().Format("15:04:05")) }
 
-// Hist prints a histogram as BCC prints it, values headed by unit ("usecs"),
-// under a heading "LABEL = KEY" unless label is empty. With -json it is an object
-// with label and key, unit and the buckets that are not empty.
+// Hist prints a histogram as BCC does, with unit ("usecs") as the heading of the values. The
+// heading of the histogram is "LABEL = KEY" unless label is empty. With -json it is an object
+// with the key under label, the unit, and the buckets that are not empty.
 func (s *Session) Hist(d hist.Distribution, unit, label string, key any) {
 	if s.out.json {
 		s.JSON(histJSON(d, unit, label, key))
@@ -145,14 +145,14 @@ type Table struct {
 
 type column struct {
 	name, key string
-	verb      string // of a value
-	head      string // of its heading
+	verb      string // for the values
+	head      string // for the heading
 	hidden    bool
 }
 
-// Table returns a table with columns like "PID %-7d" or "LAT(ms) %10.3f": a
-// heading with its unit, and how values are formatted. The object's key with
-// -json is the heading in lower case: pid, lat_ms. It prints nothing.
+// Table returns a table with columns like "PID %-7d" or "LAT(ms) %10.3f": a heading, with its
+// unit, and the format of the values. With -json the column's key is the heading in lower
+// case: pid, lat_ms. Table prints nothing.
 func (s *Session) Table(columns ...string) *Table {
 	t := &Table{s: s}
 	for _, c := range columns {
@@ -168,8 +168,8 @@ func (s *Session) Table(columns ...string) *Table {
 	return t
 }
 
-// Show says whether the column with that heading is shown, as flags decide; rows
-// have a value for it all the same. It returns t.
+// Show shows the column with that heading, or hides it if shown is false. Rows have a value
+// for a hidden column, too. It returns t.
 func (t *Table) Show(name string, shown bool) *Table {
 	for i := range t.cols {
 		if t.cols[i].name == name {
@@ -179,14 +179,14 @@ func (t *Table) Show(name string, shown bool) *Table {
 	return t
 }
 
-// CSV has the headings and rows printed as comma-separated values, if on. It
-// returns t.
+// CSV makes t print its headings and rows as comma-separated values if on is true. It returns
+// t.
 func (t *Table) CSV(on bool) *Table {
 	t.csv = on
 	return t
 }
 
-// jsonKey is "lat_ms" for "LAT(ms)".
+// jsonKey returns a heading's key: "lat_ms" for "LAT(ms)".
 func jsonKey(name string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		switch {
@@ -201,7 +201,7 @@ func jsonKey(name string) string {
 	}, name), "_")
 }
 
-// Header prints the headings; with -json nothing.
+// Header prints the headings; with -json it prints nothing.
 func (t *Table) Header() {
 	if t.s.out.json {
 		return
@@ -213,12 +213,12 @@ func (t *Table) Header() {
 	}, "1")
 }
 
-// Row prints values, one for each column. It returns nil, so that it can be what
-// Each's function returns; write errors are Run's, and so is the error that it
-// returns where there are more or fewer values than columns.
+// Row prints values, one for each column. It returns an error only if there are more or fewer
+// values than columns, so that Each's function can return its result. Run returns that error,
+// too, and write errors.
 func (t *Table) Row(values ...any) error { return t.row("", values) }
 
-// Alert is Row, in red on a terminal: for what failed.
+// Alert is Row for failures: in red on a terminal.
 func (t *Table) Alert(values ...any) error { return t.row("31", values) }
 
 func (t *Table) row(colour string, values []any) error {
@@ -266,7 +266,7 @@ func (t *Table) cell(b *bytes.Buffer, c *column, verb string, v any) {
 	}
 }
 
-// quoteCSV is a value as RFC 4180 writes it.
+// quoteCSV returns a value as RFC 4180 quotes it.
 func quoteCSV(s string) string {
 	if !strings.ContainsAny(s, `,"`) {
 		return s
@@ -274,7 +274,7 @@ func quoteCSV(s string) string {
 	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
 }
 
-// line writes a line without blanks at its end.
+// line writes a line without trailing blanks.
 func (t *Table) line(fill func(*bytes.Buffer), colour string) {
 	var b bytes.Buffer
 	fill(&b)
@@ -285,8 +285,8 @@ func (t *Table) line(fill func(*bytes.Buffer), colour string) {
 	t.s.out.Write(append(line, '\n'))
 }
 
-// text is v as text if it is some: a string, a Stringer, or bytes that a program
-// filled in up to a NUL.
+// text returns v as text if it is a string, a Stringer, or bytes; an array of bytes, as
+// programs fill them in, ends at its first NUL.
 func text(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -321,7 +321,7 @@ func (o *object) add(key string, v any) {
 	if s, ok := text(v); ok {
 		v = s
 	}
-	k, _ := escape.Marshal(key) // a string can't fail
+	k, _ := escape.Marshal(key) // marshaling a string can't fail
 	val, err := escape.Marshal(v)
 	if err != nil {
 		val, _ = escape.Marshal(err.Error())
@@ -334,7 +334,7 @@ func (o *object) add(key string, v any) {
 	o.buf.Write(val)
 }
 
-// MarshalJSON returns the object.
+// MarshalJSON implements json.Marshaler.
 func (o *object) MarshalJSON() ([]byte, error) {
 	return append(append([]byte{'{'}, o.buf.Bytes()...), '}'), nil
 }

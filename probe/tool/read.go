@@ -12,10 +12,9 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// Counts opens a counter. The function that it returns gives what was counted
-// since its last call, largest first: no update is lost between two calls. Keys
-// stay in the map until the run ends; where they are many, open the counter's
-// Table and use ReadAndClear.
+// Counts opens a counter. The function that it returns gives the counts since its previous
+// call, largest first; no update is lost between two calls. Keys stay in the map until the
+// run ends. If there are many, open the counter's Table and use ReadAndClear.
 func Counts[K comparable](s *Session,
 	c *action.Counter[K],
 ) (func() ([]mapx.Entry[K, uint64], error), error) {
@@ -38,9 +37,9 @@ func Counts[K comparable](s *Session,
 	}, nil
 }
 
-// Sums is Counts for numbers that only grow: sums of times or bytes. Where n has Flip, for
-// keys that come and go as connections do, what is read is removed and makes room, and no
-// update is lost.
+// Sums is Counts for numbers that only grow, such as sums of times or bytes. If n has Flip,
+// for keys that come and go, such as connections, each call removes the entries that it
+// reads, which makes room for others; no update is lost.
 func Sums[K comparable](s *Session, n *action.Aggregate[K]) (func() (map[K]int64, error), error) {
 	tab, err := n.Table(s)
 	if err != nil {
@@ -64,8 +63,8 @@ func Sums[K comparable](s *Session, n *action.Aggregate[K]) (func() (map[K]int64
 	}, nil
 }
 
-// Rows puts the sums together that a thing has n of: their keys differ in nothing
-// but the field which returns, an index into the row.
+// Rows combines sums of which one thing has n. Their keys differ only in one field, an index
+// into the row, to which which returns a pointer. In the result's keys that field is 0.
 func Rows[K comparable](sums map[K]int64, n int, which func(*K) *uint32) map[K][]int64 {
 	rows := map[K][]int64{}
 	for k, v := range sums {
@@ -79,8 +78,8 @@ func Rows[K comparable](sums map[K]int64, n int, which func(*K) *uint32) map[K][
 	return rows
 }
 
-// Largest is the keys of a map, those first for which by gives the most. The order
-// of others is that of their text.
+// Largest returns the keys of a map, sorted by the result of by, largest first. Equal keys
+// are sorted by their text.
 func Largest[K comparable, V any](m map[K]V, by func(V) int64) []K {
 	return slices.SortedFunc(maps.Keys(m), func(a, b K) int {
 		if c := cmp.Compare(by(m[b]), by(m[a])); c != 0 {
@@ -90,9 +89,9 @@ func Largest[K comparable, V any](m map[K]V, by func(V) int64) []K {
 	})
 }
 
-// Hists opens histograms whose buckets are powers of two. The function that it
-// returns gives what was counted since its last call, by key; the order is that
-// of the totals, smallest first, as bpftrace prints it.
+// Hists opens histograms with powers of two as buckets. The function that it returns gives
+// the counts since its previous call by key, sorted by their totals, smallest first, as
+// bpftrace prints them.
 func Hists[K comparable](s *Session,
 	h *action.Hist[K],
 ) (func() ([]mapx.Entry[K, *hist.Log2], error), error) {
@@ -130,8 +129,8 @@ func Hists[K comparable](s *Session,
 	}, nil
 }
 
-// EachHist prints the histograms of every interval: a blank line, the time of day
-// if clock is set, and what show prints of each, in the order of Hists.
+// EachHist prints the histograms of every interval: a blank line, the time of day if clock is
+// set, and the output of show for each histogram, in the order of Hists.
 func EachHist[K comparable](s *Session, h *action.Hist[K], clock bool,
 	show func(key K, d *hist.Log2),
 ) error {
@@ -148,7 +147,7 @@ func EachHist[K comparable](s *Session, h *action.Hist[K], clock bool,
 	})
 }
 
-// log2 is the histogram of a table's buckets.
+// log2 returns the histogram of a table's buckets.
 func log2(buckets []bpf.Bucket, k int) (*hist.Log2, error) {
 	h, err := hist.NewLog2(k)
 	if err != nil {

@@ -25,28 +25,28 @@ import (
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-// Run attaches the first of the programs that this kernel can run, prints
-// "START... Hit Ctrl-C to end.", calls body, and says what was lost. body reads
-// until the session ends: with Each, Session.Every, or by itself until
-// Session.Context is done. With -replay nothing is attached, and the handles
-// give what they gave when the recording was made.
+// Run attaches the first of the programs that this kernel can run, prints "START... Hit
+// Ctrl-C to end.", calls body, and prints what was lost. body reads until the session ends:
+// with Each, with Session.Every, or with its own loop until Session.Context is done. With
+// -replay nothing is attached, and the program's handles return what they returned during the
+// recording.
 //
-// An alternative is taken when the kernel cannot run the one before it, or has
-// not what it is attached to; programs share the maps that body reads.
+// Run tries the next program if the kernel cannot run the one before it, or lacks one of its
+// targets. The programs share the maps that body reads.
 func (t *Tool) Run(ctx context.Context, stdout io.Writer, start string, body func(s *Session) error,
 	programs ...*action.Program,
 ) error {
 	return t.run(ctx, stdout, start, &programRun{programs: programs}, body)
 }
 
-// source is what a run attaches, live, and reads from.
+// source is what a live run attaches and reads from.
 type source interface {
 	// open attaches; replay opens the recording instead.
 	open(s *Session) error
 	replay(s *Session) error
-	// requires says what attaching needs.
+	// requires returns the requirements for attaching.
 	requires(env *probe.Env) []probe.Requirement
-	// lost counts what was lost, but for what the streams count.
+	// lost adds what was lost, except for the streams' own counts.
 	lost(l *Lost) error
 
 	Plan() *probe.Plan
@@ -60,7 +60,7 @@ func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src sour
 	body func(s *Session) error,
 ) (err error) {
 	s := newSession(t, stdout)
-	defer func() { err = cmp.Or(err, s.close()) }() // the first is the cause
+	defer func() { err = cmp.Or(err, s.close()) }() // the first error is the cause
 	if t.requires && !t.Replaying() {
 		s.requires(src)
 		return s.out.err
@@ -85,38 +85,39 @@ func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src sour
 
 type startKey struct{}
 
-// OnStart returns a context for tests and for Command: Run calls fn when all is
-// attached and the start line is written, before it calls its body. What happens
-// in fn is traced, and read by the body afterwards.
+// OnStart returns a context for tests and for Command. Run calls fn when everything is
+// attached and the start line is written, before it calls its body. The programs trace what
+// happens in fn, and the body reads it afterwards.
 func OnStart(ctx context.Context, fn func()) context.Context {
 	return context.WithValue(ctx, startKey{}, fn)
 }
 
-// recorded is what a recording keeps besides tables, streams and symbols.
+// recorded is the part of a recording that is not in tables, streams and symbols.
 type recorded struct {
-	// Zero is the moment at which CLOCK_MONOTONIC was 0.
+	// Zero is the time at which CLOCK_MONOTONIC was 0.
 	Zero time.Time `json:"zero"`
-	// Began is when the probes were attached.
+	// Began is the time at which the probes were attached.
 	Began time.Time `json:"began,omitzero"`
-	// Ticks are the moments at which Every called its function.
+	// Ticks are the times at which Every called its function.
 	Ticks []time.Time `json:"ticks,omitempty"`
-	// Probes are the sites, by the builtin probe less one.
+	// Probes are the sites' targets. The builtin probe is the index plus one.
 	Probes []string `json:"probes,omitempty"`
 	Lost   Lost     `json:"lost,omitzero"`
 }
 
-// Lost is what a run has lost, as its last line says. The zero value is nothing.
+// Lost counts what a run has lost. Run's last line prints it.
 type Lost struct {
-	// Events found no room in a stream, Entries none in a map.
+	// Events is the number of events that did not fit into a stream, Entries that of entries
+	// that did not fit into a map.
 	Events  uint64 `json:"events,omitempty"`
 	Entries uint64 `json:"entries,omitempty"`
-	// Firings are probes that the kernel left out, or a Budget.
+	// Firings is the number of probe firings that the kernel or a Budget left out.
 	Firings uint64 `json:"firings,omitempty"`
-	// Faults are reads of memory that failed and gave zeros.
+	// Faults is the number of reads of memory that failed and gave zeros.
 	Faults uint64 `json:"faults,omitempty"`
 }
 
-// String is one line, empty if nothing was lost.
+// String returns one line, empty if nothing was lost.
 func (l Lost) String() string {
 	var parts []string
 	for _, p := range []struct {
@@ -200,8 +201,8 @@ func (r *programRun) open(s *Session) (err error) {
 	return nil
 }
 
-// requires is of the program that would be attached: the first one for which the
-// kernel has the features.
+// requires returns the requirements of the program that would be attached: the first one for
+// which the kernel has the features.
 func (r *programRun) requires(env *probe.Env) []probe.Requirement {
 	for _, p := range r.programs {
 		all := probe.Requires(env, p.Targets())
@@ -232,7 +233,7 @@ func (r *programRun) lost(l *Lost) error {
 	return nil
 }
 
-// buffers are the names of the maps that are streams of events.
+// buffers returns the set of names of the maps that are streams of events.
 func (r *programRun) buffers() map[string]bool {
 	names := map[string]bool{}
 	for _, p := range r.programs {
@@ -243,8 +244,8 @@ func (r *programRun) buffers() map[string]bool {
 	return names
 }
 
-// add counts what found no room in maps: events where they are buffers, opened or
-// not, which an opened stream's own count may have been behind.
+// add adds the entries that did not fit into maps. For buffers they are events, even if the
+// body has not opened the stream; the count of a stream that it has opened may be behind.
 func (l *Lost) add(maps []bpf.MapStats, buffers map[string]bool) {
 	var events uint64
 	for _, m := range maps {
@@ -286,15 +287,15 @@ func (t *Tool) attach(programs []*action.Program) (*action.Session, error) {
 	return nil, errors.Join(errs...)
 }
 
-// missing says whether the kernel has not what a program needs: a feature, a
-// probe, or a field of its types (an *action.Error of the compiler).
+// missing reports whether the kernel lacks something that a program needs: a feature, a
+// probe, or a field of its types (an *ir.Error of the compiler).
 func missing(err error) bool {
 	var compile *ir.Error
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) ||
 		errors.As(err, &compile)
 }
 
-// explainPlan says under -v how probes are attached.
+// explainPlan prints how probes are attached, with -v.
 func (t *Tool) explainPlan(p *probe.Plan) {
 	for i := range p.Programs {
 		pr := &p.Programs[i]
@@ -322,8 +323,8 @@ func (t *Tool) verbosef(format string, args ...any) {
 	}
 }
 
-// explain says, where the process may not trace, what it lacks instead of what
-// went wrong first because of that.
+// explain returns an error with the capabilities that the process lacks, instead of err,
+// which is only a consequence. If it lacks none, explain returns err.
 func (t *Tool) explain(targets []probe.Target, err error) error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("%w; %s works everywhere", err, t.replayFlag())
@@ -341,7 +342,7 @@ func (t *Tool) explain(targets []probe.Target, err error) error {
 		strings.Join(lacks, " and "), t.name, t.replayFlag(), os.ErrPermission)
 }
 
-// replayFlag is what needs no machine of a kind.
+// replayFlag returns the flag that works on every machine.
 func (t *Tool) replayFlag() string {
 	if t.Demo != nil {
 		return "-replay demo"
@@ -349,7 +350,7 @@ func (t *Tool) replayFlag() string {
 	return "-replay DIR"
 }
 
-// requires prints what the run needs, one requirement a line.
+// requires prints the run's requirements, one to a line.
 func (s *Session) requires(src source) {
 	for _, r := range src.requires(s.tool.Env()) {
 		s.JSON(r)
@@ -399,7 +400,7 @@ func (s *Session) finish() error {
 	return s.out.err
 }
 
-// countLost asks the streams and the program what they lost.
+// countLost adds up what the streams and the program lost.
 func (s *Session) countLost() error {
 	l := &s.data.Lost
 	for _, st := range s.streams {
@@ -412,11 +413,11 @@ func (s *Session) countLost() error {
 	return s.live.lost(l)
 }
 
-// close frees everything; it may be called with a session that is not open.
+// close frees everything. s need not have been opened.
 func (s *Session) close() error {
 	s.flush()
 	var errs []error
-	errs = append(errs, s.rec.Close()) // before its sources, which it borrows
+	errs = append(errs, s.rec.Close()) // first: it records the last counts of the streams
 	for _, st := range s.streams {
 		errs = append(errs, st.Close())
 	}

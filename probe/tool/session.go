@@ -14,9 +14,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// Session is a run of a tool, live or replayed: what Run gives its body. It is an
-// bpf.Reader, from which maps and events are opened. It is used by one
-// goroutine.
+// Session is a run of a tool, live or replayed, which Run passes to its body. It is a
+// bpf.Reader, with which the body opens maps and events. It is used by one goroutine.
 type Session struct {
 	bpf.Reader
 
@@ -29,15 +28,15 @@ type Session struct {
 	streams []eventStream
 	names   names
 	data    recorded
-	tick    time.Time // the moment of the current call of Every's function
-	before  time.Time // that of the last call
-	first   uint64    // of Seconds
+	tick    time.Time // the time of the current call of Every's function
+	before  time.Time // that of the previous call
+	first   uint64    // the zero of Seconds, in ns
 	ticks   int
-	ticking bool // an interval has ended, and its results are being printed
-	drained bool // probes are detached, what is left in the buffers is being read
+	ticking bool // an interval has ended, and Every's function is printing its results
+	drained bool // the probes are detached; only the rest of the buffers is left to read
 }
 
-// eventStream is a stream that Run closes and asks what it lost.
+// eventStream is a stream that Run closes after counting its losses.
 type eventStream interface {
 	Stats() (mapx.Stats, error)
 	Close() error
@@ -50,25 +49,25 @@ func newSession(t *Tool, stdout io.Writer) *Session {
 	return s
 }
 
-// Context ends with the run: Ctrl-C, or the end of -d.
+// Context returns the run's context. It ends with the run: by Ctrl-C, or after the time of
+// -d.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Now is the moment of the current call of Every's function, as recorded at
-// replay; before the first it is when the probes were attached.
+// Now returns the time of the current call of Every's function; at replay, the recorded time.
+// Before the first call it is the time at which the probes were attached.
 func (s *Session) Now() time.Time { return s.tick }
 
-// Elapsed is the time that the current call of Every's function is about: since
-// its last call, or since the probes were attached. Rates are of this time, which
-// on a loaded machine is longer than the interval that was asked for.
+// Elapsed returns the time that the current call of Every's function covers: since the
+// previous call, or since the probes were attached. Compute rates with it: on a loaded
+// machine it is longer than the tool's interval.
 func (s *Session) Elapsed() time.Duration { return s.tick.Sub(s.before) }
 
-// Time is the moment of an event, of its time by Ctx.Nsecs.
+// Time converts the time of an event, a value of Ctx.Nsecs.
 func (s *Session) Time(nsecs uint64) time.Time {
 	return s.data.Zero.Add(time.Duration(nsecs))
 }
 
-// Arch is the architecture of the machine that is or was traced, as GOARCH spells
-// it.
+// Arch returns the architecture of the traced machine, in GOARCH's spelling.
 func (s *Session) Arch() string {
 	if s.live == nil {
 		return s.tool.recording.Meta().Arch
@@ -76,7 +75,8 @@ func (s *Session) Arch() string {
 	return runtime.GOARCH
 }
 
-// Probe is the target that fired, of the value of Ctx.Probe: "kprobe:vfs_read".
+// Probe returns the target that fired, "kprobe:vfs_read", given the value of Ctx.Probe, ""
+// for an unknown one.
 func (s *Session) Probe(id uint64) string {
 	if id == 0 || id > uint64(len(s.data.Probes)) {
 		return ""
@@ -84,12 +84,12 @@ func (s *Session) Probe(id uint64) string {
 	return s.data.Probes[id-1]
 }
 
-// Probes are the targets that are attached, one for each site: wildcards are
-// the matches. Probe's argument is an index into it, plus one.
+// Probes returns the attached targets, one for each site, with wildcards expanded. Probe's
+// argument is an index into it, plus one.
 func (s *Session) Probes() []string { return s.data.Probes }
 
-// Detach ends the probes, and leaves the maps to be read at rest. Each and Every
-// call it before they read for the last time.
+// Detach detaches the probes; the maps stay readable and no longer change. Each and Every
+// call it before their last read.
 func (s *Session) Detach() error {
 	if s.live == nil || s.drained {
 		return nil
@@ -98,10 +98,9 @@ func (s *Session) Detach() error {
 	return s.live.Detach()
 }
 
-// Every calls fn at the end of every interval and, with what is left of the
-// current one, when the run ends; without an interval only then. At replay it
-// calls fn as often as when it was recorded. An error of fn ends it; io.EOF
-// without being one.
+// Every calls fn at the end of every interval and, for the rest of the current one, at the
+// end of the run; without an interval only then. At replay it calls fn as often as during the
+// recording. Every ends if fn returns an error, which it returns unless it is io.EOF.
 func (s *Session) Every(fn func() error) error {
 	for {
 		more, err := s.nextTick()
@@ -127,8 +126,7 @@ func (s *Session) Every(fn func() error) error {
 	}
 }
 
-// nextTick waits for the end of the interval, and says whether there will be
-// another.
+// nextTick waits for the end of the interval, and reports whether there will be another one.
 func (s *Session) nextTick() (more bool, err error) {
 	s.before = s.tick
 	if s.live == nil {
@@ -161,9 +159,9 @@ func (s *Session) nextTick() (more bool, err error) {
 	return more, err
 }
 
-// Each calls fn with the events of a stream until the run ends; then the probes
-// are detached and what is in the buffer is read to its end. An error of fn ends
-// it; io.EOF without being one. The event is valid during the call.
+// Each calls fn with the events of a stream until the run ends; then it detaches the probes
+// and reads the rest of the buffer. Each ends if fn returns an error, which it returns unless
+// it is io.EOF. The event is valid only during the call.
 func Each[T any](s *Session, ev *action.Events[T], fn func(e *T) error) error {
 	r, err := ev.Open(s)
 	if err != nil {
@@ -195,7 +193,7 @@ func Each[T any](s *Session, ev *action.Events[T], fn func(e *T) error) error {
 	}
 }
 
-// next calls fn with the next event, in e. It allocates nothing.
+// next calls fn with the next event, in e. It does not allocate.
 func next[T any](s *Session, events *mapx.Events[T], e *T, fn func(e *T) error) error {
 	if err := events.Next(s.ctx, e); err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// Spent is time that is spent on things of a kind, as tools like softirqs show it:
-// in all by thing, as histograms (-d), or how often (-C), with -N in nanoseconds
-// and with -T under the time of day, every interval.
+// Spent shows the time that is spent on each thing of a kind, as tools like softirqs do at
+// the end of every interval: the total of each, histograms (-d), or the number of times (-C),
+// in microseconds, with -N in nanoseconds, and with -T under the time of day.
 type Spent[K comparable] struct {
 	tool                       *Tool
 	label                      string
@@ -22,8 +22,8 @@ type Spent[K comparable] struct {
 	hists                      *action.Hist[K]
 }
 
-// NewSpent declares the flags. label is what the things are called: "softirq".
-// entries is how many there is room for.
+// NewSpent declares the flags. label is the heading for the things: "softirq". entries is the
+// number of things that there is room for.
 func NewSpent[K comparable](t *Tool, label string, entries int) *Spent[K] {
 	t.Interval(0)
 	return &Spent[K]{
@@ -37,7 +37,7 @@ func NewSpent[K comparable](t *Tool, label string, entries int) *Spent[K] {
 	}
 }
 
-// Check says, after Parse, whether the flags go together.
+// Check returns an error if the flags contradict each other. Call it after Parse.
 func (sp *Spent[K]) Check() error {
 	if *sp.counts && (*sp.dist || *sp.nanos) {
 		return sp.tool.Usagef("-C counts, and has no times: not with -d and -N")
@@ -52,8 +52,8 @@ func (sp *Spent[K]) Program() *action.Program {
 	return p
 }
 
-// Add notes, in a program, that something took so many nanoseconds. Of a key that
-// is a struct, pass the fields in order.
+// Add records, in a program, that something took nsecs nanoseconds. If the key is a struct,
+// pass its fields in order.
 func (sp *Spent[K]) Add(c *action.Ctx, nsecs action.Int, key ...any) {
 	unit, per := sp.unit()
 	switch {
@@ -76,8 +76,8 @@ func (sp *Spent[K]) unit() (name string, per int64) {
 	return "usecs", 1000
 }
 
-// Show prints the totals, the largest last, or the histograms: it is the body of
-// a run. name says what a key is called.
+// Show prints the totals, the largest last, or the histograms, at the end of every interval.
+// It is the body of a run. name returns the text for a key.
 func (sp *Spent[K]) Show(s *Session, width int, name func(K) string) error {
 	totals, err := Sums(s, sp.totals)
 	if err != nil {
@@ -110,7 +110,7 @@ func (sp *Spent[K]) Show(s *Session, width int, name func(K) string) error {
 	})
 }
 
-// Ascending are the entries of a map whose values are not 0, the largest last.
+// Ascending returns the entries of a map with values other than 0, the largest last.
 func Ascending[K comparable](m map[K]int64) []mapx.Entry[K, int64] {
 	var out []mapx.Entry[K, int64]
 	for k, v := range m {

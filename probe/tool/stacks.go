@@ -17,33 +17,33 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// StackSample is a sample of a stack collector with its frames named, innermost
-// first (profile.NamedFrame.AppendNames).
+// StackSample is a sample of a stack collector and the names of its frames, innermost first
+// (profile.NamedFrame.AppendNames).
 type StackSample struct {
 	collect.Sample
 	KernelNames, UserNames []string
-	// WakerKernel and WakerUser are those of Sample.Waker, nil without one.
+	// WakerKernel and WakerUser are the names of Sample.Waker's stacks, nil without one.
 	WakerKernel, WakerUser []string
 }
 
-// Stacks is the collector of a run, live or replayed, with names for what it counted.
+// Stacks is the collector of a run, live or replayed, and names its samples.
 type Stacks struct {
-	// Collector is what counts. The run closes it.
+	// Collector counts the stacks. The run closes it.
 	*collect.Collector
 
 	session *Session
 	before  map[sampleKey]collect.Total
 }
 
-// RunStacks is Run for tools whose stacks are counted in the kernel: attach
-// starts a collector (collect.Attach, collect.AttachWaits) for the given
-// machine, to targets, or to the scheduler's tracepoints without any; body reads what
-// it counted.
+// RunStacks is Run for tools that count stacks in the kernel. attach starts a collector
+// (collect.Attach, collect.AttachWaits) for the given machine; targets, which default to the
+// scheduler's tracepoint sched_switch, are what -requires and errors refer to. body reads
+// what the collector counted.
 //
-// Processes are looked at when they are first seen, so that those that end
-// before the run does have names too, and where the kernel can (Linux 5.17),
-// their stacks are walked by call frame information from then on. Those of
-// Tool.PID and its like are from the first event on, with collect.Options.Hold.
+// Mappings of processes are read when the processes are first seen, so that those that end
+// before the run have names, too. From then on, if the kernel supports it (Linux 5.17), their
+// stacks are walked with call frame information. For the processes of Tool.PID and similar
+// flags that holds from the first event on if collect.Options.Hold is set.
 func (t *Tool) RunStacks(ctx context.Context, stdout io.Writer, start string,
 	attach func(env *probe.Env) (*collect.Collector, error),
 	body func(s *Session, st *Stacks) error, targets ...probe.Target,
@@ -60,8 +60,8 @@ type stackRun struct {
 	Stacks
 
 	attach  func(env *probe.Env) (*collect.Collector, error)
-	targets []probe.Target // what -requires is asked about
-	stop    func() error   // ends the goroutine that looks at processes; nil if there is none
+	targets []probe.Target // for -requires
+	stop    func() error   // ends the goroutine that watches processes; nil if there is none
 }
 
 func (st *stackRun) replay(s *Session) (err error) {
@@ -79,16 +79,17 @@ func (st *stackRun) open(s *Session) (err error) {
 	if st.Collector, err = st.attach(s.tool.Env()); err != nil {
 		return s.tool.explain(st.targets, err)
 	}
-	s.tool.Options.Env = nil // the collector gives it up when it has loaded all
+	s.tool.Options.Env = nil // the collector frees it after loading
 	s.names.collector = st.Collector
 	s.tool.explainPlan(st.Plan())
-	// All stacks of what was chosen are to be whole, the first ones too.
+	// All stacks of the chosen processes are to be whole, the first ones too.
 	if s.tool.chosen() != nil {
 		if err := st.loadWalker(); err != nil {
 			return errors.Join(err, st.Collector.Close())
 		}
 	}
-	// before they are recorded: a replay has their names
+	// Open these before recording starts: a replay does not watch processes, since it has
+	// their names.
 	first, processes := st.Processes(), s.processes()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -97,8 +98,8 @@ func (st *stackRun) open(s *Session) (err error) {
 	return nil
 }
 
-// loadWalker loads the walker of user stacks, if it can be had; where there is no
-// memory for it, it says so, since more could be given.
+// loadWalker loads the walker of user stacks if the kernel supports it. If there is not
+// enough memory for it, loadWalker prints the error, since more may be made available.
 func (st *stackRun) loadWalker() error {
 	err := st.LoadWalker()
 	if errors.Is(err, syscall.ENOMEM) {
@@ -110,7 +111,7 @@ func (st *stackRun) loadWalker() error {
 	return err
 }
 
-// watch looks at processes when they are first seen.
+// watch observes processes when they are first seen.
 func (st *stackRun) watch(ctx context.Context, first mapx.Source,
 	processes *symbol.Processes,
 ) error {
@@ -126,14 +127,14 @@ func (st *stackRun) watch(ctx context.Context, first mapx.Source,
 		if err != nil {
 			return errors.Join(err, join())
 		}
-		_ = processes.Observe(pid) // of one that is gone the frames say that they have no names
+		_ = processes.Observe(pid) // frames of an ended process have no names
 		add(pid)
 	}
 }
 
-// walkUserStacks loads the walker and gives it the processes that are added, beside the
-// caller, who has to look at others meanwhile: the rules of a large program take a
-// while to compile.
+// walkUserStacks loads the walker in a goroutine and gives it the processes that are added.
+// The rules of a large program take a while to compile, and the caller has to observe other
+// processes meanwhile. join returns the error of loading.
 func (st *stackRun) walkUserStacks(ctx context.Context) (add func(pid int), join func() error) {
 	pids := make(chan int, 1<<14)
 	done := make(chan error, 1)
@@ -141,7 +142,7 @@ func (st *stackRun) walkUserStacks(ctx context.Context) (add func(pid int), join
 		err := st.loadWalker()
 		for pid := range pids {
 			if err == nil && ctx.Err() == nil {
-				_ = st.AddProcess(pid) // what can't be read is walked by frame pointers
+				_ = st.AddProcess(pid) // a process that can't be read is walked by frame pointers
 			}
 		}
 		done <- err
@@ -149,13 +150,13 @@ func (st *stackRun) walkUserStacks(ctx context.Context) (add func(pid int), join
 	add = func(pid int) {
 		select {
 		case pids <- pid:
-		default: // so many that one more does not matter
+		default: // the queue is full: one more does not matter
 		}
 	}
 	return add, func() error { close(pids); return <-done }
 }
 
-// Detach ends the looking at processes, then collecting.
+// Detach stops watching processes, then collecting.
 func (st *stackRun) Detach() error {
 	var err error
 	if st.stop != nil {
@@ -165,7 +166,7 @@ func (st *stackRun) Detach() error {
 	return errors.Join(err, st.Collector.Detach())
 }
 
-// Close does so, too, and frees the maps.
+// Close does the same, and frees the maps.
 func (st *stackRun) Close() error {
 	return errors.Join(st.Detach(), st.Collector.Close())
 }
@@ -180,22 +181,22 @@ func (st *stackRun) lost(l *Lost) error {
 	return nil
 }
 
-// Profile returns all that was counted so far, named, for the formats of package
-// profile: a sample's values are its count and collect.Sample.Value, of which
-// SampleTypes says nothing yet.
+// Profile returns everything that was counted so far, with names, for the formats of package
+// profile. The values of a sample are its count and collect.Sample.Value; the caller sets
+// SampleTypes to their meanings.
 func (st *Stacks) Profile() (*profile.Profile, error) {
 	samples, err := st.Samples()
 	if err != nil {
 		return nil, err
 	}
 	s := st.session
-	began := s.data.Began.Round(0) // as it is recorded
+	began := s.data.Began.Round(0) // as a recording has it
 	return &profile.Profile{
 		Samples: s.namer().Samples(samples), Time: began, Duration: s.Now().Round(0).Sub(began),
 	}, nil
 }
 
-// sampleKey tells samples apart.
+// sampleKey identifies a sample.
 type sampleKey struct {
 	pid, tid, program, wakerPID, wakerTID int
 	comm, wakerComm, pcs                  string
@@ -219,14 +220,14 @@ func keyOf(s *collect.Sample) sampleKey {
 	return k
 }
 
-// Read returns what was counted since the last call, by process, thread and stacks.
+// Read returns the counts since the previous call, by process, thread and stacks.
 func (st *Stacks) Read() ([]StackSample, error) {
 	samples, err := st.Samples()
 	if err != nil {
 		return nil, err
 	}
 	fresh := st.since(samples)
-	var all []collect.Sample // wakers as samples of their own, behind those that they woke
+	var all []collect.Sample // each waker follows the sample that it woke
 	for i := range fresh {
 		s := fresh[i].Sample
 		s.Waker = nil
@@ -246,7 +247,7 @@ func (st *Stacks) Read() ([]StackSample, error) {
 	return merge(fresh), nil
 }
 
-// since takes what the last call was given off the samples.
+// since subtracts the counts of the previous call from the samples.
 func (st *Stacks) since(samples []collect.Sample) (out []StackSample) {
 	now := make(map[sampleKey]collect.Total, len(samples))
 	for _, sample := range samples {
@@ -262,8 +263,8 @@ func (st *Stacks) since(samples []collect.Sample) (out []StackSample) {
 	return out
 }
 
-// merge adds up samples that look the same: calls from several places of one
-// function, or walked in two ways.
+// merge adds up samples that print the same: calls from several places of one function, or
+// stacks that were walked in two ways.
 func merge(samples []StackSample) (out []StackSample) {
 	at := make(map[string]int)
 	for _, sample := range samples {
@@ -282,15 +283,15 @@ func merge(samples []StackSample) (out []StackSample) {
 	return out
 }
 
-// Outermost returns a stack from its outermost frame to its innermost, as folded
-// stacks are written.
+// Outermost returns a stack in the order of folded stacks, from its outermost frame to its
+// innermost.
 func Outermost(names []string) []string {
 	out := slices.Clone(names)
 	slices.Reverse(out)
 	return out
 }
 
-// Stack prints a stack as BCC's tools do: a name on each line.
+// Stack prints a stack as BCC's tools do: one name on each line.
 func (s *Session) Stack(names []string) {
 	for _, name := range names {
 		s.Printf("    %s\n", name)

@@ -7,8 +7,8 @@ import (
 	"github.com/borescope/borescope/stack/collect"
 )
 
-// Samples that differ only in how their stack ended are two: each has its own
-// count since the last reading.
+// Samples that differ only in how their stacks ended are two: each has its own count since
+// the previous reading.
 func TestSamplesSince(t *testing.T) {
 	frames := []stack.Frame{{PC: 0x1000}, {PC: 0x2000, Return: true}}
 	sample := func(end stack.StopReason, count uint64) collect.Sample {

@@ -10,9 +10,8 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// ParseTarget reads a target in bpftrace's syntax (probe.ParseTarget). A name
-// without a kind is a kernel function. User probes that name no process are
-// restricted to pid, unless it is 0.
+// ParseTarget parses a target in bpftrace's syntax (probe.ParseTarget). A name without a kind
+// is a kernel function. User probes without a process are restricted to pid, unless it is 0.
 func ParseTarget(text string, pid int) (probe.Target, error) {
 	if !strings.Contains(text, ":") && text != "begin" && text != "end" {
 		text = "kprobe:" + text
@@ -42,9 +41,10 @@ func restrict(target probe.Target, pid int) probe.Target {
 	return target
 }
 
-// Target is ParseTarget, or, with regexps, that for a target whose last part is a regular
-// expression: "^vfs_(read|write)$", "tracepoint:sched:.*wake". These are what the machine
-// has; at replay they are all of that kind. A mistake is as Usagef has it.
+// Target is ParseTarget or, with regexps, parses a target that ends in a regular expression:
+// "^vfs_(read|write)$", "tracepoint:sched:.*wake". The result is the set of matching targets
+// of the machine; at replay it is all targets of that kind. An error is a mistake on the
+// command line, as Usagef returns it.
 func (t *Tool) Target(text string, regexps bool, pid int) (target probe.Target, err error) {
 	if regexps {
 		target, err = t.parseRegexp(text, pid)
@@ -57,7 +57,7 @@ func (t *Tool) Target(text string, regexps bool, pid int) (target probe.Target, 
 	return target, nil
 }
 
-// parseRegexp lists what the machine has that matches.
+// parseRegexp returns the machine's targets that match.
 func (t *Tool) parseRegexp(text string, pid int) (probe.Target, error) {
 	place, expression := cutPattern(text)
 	re, err := regexp.Compile(expression)
@@ -70,7 +70,7 @@ func (t *Tool) parseRegexp(text string, pid int) (probe.Target, error) {
 	all, failed := probe.List(place+"*", &probe.ListOptions{Env: t.Env()})
 	var set probe.Set
 	for l := range all {
-		// A name that several functions have stands for none of them.
+		// A name of several functions does not identify any of them.
 		if !l.Duplicate && re.MatchString(lastPart(l.Target)) {
 			set = append(set, restrict(l.Target, pid))
 		}
@@ -84,7 +84,7 @@ func (t *Tool) parseRegexp(text string, pid int) (probe.Target, error) {
 	return set, nil
 }
 
-// cutPattern cuts the part that is a pattern off a target.
+// cutPattern cuts off the part of a target that is a pattern.
 func cutPattern(text string) (place, pattern string) {
 	kind, _, _ := strings.Cut(text, ":")
 	parts := 1 + strings.Count(text, ":")
@@ -103,7 +103,7 @@ func cutPattern(text string) (place, pattern string) {
 	return strings.Join(split[:last], ":") + ":", split[last]
 }
 
-// lastPart is the name behind the last colon of a target: a function, or an event.
+// lastPart returns the part after the last colon of a target: a function, or an event.
 func lastPart(target probe.Target) string {
 	name, _, _ := strings.Cut(target.String(), " pid=")
 	return name[strings.LastIndexByte(name, ':')+1:]

@@ -19,26 +19,25 @@ import (
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-// Tool is a command-line tracer: its flags, and Run. Declare flags, Parse, then
-// Run. It is used by one goroutine.
+// Tool is a command-line tracer. Declare its flags, then call Parse and Run. It is used by
+// one goroutine.
 type Tool struct {
-	// Stderr is where -v, and on a terminal with -json the start line, are written;
-	// New sets it to os.Stderr.
+	// Stderr is where -v and, on a terminal with -json, the start line are written. New sets
+	// it to os.Stderr.
 	Stderr io.Writer
-	// Options says how programs are attached. Run adds Fallback to
-	// Options.Resolve. The zero value is the default.
+	// Options are the options for attaching. Run sets Fallback in Options.Resolve. The zero
+	// value is the default.
 	Options action.Options
 
-	// NotesToStderr has what is said about the run, the start line, Session.Note and
-	// what was lost, written to Stderr: standard output is for another program. Set it
-	// before Run.
+	// NotesToStderr makes messages about the run (the start line, Session.Note, and what was
+	// lost) go to Stderr, if standard output is for another program. Set it before Run.
 	NotesToStderr bool
-	// Demo is a recording that -replay demo shows; nil if there is none. Set it before
+	// Demo is a recording that "-replay demo" shows; nil if there is none. Set it before
 	// Parse.
 	Demo fs.FS
 
-	// Offsets has frames of stacks named with their distance from the function's
-	// start: "vfs_read+0x1c". Set it before Run.
+	// Offsets adds to the names of stack frames their distance from the function's start:
+	// "vfs_read+0x1c". Set it before Run.
 	Offsets bool
 
 	name, doc string
@@ -46,8 +45,8 @@ type Tool struct {
 	fs        *flag.FlagSet
 	lines     []flagLine
 
-	args                   []string // as given to Parse
-	operands               string   // what stands behind the flags, for the usage line
+	args                   []string // of Parse, as a recording keeps them
+	operands               string   // the usage line's words behind the flags
 	takesInterval, clears  bool
 	interval, duration     time.Duration
 	count, fewest, most    int
@@ -55,14 +54,14 @@ type Tool struct {
 	json, verbose, noClear bool
 	unsafe, requires       bool
 	record, replay         string
-	tasks                  []func() []int // processes and threads that are to be there
+	tasks                  []func() []int // return processes and threads that must exist
 	recording              *recording.Recording
 }
 
 type flagLine struct{ flag, usage string }
 
-// New returns a tool. doc is one or two lines that say what it shows; examples
-// are pairs of a command and what it does.
+// New returns a tool. doc is one or two lines that describe what it shows; examples are pairs
+// of a command and its meaning.
 func New(name, doc string, examples ...string) *Tool {
 	t := &Tool{Stderr: os.Stderr, name: name, doc: doc, examples: examples}
 	t.fs = flag.NewFlagSet(name, flag.ContinueOnError)
@@ -70,8 +69,8 @@ func New(name, doc string, examples ...string) *Tool {
 	return t
 }
 
-// Bool declares a flag that is on or off. Like all flags it may have a second
-// name, behind a comma: "T,timestamp" is -T and --timestamp.
+// Bool declares a flag that is on or off. Like all flags it may have a second name, behind a
+// comma: "T,timestamp" is -T and --timestamp.
 func (t *Tool) Bool(name, usage string) *bool {
 	on := new(bool)
 	t.bool(on, name, usage)
@@ -95,7 +94,8 @@ func (t *Tool) declare(name, value, usage string) []string {
 	return names
 }
 
-// Int declares a flag with a number of at least 0; value is its name in the usage.
+// Int declares a flag for a number of at least 0. value is the number's name in the usage;
+// def is returned if the flag is not given.
 func (t *Tool) Int(name, value string, def int, usage string) *int {
 	n := def
 	t.Func(name, value, usage, func(s string) (err error) {
@@ -107,7 +107,7 @@ func (t *Tool) Int(name, value string, def int, usage string) *int {
 	return &n
 }
 
-// String declares a flag with text.
+// String declares a flag for text, "" if it is not given.
 func (t *Tool) String(name, value, usage string) *string {
 	text := new(string)
 	for _, n := range t.declare(name, value, usage) {
@@ -116,15 +116,15 @@ func (t *Tool) String(name, value, usage string) *string {
 	return text
 }
 
-// Func declares a flag whose value is given to parse, each time it is used.
+// Func declares a flag. parse is called with its value each time the flag is used.
 func (t *Tool) Func(name, value, usage string, parse func(string) error) {
 	for _, n := range t.declare(name, value, usage) {
 		t.fs.Func(n, "", parse)
 	}
 }
 
-// PID declares -p: a process id, 0 if it is not given. That of no process is an
-// error of Run. See FilterPID.
+// PID declares -p, for a process id, 0 if it is not given. Run returns an error if the
+// process does not exist. See FilterPID.
 func (t *Tool) PID() *int {
 	pid := new(int)
 	t.tasks = append(t.tasks, func() []int { return []int{*pid} })
@@ -135,7 +135,7 @@ func (t *Tool) PID() *int {
 	return pid
 }
 
-// PIDs is PID for several processes: -p 181,182; nil if it is not given.
+// PIDs is PID for several processes, "-p 181,182"; nil if it is not given.
 func (t *Tool) PIDs() *[]int {
 	pids := new([]int)
 	t.tasks = append(t.tasks, func() []int { return *pids })
@@ -161,7 +161,7 @@ func parsePID(s string) (int, error) {
 	return pid, nil
 }
 
-// chosen returns the processes and threads that are given.
+// chosen returns the processes and threads that flags were given.
 func (t *Tool) chosen() (ids []int) {
 	for _, given := range t.tasks {
 		for _, id := range given() {
@@ -173,10 +173,10 @@ func (t *Tool) chosen() (ids []int) {
 	return ids
 }
 
-// Duration declares -d: the run ends after that time, as by Ctrl-C.
+// Duration declares -d: the run ends after that time, as after Ctrl-C.
 func (t *Tool) Duration() { t.DurationFlag("d,duration") }
 
-// DurationFlag is Duration by another name, for tools whose -d is something else.
+// DurationFlag is Duration with another name, for tools in which -d has another meaning.
 func (t *Tool) DurationFlag(name string) {
 	t.Func(name, "TIME", "end after this time: 10s, 1m, or seconds", func(s string) (err error) {
 		t.duration, err = parseTime(s)
@@ -184,9 +184,8 @@ func (t *Tool) DurationFlag(name string) {
 	})
 }
 
-// Interval has the tool take [interval [count]] behind its flags, or -i interval;
-// see Session.Every. def is the interval without one, 0 for one result at the
-// end.
+// Interval makes the tool take [interval [count]] behind its flags, or -i interval; see
+// Session.Every. def is the default interval; 0 means one result at the end.
 func (t *Tool) Interval(def time.Duration) {
 	t.takesInterval, t.interval = true, def
 	t.Func("i,interval", "TIME", "print every so often: 1, 5s, 100ms", func(s string) (err error) {
@@ -195,7 +194,7 @@ func (t *Tool) Interval(def time.Duration) {
 	})
 }
 
-// CountFlag declares a flag for the count, how often Every calls its function.
+// CountFlag declares a flag for the count, the number of times that Every calls its function.
 func (t *Tool) CountFlag(name string) {
 	t.Func(name, "N", "end after so many intervals", func(s string) (err error) {
 		if t.count, err = strconv.Atoi(s); err != nil || t.count <= 0 {
@@ -205,16 +204,16 @@ func (t *Tool) CountFlag(name string) {
 	})
 }
 
-// Redraw has tables that follow each other replace each other on a terminal; it
-// declares -C, which turns that off.
+// Redraw makes successive tables replace each other on a terminal. It declares -C, which
+// turns that off.
 func (t *Tool) Redraw() {
 	t.clears = true
 	t.bool(&t.noClear, "C,noclear", "don't clear the screen")
 }
 
-// Operands has the tool take words behind its flags, at least fewest and at most
-// most (-1: any number) of them; usage names them in the usage line. See Args.
-// With Interval too, words at the end that are times are the interval and count.
+// Operands makes the tool take words behind its flags, at least fewest and at most most (-1:
+// any number) of them; usage names them in the usage line. See Args. If Interval is used,
+// too, words at the end that are times are the interval and count.
 func (t *Tool) Operands(usage string, fewest, most int) {
 	t.operands, t.fewest, t.most = usage, fewest, most
 }
@@ -222,7 +221,7 @@ func (t *Tool) Operands(usage string, fewest, most int) {
 // Args returns the words behind the flags, without interval and count.
 func (t *Tool) Args() []string { return t.rest }
 
-// JSONFlag declares another name of -json, where BCC's tool has one.
+// JSONFlag declares another name for -json, as some of BCC's tools have.
 func (t *Tool) JSONFlag(name string) { t.bool(&t.json, name, "as -json") }
 
 // JSON reports whether -json was given.
@@ -231,17 +230,15 @@ func (t *Tool) JSON() bool { return t.json }
 // Replaying reports whether -replay was given.
 func (t *Tool) Replaying() bool { return t.recording != nil }
 
-// Usagef returns a mistake on the command line that the tool itself has found, which
-// Main exits with status 2 for.
+// Usagef returns an error for a mistake on the command line that the tool finds. Main returns
+// status 2 for it.
 func (t *Tool) Usagef(format string, args ...any) error {
 	return cli.Usage(t.name, fmt.Errorf(format, args...))
 }
 
-// Parse reads the command line. With -h it writes the usage to stdout and
-// returns flag.ErrHelp; a mistake is as
-// Usagef has it. With -replay the flags of
-// the recorded run hold, where args does not say otherwise, because what was
-// recorded depends on them.
+// Parse parses the command line. With -h it writes the usage to stdout and returns
+// flag.ErrHelp. For a mistake it returns an error like Usagef's. With -replay the recorded
+// run's flags apply unless args override them, because what was recorded depends on them.
 func (t *Tool) Parse(args []string, stdout io.Writer) error {
 	for _, c := range []struct {
 		to          any
@@ -280,8 +277,8 @@ func (t *Tool) Parse(args []string, stdout io.Writer) error {
 	return t.parseRest(t.fs.Args())
 }
 
-// forReplay is a command line as a recording keeps it: without what is said about
-// this run's files and output.
+// forReplay returns a command line as a recording keeps it: without the flags for the run's
+// files and output.
 func forReplay(args []string) (out []string) {
 	for i := 0; i < len(args); i++ {
 		name := strings.TrimLeft(args[i], "-")
@@ -300,8 +297,7 @@ func forReplay(args []string) (out []string) {
 	return out
 }
 
-// split takes -mT apart, which is -m -T, and -p181, which is -p 181, as BCC's
-// tools do.
+// split splits -mT into -m -T, and -p181 into -p 181, as BCC's tools do.
 func (t *Tool) split(args []string) []string {
 	var out []string
 	for i, a := range args {
@@ -335,8 +331,8 @@ func (t *Tool) letters(arg string) []string {
 	return out
 }
 
-// parseRecorded opens the recording, and reads the command line of the recorded
-// run before this one's.
+// parseRecorded opens the recording, and parses the command line of the recorded run before
+// this run's.
 func (t *Tool) parseRecorded(args []string) (err error) {
 	from := procfs.DirFS(t.replay)
 	if t.replay == "demo" && t.Demo != nil {
@@ -365,7 +361,7 @@ func (t *Tool) parseRecorded(args []string) (err error) {
 	return t.parseRest(rest)
 }
 
-// parseRest reads what stands behind the flags.
+// parseRest parses the words behind the flags.
 func (t *Tool) parseRest(rest []string) error {
 	t.rest = slices.Clone(rest)
 	if t.takesInterval {
@@ -423,7 +419,7 @@ func parseTime(s string) (d time.Duration, err error) {
 	return d, nil
 }
 
-// usage is what -h prints.
+// usage returns the text that -h prints.
 func (t *Tool) usage() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s [flags]", t.name)
@@ -452,8 +448,8 @@ func (t *Tool) usage() string {
 	return b.String()
 }
 
-// Env is the machine that the tool runs on, for decisions that depend on it.
-// See Symbol.
+// Env describes the machine that the tool runs on, for decisions that depend on it. See
+// Symbol.
 func (t *Tool) Env() *probe.Env {
 	if t.Options.Env == nil {
 		t.Options.Env = probe.NewEnv(nil)
@@ -461,8 +457,8 @@ func (t *Tool) Env() *probe.Env {
 	return t.Options.Env
 }
 
-// Symbol returns the first of names that is a function of this kernel; functions
-// are renamed now and then. If there is none, and at replay, it is the first.
+// Symbol returns the first of names that is a function of this kernel, since kernel versions
+// rename functions. If there is none, and at replay, it returns the first name.
 func (t *Tool) Symbol(names ...string) string {
 	if t.Replaying() {
 		return names[0]
@@ -487,7 +483,7 @@ func (t *Tool) Tracepoint(group string, names ...string) probe.Tracepoint {
 	return probe.Tracepoint{Group: group, Name: names[0]}
 }
 
-// Tracepoints is tracepoints of a group that share one action.
+// Tracepoints returns tracepoints of a group as a target that shares one action.
 func Tracepoints(group string, names ...string) probe.Set {
 	set := make(probe.Set, len(names))
 	for i, name := range names {

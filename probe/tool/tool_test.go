@@ -89,7 +89,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Of too many words the first that is too many is named.
+// The error for too many words names the first that is too many.
 func TestUnexpectedArgument(t *testing.T) {
 	for args, want := range map[string]string{"a 1 2 3": `"3"`, "a b": `"b"`, "a b c": `"b"`} {
 		_, _, _, err := parse(strings.Fields(args)...)
@@ -162,8 +162,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// What found no room in a stream is lost events, whether it was opened or not,
-// and all else lost entries.
+// Entries that did not fit into a stream are lost events, whether the body opened it or not;
+// all others are lost entries.
 func TestLostOfMaps(t *testing.T) {
 	l := Lost{Events: 5} // of the stream that was opened
 	l.add([]bpf.MapStats{{Name: "opened", Full: 5}, {Name: "unread", Full: 3}, {Name: "counts", Full: 2}},
@@ -173,7 +173,7 @@ func TestLostOfMaps(t *testing.T) {
 	}
 }
 
-// Objects that are printed at the end of an interval say when that was.
+// Objects that are printed at the end of an interval contain its time.
 func TestIntervalJSON(t *testing.T) {
 	got := print(true, func(s *Session) {
 		tab := s.Table("PID %-6d")
@@ -233,7 +233,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A module of somebody else's builds a tool on this package, with what is public.
+// A module outside this one builds a tool on this package, with exported names only.
 func TestForeignModule(t *testing.T) {
 	testenv.Need(t, testenv.Go)
 	exe := filepath.Join(t.TempDir(), "forks")
@@ -288,10 +288,10 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// TestUnsafe: an address within an instruction is refused, and -unsafe has its way.
+// TestUnsafe checks that an address within an instruction is refused, but not with -unsafe.
 func TestUnsafe(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
-	path := probetest.OwnTarget(t) // nobody runs it
+	path := probetest.OwnTarget(t) // it is never run
 	f, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)

@@ -8,13 +8,15 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// mostErrors is how many are kept.
+// mostErrors is the number of errors that are kept.
 const mostErrors = 100
 
-// Config is what a script's config block says, and bpftrace's defaults for the rest. Words
-// are in lower case, as in the comments.
+// Config is the configuration by a script's config block, and bpftrace's defaults for other
+// options. Words are in lower case, as in the fields' comments, which give the defaults, or
+// the possible words with the default first.
 type Config struct {
-	// CacheUserSymbols is per_pid, per_program, none, or "" for what suits the machine.
+	// CacheUserSymbols is per_pid, per_program, none, or "" (the default) for the best choice
+	// on the machine.
 	CacheUserSymbols  string
 	CPPDemangle       bool   // true by default
 	LazySymbolication bool   // true by default
@@ -26,7 +28,7 @@ type Config struct {
 	MaxProbes         uint64 // 1,024
 	MaxStrlen         uint64 // 1,024
 	OnStackLimit      uint64 // 32
-	PerfRBPages       uint64 // 0: by the machine's memory
+	PerfRBPages       uint64 // 0: depends on the machine's memory
 	StackMode         string // bpftrace, raw, perf, build_id
 	StrTruncTrailer   string // ".."
 	MissingProbes     string // error, warn, ignore
@@ -34,7 +36,7 @@ type Config struct {
 	UseBlazesym       bool   // true by default
 	ShowDebugInfo     bool   // true by default
 
-	// What may change in bpftrace is enabled, warned of or refused: enable, warn, error.
+	// Unstable features are enabled, cause a warning, or are refused: enable, warn, error.
 	UnstableImportStatement string // error
 	UnstableTSeries         string // warn
 	UnstableTypeinfo        string // error
@@ -53,10 +55,10 @@ func Default() *Config {
 	}
 }
 
-// Read reads the config block of a script, in which imports are already but macros are
-// not expanded, and checks the script for what the configuration does not enable and for
-// what bpftrace has given up. The error is a [syntax.Errors]. Warnings of a whole script have
-// no place in it.
+// Read reads the config block of a script, after its imports are loaded and before its macros
+// are expanded. It checks the script for unstable features that the configuration does not
+// enable, and for deprecated ones. The error is a [syntax.Errors]. Warnings about a whole
+// script have no place in it.
 func Read(f *syntax.File) (c *Config, warnings syntax.Errors, err error) {
 	r := &configReader{config: Default()}
 	r.options = r.config.options()
@@ -75,18 +77,18 @@ func Read(f *syntax.File) (c *Config, warnings syntax.Errors, err error) {
 	return r.config, r.errs, nil
 }
 
-// option is one that a config block may set: how it is read, and where it is kept.
+// option is an option that a config block may set: how it is parsed, and where it is stored.
 type option struct {
 	number *uint64
 	flag   *bool
 	text   *string
-	words  []string // that text may be
+	words  []string // the allowed values of text
 	alias  map[string]string
-	exact  bool                // in lower or upper case as they are
-	refuse func(string) string // what is said of other ones
+	exact  bool                // words are case-sensitive
+	refuse func(string) string // the error for other values
 }
 
-// options are a configuration's by their names.
+// options returns a configuration's options by name.
 func (c *Config) options() map[string]option {
 	number := func(p *uint64) option { return option{number: p} }
 	flag := func(p *bool) option { return option{flag: p} }
@@ -133,14 +135,14 @@ func (c *Config) options() map[string]option {
 	}
 }
 
-// licenses are those under which the kernel lets programs call all of it.
+// licenses returns the licenses with which the kernel lets programs call all helpers.
 func licenses() []string {
 	return []string{
 		"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL",
 	}
 }
 
-// renamed are options by their former names.
+// renamed returns the new name of an option that was renamed, or "".
 func renamed(name string) string {
 	switch name {
 	case "strlen":
@@ -206,7 +208,7 @@ func (r *configReader) set(v *syntax.ConfigVar) {
 	}
 }
 
-// read keeps a value, or returns what is wrong with it.
+// read stores a value, or returns the error's message.
 func (o option) read(x syntax.Expr) string {
 	n, isNumber := uint64(0), false
 	s := ""
@@ -283,5 +285,5 @@ func licenseError(s string) string {
 		"https://docs.kernel.org/bpf/bpf_licensing.html#using-bpf-programs-in-the-linux-kernel"
 }
 
-// always is a refusal that does not say what was found.
+// always returns a message that does not depend on the value.
 func always(msg string) func(string) string { return func(string) string { return msg } }

@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// configured reads a script and its configuration.
+// configured parses a script and reads its configuration.
 func configured(t *testing.T, script string) (*syntax.File, *config.Config, syntax.Errors, error) {
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(script), nil)
@@ -51,7 +51,7 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// TestConfigErrors: what is refused, and in which words.
+// TestConfigErrors: invalid options, and their messages.
 func TestConfigErrors(t *testing.T) {
 	for _, test := range []struct{ name, script, want string }{
 		{"unknown", `config = { nosuch = 1 } begin { }`, "nosuch: not a known configuration option"},
@@ -79,7 +79,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestUnstable: what is warned of is warned of once, and without a place.
+// TestUnstable: each unstable feature is warned of once, and without a place.
 func TestUnstable(t *testing.T) {
 	_, _, w, err := configured(t, `begin { @ = tseries(1, 1s, 2); @b = tseries(1, 1s, 2); while (1) { break; } }`)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestUnstable(t *testing.T) {
 	}
 }
 
-// TestPortable: what bpftrace does not compile ahead of time.
+// TestPortable: features that bpftrace does not compile ahead of time.
 func TestPortable(t *testing.T) {
 	for script, want := range map[string]string{
 		`begin { print($1); }`:               "positional parameters",

@@ -1,5 +1,5 @@
-// Package config reads the config block of bpftrace's scripts, and checks scripts by it: for
-// what bpftrace may change and has to be enabled, and for what it has given up.
+// Package config reads the config block of bpftrace's scripts. It checks scripts for unstable
+// features that the configuration does not enable, and for deprecated ones.
 //
 //	c, warnings, err := config.Read(f)
 //	if err != nil {
@@ -8,6 +8,6 @@
 //	}
 //	fmt.Println(c.StackMode, c.MaxStrlen, warnings)
 //
-// It comes after imports and before macros are expanded. What the configuration says is for
-// the passes behind it: types.Options takes it.
+// Read the configuration after imports.Load and before syntax.Expand. Pass it to the later
+// steps with types.Options.
 package config

@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// FuzzRead: a script that is formatted has the same configuration, or the same errors.
+// FuzzRead: formatting a script changes neither its configuration nor its errors.
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{
 		`config = { stack_mode = perf; max_strlen = 0x40; cpp_demangle = "no" } begin { }`,

@@ -6,8 +6,8 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// unstable checks a script for what bpftrace may change, and the configuration has to enable.
-// What is only warned of is warned of once.
+// unstable checks a script for unstable features that the configuration does not enable. It
+// warns once of each option.
 func (r *configReader) unstable(f *syntax.File) {
 	warned := map[string]bool{}
 	check := func(n syntax.Node, value, feature, option string) {
@@ -51,7 +51,7 @@ func (r *configReader) unstable(f *syntax.File) {
 	}
 }
 
-// deprecated checks a script for what bpftrace has given up, or will.
+// deprecated checks a script for features that bpftrace has removed or deprecated.
 func (r *configReader) deprecated(f *syntax.File) {
 	for n := range syntax.All(f) {
 		switch n := n.(type) {
@@ -71,9 +71,9 @@ func (r *configReader) deprecated(f *syntax.File) {
 	}
 }
 
-// Portable checks that a script, whose macros are expanded, is one that bpftrace compiles
-// ahead of time for other machines: it has nothing that is found out when it starts, and no
-// casts, as those to structs have offsets of this kernel. The error is a [syntax.Errors].
+// Portable checks that bpftrace can compile a script, with its macros expanded, ahead of time
+// for other machines: it must not use anything that is determined at its start, or casts,
+// since casts to structs use the offsets of this kernel. The error is a [syntax.Errors].
 func Portable(f *syntax.File) error {
 	var errs syntax.Errors
 	refuse := func(n syntax.Node, what string) {
@@ -105,5 +105,6 @@ func Portable(f *syntax.File) error {
 	return errs.Err()
 }
 
-// libraryName is a builtin's name as scripts have it: the library's macros hide another one.
+// libraryName returns a builtin's name in scripts; the library's macros use the name with
+// "__builtin_".
 func libraryName(name string) string { return strings.TrimPrefix(name, "__builtin_") }

@@ -14,33 +14,33 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// Limits of what is imported.
+// Limits on the imported files.
 const (
 	mostFiles  = 100
-	mostFile   = 256 << 10 // what syntax.Parse takes
+	mostFile   = 256 << 10 // the limit of syntax.Parse
 	mostBytes  = 1 << 20
 	mostErrors = 100
 )
 
-// Dir is a folder that imports are looked for in.
+// Dir is a folder in which imports are looked up.
 type Dir struct {
-	Name string // as errors say it
+	Name string // for errors
 	FS   fs.FS
 }
 
 // Options are the options of [Load].
 type Options struct {
-	// Dirs are looked through in this order. bpftrace has that of the script first.
+	// Dirs are searched in this order. bpftrace has the script's folder first.
 	Dirs []Dir
-	// Syntax are the options that imported files are parsed with; nil is the default.
+	// Syntax are the options for parsing imported files; nil is the default.
 	Syntax *syntax.Options
 }
 
-// Load adds to a script what it imports, and what that imports: an import of each name once.
-// Headers that are included by a name in quotes are imported too.
-// C definitions come before those of the script, probes before its own, those of a file in
-// reverse, as in bpftrace; all else behind. Locations say which import a node came by. The
-// error is a [syntax.Errors], with those of imported files.
+// Load adds to a script its imports and their imports, each name once. Headers that are
+// included with a name in quotes are imported, too. As in bpftrace, C definitions are added
+// before the script's, probes before its own, those of one file in reverse order, and
+// everything else behind. From in a node's location is the import that the node is from. The
+// error is a [syntax.Errors], which includes the errors in imported files.
 func Load(f *syntax.File, o *Options) (warnings syntax.Errors, err error) {
 	if o == nil {
 		o = &Options{}
@@ -68,7 +68,7 @@ func Load(f *syntax.File, o *Options) (warnings syntax.Errors, err error) {
 	return l.errs, nil
 }
 
-// imported is a file.
+// imported is an imported file.
 type imported struct {
 	by   *syntax.Loc
 	file *syntax.File
@@ -77,9 +77,9 @@ type imported struct {
 // loader loads imports.
 type loader struct {
 	o     *Options
-	names map[string]bool // of imports
+	names map[string]bool // names of imports
 	files map[string]*imported
-	order []*imported // what a file imports before it
+	order []*imported // a file's imports before the file
 	bytes int
 	errs  syntax.Errors
 }
@@ -94,7 +94,7 @@ func (l *loader) fail(n syntax.Node, msg string, hints ...string) {
 	l.say(n, syntax.SeverityError, msg, hints...)
 }
 
-// load finds what an import names, in the first folder that has it.
+// load finds an import in the first folder that has it.
 func (l *loader) load(i *syntax.Import) {
 	if l.names[i.Path] {
 		return
@@ -119,7 +119,7 @@ func (l *loader) load(i *syntax.Import) {
 		return
 	}
 	if i.Path == "stdlib" {
-		return // what it has needs no import
+		return // its contents need no import
 	}
 	var hints []string
 	if len(checked) > 0 {
@@ -128,7 +128,7 @@ func (l *loader) load(i *syntax.Import) {
 	l.fail(i, "Unable to find suitable path for import", hints...)
 }
 
-// inBlock loads an import within a block, where headers may be.
+// inBlock loads an import within a block, where only headers are allowed.
 func (l *loader) inBlock(i *syntax.Import) {
 	const limited = "Import statements that are not at the root are limited to specific object " +
 		"(.o), header (.h), or C source (.c or bpf.c) files"
@@ -146,8 +146,8 @@ func (l *loader) inBlock(i *syntax.Import) {
 	l.load(i)
 }
 
-// include reads a header that is included by a name in quotes. Those in <> are the kernel's or
-// the C library's, whose types the machine knows better.
+// include reads a header that is included with a name in quotes. Headers in <> are the
+// kernel's or the C library's; the machine has the exact types.
 func (l *loader) include(c *syntax.C, from string) {
 	rest, ok := strings.CutPrefix(c.Text, "#")
 	rest, ok2 := strings.CutPrefix(strings.TrimLeft(rest, " \t"), "include")
@@ -179,7 +179,7 @@ func (l *loader) include(c *syntax.C, from string) {
 	l.say(c, syntax.SeverityWarning, "'"+name+"' file not found: what it declares is not known")
 }
 
-// writable reports whether anybody may change a file, or what its folder has.
+// writable reports whether everyone may change a file, or the entries of its folder.
 func writable(fsys fs.FS, name string) bool {
 	for _, name := range []string{name, path.Dir(name)} {
 		if st, err := fs.Stat(fsys, name); err == nil && st.Mode().Perm()&0o002 != 0 {
@@ -189,7 +189,7 @@ func writable(fsys fs.FS, name string) bool {
 	return false
 }
 
-// add adds a file, or with folders those of a folder.
+// add adds a file or, if folders is true, the files of a folder.
 func (l *loader) add(i *syntax.Import, d Dir, name string, folders bool) {
 	shown := path.Join(d.Name, name)
 	st, err := fs.Stat(d.FS, name)
@@ -216,7 +216,7 @@ func (l *loader) add(i *syntax.Import, d Dir, name string, folders bool) {
 	}
 }
 
-// addFolder adds the files of a folder, not those of folders in it.
+// addFolder adds the files of a folder, but not those of folders in it.
 func (l *loader) addFolder(i *syntax.Import, d Dir, name string) {
 	entries, err := fs.ReadDir(d.FS, name)
 	if err != nil {
@@ -241,7 +241,7 @@ func (l *loader) failRead(i syntax.Node, shown string, err error) {
 	l.fail(i, "error reading import '"+strconv.Quote(shown)+"': "+err.Error())
 }
 
-// read reads and parses a file, and what it imports.
+// read reads and parses a file and its imports.
 func (l *loader) read(i syntax.Node, d Dir, name string) {
 	if l.files[name] != nil {
 		return
@@ -285,8 +285,8 @@ func (l *loader) read(i syntax.Node, d Dir, name string) {
 	l.order = append(l.order, in)
 }
 
-// readFile reads as much of a file as a script may have, and a byte more, which the parser
-// refuses.
+// readFile reads at most one byte more than the limit for a script, so that the parser
+// refuses a larger file.
 func readFile(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -296,7 +296,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, mostFile+1))
 }
 
-// merge puts the declarations of all files into a script.
+// merge adds the declarations of all files to a script.
 func (l *loader) merge(f *syntax.File) {
 	var c, probes, rest []syntax.Decl
 	for _, in := range l.order {

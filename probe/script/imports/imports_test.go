@@ -32,7 +32,7 @@ func load(t *testing.T, script string, dirs ...fs.FS) (*syntax.File, syntax.Erro
 	return f, w, err
 }
 
-// TestLoad: what is imported is where bpftrace has it, and only once.
+// TestLoad: imports are added where bpftrace adds them, and only once.
 func TestLoad(t *testing.T) {
 	first := fstest.MapFS{
 		"lib/one.bt": file(`import "deep.bt"; macro one() { 1 } begin { print(1); } end { print(2); }`),
@@ -77,7 +77,8 @@ begin { import "lib/a.h"; print(0); }`, first, second)
 	}
 }
 
-// TestInclude: headers are included by names in quotes, from where the header is that names them.
+// TestInclude: headers with names in quotes are included, relative to the header that names
+// them.
 func TestInclude(t *testing.T) {
 	dir := fstest.MapFS{
 		"in/a.h": file("#include \"b.h\"\n#include \"top.h\"\n#include <linux/fs.h>\nstruct a { struct b b; };"),
@@ -104,7 +105,7 @@ func TestInclude(t *testing.T) {
 	}
 }
 
-// TestErrors: what cannot be imported, and what is said.
+// TestErrors: invalid imports, and their messages.
 func TestErrors(t *testing.T) {
 	dir := fstest.MapFS{
 		"config.bt": file(`config = { stack_mode = raw } begin { }`),
@@ -140,7 +141,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestMany: there is an end to what is imported.
+// TestMany: the limits on imports hold.
 func TestMany(t *testing.T) {
 	dir := fstest.MapFS{}
 	for i := range 200 {
@@ -160,7 +161,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestExpandedFrom: an error in what is imported names the import.
+// TestExpandedFrom: an error in an imported file names the import.
 func TestExpandedFrom(t *testing.T) {
 	dir := fstest.MapFS{"m.bt": file("macro two(@m) { 2 }\nbegin { two(1); }")}
 	f, _, err := load(t, "import \"m.bt\";\nend { }", dir)
@@ -176,8 +177,8 @@ func TestExpandedFrom(t *testing.T) {
 	}
 }
 
-// FuzzHeader: what a header has is in its nodes, in order, and all that it has but comments and
-// spaces.
+// FuzzHeader: a header's nodes have its contents in order and completely, except for comments
+// and spaces.
 func FuzzHeader(f *testing.F) {
 	for _, s := range []string{
 		"#define A 1\nstruct a { int b; };\n", "/* # */ # x\n", "char *s = \"\\\"#\";\n#if 1\\\n2\n", "a // # b\n#c",

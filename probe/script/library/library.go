@@ -1,9 +1,9 @@
-// Package library has the macros of bpftrace's library, in words of its own, that the language
-// can say: assert, static_assert, is_err, strcontains.
+// Package library has those macros of bpftrace's library that the language itself can
+// express: assert, static_assert, is_err, strcontains. Their text is not bpftrace's.
 //
 //	err := syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
 //
-// What is wrong in one of them is said with its place in the library and the place of its use
+// Errors in a macro have both the place in the library and the place of the macro's use
 // ("expanded from").
 package library
 
@@ -16,9 +16,9 @@ import (
 //go:embed library.bt
 var text []byte
 
-// Macros returns what finds the library's macros by their name. Their text is read when one is
-// first asked for, so that scripts which use none pay nothing. It is for one goroutine at a
-// time.
+// Macros returns a function that returns the library's macros of a name, nil if it has none.
+// It parses the library at the first use of a macro, so that scripts without them have no
+// cost. The function must not be called from several goroutines at a time.
 func Macros() func(name string) []*syntax.Macro {
 	var macros map[string][]*syntax.Macro
 	return func(name string) []*syntax.Macro {
@@ -29,7 +29,7 @@ func Macros() func(name string) []*syntax.Macro {
 		}
 		if macros == nil {
 			macros = map[string][]*syntax.Macro{}
-			f, _ := syntax.Parse("library.bt", text, nil) // a test reads it
+			f, _ := syntax.Parse("library.bt", text, nil) // a test parses it
 			for _, d := range f.Decls {
 				if m, ok := d.(*syntax.Macro); ok {
 					macros[m.Name] = append(macros[m.Name], m)

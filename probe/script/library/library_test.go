@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// TestText: the library can be read, stands as Format prints it, and Macros knows its names.
+// TestText: the library parses, is formatted as by Format, and Macros finds all its macros.
 func TestText(t *testing.T) {
 	f, err := syntax.Parse("library.bt", text, nil)
 	if err != nil {
@@ -35,7 +35,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestUses: what scripts make of the library.
+// TestUses: uses of the library in scripts.
 func TestUses(t *testing.T) {
 	for _, test := range []struct{ name, script, want string }{
 		{"assert", `begin { assert(pid > 1, "no"); @ = 1; }`, "int8"},

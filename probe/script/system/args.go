@@ -9,14 +9,14 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// deepest is how many pointers, qualifiers and dimensions a field's type may have.
+// deepest is the maximal number of pointers, qualifiers and dimensions of a field's type.
 const deepest = 16
 
-// retval is what a Struct of arguments names the value that is returned.
+// retval is the name of the returned value in a Struct of arguments.
 const retval = "$retval"
 
-// Args returns the arguments at an attach point, nil if nothing is known of them, as of one
-// with wildcards: Expand puts its matches there.
+// Args returns the arguments at an attach point, nil if they are not known. They are not
+// known for a point with wildcards, which Expand replaces by its matches.
 func (s *System) Args(p *syntax.AttachPoint) *btf.Struct {
 	if wild(p) {
 		return nil
@@ -48,14 +48,15 @@ func (s *System) resolve(p *syntax.AttachPoint) *btf.Struct {
 	return nil
 }
 
-// wild reports whether an attach point stands for several. Any module does not: a kernel has
-// few functions or tracepoints of one name.
+// wild reports whether an attach point can match several events or functions. A point in any
+// module is not considered wild: a kernel has few functions or tracepoints of one name.
 func wild(p *syntax.AttachPoint) bool {
 	any := p.Provider != "tracepoint" && module(p.Target) == ""
 	return glob.IsPattern(p.Func) || glob.IsPattern(p.Target) && !any
 }
 
-// module is how probe names a module: vmlinux, and any, are "".
+// module returns package probe's name for a module, which is "" for vmlinux and for any
+// module.
 func module(name string) string {
 	if name == "vmlinux" || name == "*" {
 		return ""
@@ -63,8 +64,8 @@ func module(name string) string {
 	return name
 }
 
-// function is what a kernel function takes and returns. Its types are enough to know: a
-// kernel without trampolines has them too.
+// function returns the parameters of a kernel function and, for fexit, its result. The
+// kernel's types are sufficient: the function may be on a kernel without trampolines.
 func (s *System) function(p *syntax.AttachPoint) *btf.Struct {
 	if p.Target == "bpf" {
 		return nil
@@ -83,7 +84,7 @@ func (s *System) function(p *syntax.AttachPoint) *btf.Struct {
 	return nil
 }
 
-// parameters are a function's, as a struct of slots of 8 bytes.
+// parameters returns a function's parameters, as a struct of slots of 8 bytes.
 func parameters(provider string, f *btf.FuncProto) *btf.Struct {
 	t := &btf.Struct{Name: provider + "_args"}
 	for _, p := range f.Params {
@@ -95,7 +96,7 @@ func parameters(provider string, f *btf.FuncProto) *btf.Struct {
 	return t
 }
 
-// add adds a member, and lets the struct grow up to its end.
+// add adds a member, and extends the struct to the member's end, rounded up to 8 bytes.
 func add(t *btf.Struct, name string, typ btf.Type, at uint32) {
 	t.Members = append(t.Members, btf.Member{Name: name, Type: typ, Offset: btf.Bits(at * 8)})
 	size, err := btf.Sizeof(typ)
@@ -105,7 +106,7 @@ func add(t *btf.Struct, name string, typ btf.Type, at uint32) {
 	t.Size = max(t.Size, at+(uint32(size)+7)&^7)
 }
 
-// planned are the arguments of a plan for a target, which probe makes.
+// planned returns the arguments in package probe's plan for a target.
 func (s *System) planned(p *syntax.AttachPoint, t probe.Target) *btf.Struct {
 	plan, err := probe.Resolve(s.env, []probe.Target{t}, &probe.Options{DWARF: s.o.DWARF})
 	if err != nil || len(plan.Programs) == 0 {
@@ -122,8 +123,8 @@ func (s *System) planned(p *syntax.AttachPoint, t probe.Target) *btf.Struct {
 	return all
 }
 
-// field is the type that bpftrace gives an argument: a string or array whose place is in the
-// record is its address, a number; a register is one too.
+// field returns the type that bpftrace gives an argument. For a string or array with its
+// place in the record it is a number, the address. A register is a number, too.
 func (s *System) field(a probe.Arg) btf.Type {
 	if a.Type == nil {
 		return &btf.Int{Name: "unsigned long", Size: 8}
@@ -135,7 +136,7 @@ func (s *System) field(a probe.Arg) btf.Type {
 	return s.whole(a.Type, 0)
 }
 
-// whole puts the kernel's types where a format file only names them.
+// whole replaces types that a format file only names by the kernel's types.
 func (s *System) whole(t btf.Type, depth int) btf.Type {
 	if depth > deepest {
 		return t

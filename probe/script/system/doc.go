@@ -1,14 +1,14 @@
-// Package system answers what bpftrace's scripts ask of a machine, live or recorded: the
-// kernel's types, the arguments of probes, features.
+// Package system describes a machine, live or recorded, to the checker of bpftrace's scripts:
+// the kernel's types, the arguments of probes, and features.
 //
 //	s := system.New(probe.NewEnv(nil), nil)
 //	p, err := types.Check(f, &types.Options{System: s})
 //
-// What it reads, it reads when a script first asks for it: a script without types of the
-// kernel reads nothing. Reading the kernel's types takes 10 to 20 ms, finding the enumerators
-// of a script some 5 ms more.
+// A System reads everything at its first use: for a script without types of the kernel it
+// reads nothing. Reading the kernel's types takes 10 to 20 ms, and finding the enumerators of
+// a script another 5 ms.
 //
-// Arguments are those of probe's plans: of tracepoints by their format files, and where
-// there are none by the kernel's types; of kernel functions and raw tracepoints by the
-// kernel's types; of user functions by DWARF, if Options say so.
+// Arguments are those of probe's plans. For tracepoints they come from the format files, or
+// from the kernel's types without one; for kernel functions and raw tracepoints from the
+// kernel's types; for user functions from DWARF, if Options.DWARF is set.
 package system

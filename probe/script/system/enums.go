@@ -16,10 +16,10 @@ type enumerator struct {
 	value uint64
 }
 
-// mostNames is how many names of scripts are kept to be looked for together.
+// mostNames is the number of names of scripts that are kept, to be looked up together.
 const mostNames = 10_000
 
-// collect keeps the names of a script that may be enumerators.
+// collect keeps the names in a script that may be enumerators.
 func (s *System) collect(f *syntax.File) {
 	for n := range syntax.All(f) {
 		id, ok := n.(*syntax.Identifier)
@@ -29,7 +29,7 @@ func (s *System) collect(f *syntax.File) {
 	}
 }
 
-// Enumerator returns the enum of the kernel that has a name, and the value of that name.
+// Enumerator returns the kernel's enum that has a name, or nil, and the name's value.
 func (s *System) Enumerator(name string) (*btf.Enum, uint64) {
 	e, known := s.enums[name]
 	if !known && !s.every {
@@ -39,10 +39,10 @@ func (s *System) Enumerator(name string) (*btf.Enum, uint64) {
 	return e.enum, e.value
 }
 
-// find looks for a name, and for those of the script with it: making all enums of a kernel
+// find looks up a name together with the names of the scripts. Decoding all enums of a kernel
 // takes 250 ms, finding those that have one of some names 5 ms.
 func (s *System) find(name string) {
-	if len(s.o.Modules) > 0 { // whose types are not captured
+	if len(s.o.Modules) > 0 { // CaptureBTF has only the kernel's own types
 		s.makeAll()
 		return
 	}
@@ -70,7 +70,7 @@ func (s *System) find(name string) {
 	clear(s.names)
 }
 
-// makeAll makes all enums.
+// makeAll decodes all enums.
 func (s *System) makeAll() {
 	s.every = true
 	for _, spec := range s.types() {
@@ -78,7 +78,7 @@ func (s *System) makeAll() {
 	}
 }
 
-// addEnums adds the enums of BTF; of several that have a name the first one is it.
+// addEnums adds the enums of spec. If several have a name, the first one is used.
 func (s *System) addEnums(spec *btf.Spec) {
 	for t, err := range spec.All() {
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// The machine is a recording: a folder with its files would be os.DirFS, and nil options
-// this machine.
+// The machine is a recording. For one in a folder use os.DirFS; nil options mean this
+// machine.
 func Example() {
 	const format = `name: sched_wakeup
 ID: 5

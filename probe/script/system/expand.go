@@ -5,10 +5,11 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// Expand replaces attach points with wildcards by one for each match, as bpftrace does where
-// each has arguments of its own: of tracepoints, raw tracepoints, fentry and fexit. One that
-// matches nothing, or whose matches cannot be listed here, stays as it is. It comes between
-// attach.Parse and types.Check, and changes the file.
+// Expand replaces attach points with wildcards by one point for each match. As in bpftrace it
+// does that if the matches may have different arguments: tracepoints, raw tracepoints, fentry
+// and fexit. A point does not change if it matches nothing, or if its matches cannot be
+// listed on this machine. Call Expand between attach.Parse and types.Check. It changes the
+// file.
 func (s *System) Expand(f *syntax.File) {
 	s.collect(f)
 	for _, d := range f.Decls {
@@ -24,7 +25,7 @@ func (s *System) Expand(f *syntax.File) {
 	}
 }
 
-// expand are the matches of an attach point, or itself.
+// expand returns the matches of an attach point, or the point itself.
 func (s *System) expand(a *syntax.AttachPoint) []*syntax.AttachPoint {
 	self := []*syntax.AttachPoint{a}
 	if !wild(a) {

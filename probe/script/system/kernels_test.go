@@ -12,8 +12,8 @@ import (
 	"github.com/borescope/borescope/probe/script/system"
 )
 
-// TestKernels types one script for kernels of several releases and machines, by what was kept of
-// their own BTF (probe/action/testdata/kernels).
+// TestKernels checks one script for kernels of several releases and machines, with the
+// recorded parts of their own BTF (probe/action/testdata/kernels).
 func TestKernels(t *testing.T) {
 	const script = `fentry:vfs_read {
 	$t = (struct task_struct *)curtask;

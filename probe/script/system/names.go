@@ -9,7 +9,7 @@ import (
 // kind is the keyword before a type's name.
 type kind string
 
-// split takes the keyword off a type's name.
+// split separates the keyword from a type's name.
 func split(name string) (kind, string) {
 	for _, k := range []kind{"struct", "union", "enum"} {
 		if bare, ok := strings.CutPrefix(name, string(k)+" "); ok {
@@ -19,7 +19,7 @@ func split(name string) (kind, string) {
 	return "", name
 }
 
-// has reports whether a type is named with the keyword.
+// has reports whether C names a type with the keyword.
 func (k kind) has(t btf.Type) bool {
 	switch t.(type) {
 	case *btf.Struct:
@@ -34,8 +34,8 @@ func (k kind) has(t btf.Type) bool {
 	return false
 }
 
-// integer is a type of C that several words, in any order, may name: "unsigned long int".
-// BTF has it by only one of its names. Nil if the name is another one.
+// integer returns C's integer type with a name of several words in any order, such as
+// "unsigned long int": BTF has only one of its names. It returns nil for other names.
 func integer(name string) btf.Type {
 	size, long, unsigned := uint32(4), 0, false
 	words := strings.Fields(name)

@@ -11,34 +11,36 @@ import (
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// Options are the options of [New]. The zero value, and nil, is the default.
+// Options are the options of [New]. The zero value and nil are the default.
 type Options struct {
-	// Modules are kernel modules whose types are looked through after the kernel's own.
+	// Modules are kernel modules. Their types are searched after the kernel's own.
 	Modules []string
-	// DWARF has the arguments of user functions read from the debug information of their
-	// files, which takes from milliseconds to seconds. Without it they have none.
+	// DWARF enables reading the arguments of user functions from the debug information of
+	// their files, which takes from milliseconds to seconds. Without it user functions have
+	// no arguments.
 	DWARF bool
-	// PID is the process whose executable a user probe without a file is in; 0 is none.
+	// PID is a process: user probes without a file are in its executable. 0 is none.
 	PID int
 }
 
-// System answers scripts' questions from an Env. It holds no descriptor; one goroutine at
-// a time may use it. Later scripts are answered from what earlier ones had read.
+// System implements types.System with an Env. It holds no descriptor. It must be used by one
+// goroutine at a time. What it has read for one script it uses for later scripts, too.
 type System struct {
 	env   *probe.Env
 	o     Options
 	specs []*btf.Spec // the kernel's types and those of modules, once read
 	read  bool
-	names map[string]bool       // that scripts may ask for as enumerators
-	enums map[string]enumerator // by name, without an enum where there is none
-	every bool                  // enum has been looked at
+	names map[string]bool       // of scripts, that may be enumerators
+	enums map[string]enumerator // by name; enum is nil if no enum has the name
+	every bool                  // enum is in enums
 	args  map[string]*btf.Struct
 	err   error
 }
 
 var _ types.System = (*System)(nil)
 
-// New returns a System for the machine of an Env, nil for this one. It reads nothing yet.
+// New returns a System for the machine of an Env; nil means this machine. It does not read
+// anything yet.
 func New(e *probe.Env, o *Options) *System {
 	if e == nil {
 		e = probe.NewEnv(nil)
@@ -53,12 +55,12 @@ func New(e *probe.Env, o *Options) *System {
 	return s
 }
 
-// Err returns why the kernel's types could not be read, or those of a module that the
-// options name, once a script has asked for one; nil if they could. Scripts then have no
-// types but those that they declare.
+// Err returns the error of reading the kernel's types or those of a module in the options. It
+// is nil before the first use of a type, and if all could be read. Scripts have only the
+// types that they declare if the kernel's could not be read.
 func (s *System) Err() error { return s.err }
 
-// types are those of the kernel and the modules, read when they are first asked for.
+// types returns the types of the kernel and the modules. It reads them at its first call.
 func (s *System) types() []*btf.Spec {
 	if s.read {
 		return s.specs
@@ -75,8 +77,8 @@ func (s *System) types() []*btf.Spec {
 	return s.specs
 }
 
-// Type returns a type by its name as C writes it: "struct task_struct", "u32",
-// "unsigned long". Nil if there is none, or if the kernel's types cannot be read (Err).
+// Type returns a type by its name in C: "struct task_struct", "u32", "unsigned long". It is
+// nil if there is none, or if the kernel's types cannot be read (Err).
 func (s *System) Type(name string) btf.Type {
 	if t := integer(name); t != nil {
 		return t
@@ -96,7 +98,7 @@ func (s *System) Type(name string) btf.Type {
 	return nil
 }
 
-// Func returns the prototype of a function of the kernel.
+// Func returns the prototype of a kernel function, nil if there is none.
 func (s *System) Func(name string) *btf.FuncProto {
 	for _, spec := range s.types() {
 		if protos, err := prototype.In(spec, name); err == nil {
@@ -106,7 +108,7 @@ func (s *System) Func(name string) *btf.FuncProto {
 	return nil
 }
 
-// Variable returns the type of a variable of the kernel that is there once for each CPU.
+// Variable returns the type of a kernel's per-CPU variable, nil if there is none.
 func (s *System) Variable(name string) btf.Type {
 	for _, spec := range s.types() {
 		var v *btf.Var
@@ -117,8 +119,8 @@ func (s *System) Variable(name string) btf.Type {
 	return nil
 }
 
-// features are what Has is asked for, as an Env names it. bpf_d_path has been there since
-// trampolines had: it is a function of the kernel.
+// features are the names of features that Has looks up in the Env. d_path is not one of them:
+// the kernel has it if its types have the function bpf_d_path.
 var features = map[string]feature.Feature{
 	"loop":                   feature.BPFLoop,
 	"map_lookup_percpu_elem": feature.PerCPUMapLookup,
@@ -126,8 +128,8 @@ var features = map[string]feature.Feature{
 	"ktime_get_tai_ns":       feature.KtimeTAI,
 }
 
-// Has reports whether the kernel has a feature. Where that cannot be told, for want of
-// privileges, say, it has: loading a program will tell.
+// Has reports whether the kernel has a feature. It returns true if that cannot be determined,
+// for example without privileges: loading a program then returns the error.
 func (s *System) Has(name string) bool {
 	if name == "d_path" {
 		return len(s.types()) == 0 || s.Func("bpf_d_path") != nil

@@ -19,7 +19,7 @@ import (
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// check types a script for a machine.
+// check checks a script for a machine.
 func check(t *testing.T, s *system.System, script string) (*types.Program, error) {
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(script), nil)
@@ -36,7 +36,7 @@ func check(t *testing.T, s *system.System, script string) (*types.Program, error
 	return types.Check(f, &types.Options{System: s, Arch: "amd64"})
 }
 
-// TestArgs: what arguments are, on a recorded machine, by the type of @.
+// TestArgs: the types of arguments on a recorded machine, from the type of @.
 func TestArgs(t *testing.T) {
 	s := system.New(probetest.Env(t), &system.Options{DWARF: true})
 	for _, test := range []struct{ name, script, want string }{
@@ -73,7 +73,7 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// TestRefused: what this machine has not.
+// TestRefused: errors for what this machine does not have.
 func TestRefused(t *testing.T) {
 	s := system.New(probetest.Env(t, feature.BPFLoop, feature.KtimeTAI), nil)
 	for _, test := range []struct{ name, script, want string }{
@@ -143,8 +143,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestRawEnumerators: names of a recorded kernel's own BTF are looked for together, also those
-// that a later script asks for.
+// TestRawEnumerators: the names of a script are looked up together in a recorded kernel's own
+// BTF, and so are those of a later script.
 func TestRawEnumerators(t *testing.T) {
 	root := probetest.Root(t)
 	root["sys/kernel/btf/vmlinux"] = &fstest.MapFile{Data: probetest.RawBTF(t, []btf.Type{
@@ -202,7 +202,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// TestNoTypes: a machine without BTF has no types, and Err says so.
+// TestNoTypes: a machine without BTF has no types, and Err returns an error.
 func TestNoTypes(t *testing.T) {
 	s := system.New(probe.NewEnv(&probe.EnvOptions{
 		Root: probetest.Root(t), Arch: "amd64", Release: "4.9.0",
@@ -218,8 +218,8 @@ func TestNoTypes(t *testing.T) {
 	}
 }
 
-// TestBytes: arrays of bytes are texts in the kernel's structs, whatever BTF calls a byte; in the
-// script's own only those of char are, with room for a 0 behind.
+// TestBytes: arrays of bytes in the kernel's structs are texts, whatever BTF calls a byte. In
+// the script's own structs only arrays of char are texts, with room for a 0 at the end.
 func TestBytes(t *testing.T) {
 	u8 := &btf.Int{Name: "unsigned char", Size: 1}
 	plain := &btf.Int{Name: "char", Size: 1} // as pahole writes it, without an encoding

@@ -1,10 +1,10 @@
-// Package cli is the command line of small programs: package tool's flags, errors and
-// exit statuses without its probes, for those that trace nothing.
+// Package cli handles the command line of small programs that do not trace: it has package
+// tool's flags, errors and exit statuses without its probes.
 //
 //	func main() { os.Exit(cli.Status("lines", run(os.Args[1:], os.Stdout), os.Stderr)) }
 //
-// A mistake on the command line is one line and status 2, anything else that goes
-// wrong one line and status 1, what errors.Join has a line each.
+// A mistake on the command line prints one line and gives status 2, any other error one line
+// and status 1. Errors joined with errors.Join print one line each.
 package cli
 
 import (
@@ -30,16 +30,16 @@ func (e *usageError) Error() string {
 
 func (e *usageError) Unwrap() error { return e.err }
 
-// ExitStatus is what Status asks for.
+// ExitStatus returns the status that Status returns for the error.
 func (e *usageError) ExitStatus() int { return 2 }
 
-// Usage returns a mistake on the command line that the program itself has found:
-// "CAUSE (PROGRAM -h lists the flags)", which Status returns 2 for.
+// Usage returns an error for a mistake on the command line that the program finds. Its text
+// is "CAUSE (PROGRAM -h lists the flags)", and Status returns 2 for it.
 func Usage(program string, err error) error { return &usageError{program, err} }
 
-// Parse parses args with fs, which continues on errors. With -h it writes the
-// usage to help and returns flag.ErrHelp; a mistake is Usage's, and nothing is
-// printed.
+// Parse parses args with fs, which must have flag.ContinueOnError. With -h it writes the
+// usage to help and returns flag.ErrHelp. For a mistake it returns an error like Usage's, and
+// prints nothing.
 func Parse(fs *flag.FlagSet, args []string, help io.Writer) error {
 	fs.SetOutput(io.Discard)
 	err := fs.Parse(args)
@@ -53,9 +53,9 @@ func Parse(fs *flag.FlagSet, args []string, help io.Writer) error {
 	return nil
 }
 
-// Status prints a program's error, joined ones each in a line, and returns its exit
-// status: 0 also after -h and where nobody reads the output any more, what an error's
-// method ExitStatus says, 1 for any other.
+// Status prints a program's error, joined ones one to a line, and returns its exit status: 0
+// for no error, flag.ErrHelp, and EPIPE, since then nothing reads the output any more; the
+// result of the error's method ExitStatus, if it has one; otherwise 1.
 func Status(program string, err error, stderr io.Writer) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) || errors.Is(err, syscall.EPIPE) {
 		return 0

@@ -1,14 +1,14 @@
-// Package expr reads the expressions that trace and argdist take on the command
-// line: filters and values, each node of which is one of package probe/action.
+// Package expr parses the expressions that trace and argdist take on the command line:
+// filters and values. The nodes of the result are those of package probe/action.
 //
 //	e, err := expr.Parse(`args.count > 100 && comm == "cat"`, target)
 //	// program.On(target, func(c *action.Ctx) { expr.Filter(c, e); ... })
 //
-// They are C's, as bpftrace has them:
+// The syntax is C's, with bpftrace's extensions:
 //
 //	arg0 args.count args->file    arguments, by number and by name; fields of a tracepoint
 //	retval                        the return value, in return probes
-//	pid tid uid comm cpu nsecs    what package action calls builtins
+//	pid tid uid comm cpu nsecs    the builtins of package action
 //	10 0x1f "text"                constants
 //	+ - * / % & | ^ << >> ~       arithmetic
 //	== != < <= > >= && || ! ?:    conditions; == compares text, too

@@ -10,24 +10,22 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// SyntaxError says where an expression is wrong.
+// SyntaxError is the error for an expression that cannot be parsed.
 type SyntaxError struct {
-	// Input is the whole text, Offset the byte in it, from 0, at which the fault
-	// lies.
+	// Input is the whole text. Offset is the byte in it, from 0, at which the mistake is.
 	Input  string
 	Offset int
-	// Msg says what is wrong there, and what would be right.
+	// Msg describes the mistake and how to correct it.
 	Msg string
 }
 
-// Error reads `"INPUT": column 3: MSG`; columns count bytes from one.
+// Error returns `"INPUT": column 3: MSG`. Columns count bytes from one.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%q: column %d: %s", e.Input, e.Offset+1, e.Msg)
 }
 
-// Parse reads an expression for a target, of whose kind it depends what names
-// mean. Whether arguments and members exist is for bpf.Compile to say. The
-// error is a *SyntaxError.
+// Parse parses an expression for a target; the meaning of names depends on the target's kind.
+// bpf.Compile checks that arguments and members exist. An error is a *SyntaxError.
 func Parse(text string, target probe.Target) (*ir.Expr, error) {
 	list, err := ParseList(text, target)
 	if err == nil && len(list) != 1 {
@@ -39,11 +37,12 @@ func Parse(text string, target probe.Target) (*ir.Expr, error) {
 	return list[0], nil
 }
 
-// ParseList reads expressions that are separated by commas; an empty text is none.
+// ParseList parses expressions that are separated by commas. An empty text gives none. An
+// error is a *SyntaxError.
 func ParseList(text string, target probe.Target) (list []*ir.Expr, err error) {
 	p := &parser{text: text, fields: hasFields(target)}
 	defer func() {
-		// The parser's own errors unwind it; nothing else panics here.
+		// Parse errors unwind the parser; nothing else panics here.
 		if r := recover(); r != nil {
 			se, ok := r.(*SyntaxError)
 			if !ok {
@@ -68,7 +67,7 @@ func ParseList(text string, target probe.Target) (list []*ir.Expr, err error) {
 	return list, nil
 }
 
-// hasFields says whether a target's values are the fields of a record.
+// hasFields reports whether a target's values are the fields of a record.
 func hasFields(target probe.Target) bool {
 	switch t := target.(type) {
 	case probe.Tracepoint, probe.Perf, probe.Iter:
@@ -79,7 +78,8 @@ func hasFields(target probe.Target) bool {
 	return false
 }
 
-// DefaultText is the size of the text that str reads, with the NUL at its end.
+// DefaultText is the size of the text that str reads by default, in bytes, with the NUL at
+// its end.
 const DefaultText = 64
 
 // maxDepth bounds the nesting of expressions.
@@ -98,7 +98,7 @@ const (
 type token struct {
 	kind kind
 	pos  int
-	str  string // as written; of text what it says
+	str  string // as written; for text, its value
 	num  int64
 }
 
@@ -120,7 +120,7 @@ var signs = []string{
 	"+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "?", ":", "(", ")", "[", "]", ".", ",",
 }
 
-// next reads a token.
+// next reads the next token.
 func (p *parser) next() {
 	rest := strings.TrimLeft(p.text[p.pos:], " \t\n")
 	p.pos = len(p.text) - len(rest)
@@ -144,7 +144,7 @@ func (p *parser) next() {
 			p.fail(p.pos, "the text has no end")
 		}
 		p.tok.kind = text
-		p.tok.str, _ = strconv.Unquote(quoted) // QuotedPrefix has seen to it
+		p.tok.str, _ = strconv.Unquote(quoted) // QuotedPrefix has checked it
 		p.pos += len(quoted)
 	default:
 		for _, s := range signs {
@@ -172,10 +172,10 @@ func (p *parser) word(k kind, rest string) {
 	p.pos += n
 }
 
-// is says whether the token is that sign.
+// is reports whether the token is that sign.
 func (p *parser) is(s string) bool { return p.tok.kind == sign && p.tok.str == s }
 
-// take reads on if the token is that sign.
+// take reads the next token if the current one is that sign, and reports whether it was.
 func (p *parser) take(s string) bool {
 	if !p.is(s) {
 		return false
@@ -204,7 +204,7 @@ func (p *parser) ternary() *ir.Expr {
 	return ir.NewExpr(ir.OpCond, truth(cond), then, p.ternary())
 }
 
-// levels are C's binary operators, those that bind least first.
+// levels are C's binary operators by precedence, lowest first.
 var levels = []map[string]ir.Op{
 	{"||": ir.OpLOr},
 	{"&&": ir.OpLAnd},
@@ -269,8 +269,8 @@ var ints = map[string]ir.Type{
 	"long": ir.IntType(8, true),
 }
 
-// cast reads "(struct NAME *)", "(NAME *)" or "(u32)"; if there is something
-// else, it reads nothing and returns nil.
+// cast parses "(struct NAME *)", "(NAME *)" or "(u32)". If there is anything else, it reads
+// nothing and returns nil.
 func (p *parser) cast() *ir.Expr {
 	pos, tok := p.pos, p.tok
 	p.next()
@@ -293,7 +293,7 @@ func (p *parser) cast() *ir.Expr {
 	return nil
 }
 
-// postfix reads what follows a value: members, which are one path, and indexes.
+// postfix parses the members, which form one path, and indexes that follow a value.
 func (p *parser) postfix(x *ir.Expr) *ir.Expr {
 	for {
 		switch {
@@ -350,7 +350,7 @@ func (p *parser) primary() *ir.Expr {
 	return nil
 }
 
-// value is what a name stands for.
+// value returns the expression for a name.
 func (p *parser) value(t token) *ir.Expr {
 	if n, err := strconv.Atoi(strings.TrimPrefix(t.str, "arg")); err == nil &&
 		strings.HasPrefix(t.str, "arg") && n >= 0 {
@@ -378,7 +378,7 @@ func (p *parser) value(t token) *ir.Expr {
 	return nil
 }
 
-// call is a function.
+// call parses a call of the function t.
 func (p *parser) call(t token) *ir.Expr {
 	p.want("(")
 	x := p.ternary()
@@ -417,7 +417,7 @@ func (p *parser) call(t token) *ir.Expr {
 	return x
 }
 
-// truth is x as a condition: a number is true if it is not 0.
+// truth returns x as a condition: a number is true if it is not 0.
 func truth(x *ir.Expr) *ir.Expr {
 	switch x.Op {
 	case ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe,
@@ -427,7 +427,7 @@ func truth(x *ir.Expr) *ir.Expr {
 	return ir.NewExpr(ir.OpNe, x, ir.NewConst(0))
 }
 
-// Filter ends an action unless the expression holds; nil always does.
+// Filter ends an action unless the expression is true. nil is always true.
 func Filter(c *action.Ctx, e *ir.Expr) {
 	if e == nil {
 		return
@@ -438,8 +438,8 @@ func Filter(c *action.Ctx, e *ir.Expr) {
 	})
 }
 
-// Text says whether an expression is text, whatever the target: str(...), comm,
-// or a constant. Fields of a tracepoint that are text need str(args.field).
+// Text reports whether an expression is text for every target: str(...), comm, or a constant.
+// Fields of a tracepoint that are text need str(args.field).
 func Text(e *ir.Expr) bool {
 	switch e.Op {
 	case ir.OpStr, ir.OpString:

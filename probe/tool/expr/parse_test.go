@@ -16,7 +16,7 @@ var (
 	tracepoint = probe.Tracepoint{Group: "sched", Name: "sched_switch"}
 )
 
-// What is parsed prints as the same expression of package action.
+// Parsed expressions print as the same expressions of package action.
 func TestParse(t *testing.T) {
 	for in, want := range map[string]string{
 		"1 + 2 * 3":                       "(1 + (2 * 3))",
@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Mistakes say where they are.
+// The errors for mistakes have their place.
 func TestSyntaxError(t *testing.T) {
 	for in, want := range map[string]int{
 		"":                       0,
@@ -136,8 +136,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Whatever is parsed is plain data that prints, and what fails fails within the
-// text.
+// Every parsed expression is plain data that prints, and the place of every error is within
+// the text.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"arg0 == 1 && comm == \"x\"", "((struct a *)arg0)->b[1]", "str(args.x, 3)", "1?2:3", "!-~*1"} {
 		f.Add(s)

@@ -8,22 +8,22 @@ import (
 	"github.com/borescope/borescope/probe/tool"
 )
 
-// Spec is a probe as trace and argdist take it: TARGET [/FILTER/] [REST].
+// Spec is a probe in the syntax of trace and argdist: TARGET [/FILTER/] [REST].
 type Spec struct {
 	// Target is what the probe is attached to.
 	Target probe.Target
-	// Filter is nil where there is none, FilterText how it was written.
+	// Filter is the filter, nil if there is none, and FilterText its text.
 	Filter     *ir.Expr
 	FilterText string
-	// Rest is what follows, for the tool.
+	// Rest is the text after the filter; its meaning depends on the tool.
 	Rest string
 }
 
-// ParseSpec reads a probe. The target is tool.ParseTarget's, and ends at the
-// first blank outside of quotes; the filter ends at the first slash that a blank
-// or nothing follows, so that a division in it is written without a blank after
-// its slash. User probes are restricted to pid, unless it is 0. The error is a
-// *SyntaxError, of the filter or the whole, or the target's *probe.SyntaxError.
+// ParseSpec parses a probe. The target is parsed by tool.ParseTarget, and ends at the first
+// blank outside quotes. The filter ends at the first slash before a blank or the end of the
+// text; a division in it must therefore not have a blank after its slash. User probes are
+// restricted to pid, unless it is 0. The error is a *SyntaxError for the filter or the whole
+// text, or the target's *probe.SyntaxError.
 func ParseSpec(text string, pid int) (s Spec, err error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return s, &SyntaxError{text, 0, "want a probe: TARGET [/FILTER/] [REST]"}
@@ -48,7 +48,7 @@ func ParseSpec(text string, pid int) (s Spec, err error) {
 	return s, err
 }
 
-// blank is where the first blank outside of quotes is, or the end.
+// blank returns the index of the first blank outside quotes, or len(s).
 func blank(s string) int {
 	quoted := false
 	for i := range len(s) {

@@ -1,6 +1,5 @@
-// Package tooltest tests tools that are made with package tool: against a
-// recording, on any machine and without root, and live, against a workload that
-// is known.
+// Package tooltest tests tools that are made with package tool: against a recording, on any
+// machine and without root, and live, against a known workload.
 //
 //	func TestMain(m *testing.M) { tooltest.Main(m, map[string]func(){"open": open23}) }
 //
@@ -16,7 +15,7 @@
 //		}
 //	}
 //
-// Live records where the test is given the flag -record DIR, here or in a guest:
+// Live makes a recording if the test has the flag -record DIR, on this machine or in a guest:
 //
 //	go test ./examples/opensnoop -run TestLive -record testdata/opens
 //	go test ./examples/opensnoop -run TestReplay -update

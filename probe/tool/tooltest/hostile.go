@@ -19,10 +19,10 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 )
 
-// hostile replays the recording with other names of threads, files and functions
-// in it: some that a terminal acts on, and some that would be lines, columns and
-// frames of their own. As much must be printed as for the recording itself, and
-// nothing of that.
+// hostile replays the recording with its names of threads, files and functions replaced: they
+// contain control sequences of terminals, and characters that could make them additional
+// lines, columns and frames. The output must have as many lines as golden, the output for the
+// recording itself, and must not contain those characters.
 func hostile(t *testing.T, run Run, dir string, args []string, golden string) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "hostile")
@@ -45,7 +45,7 @@ func hostile(t *testing.T, run Run, dir string, args []string, golden string) {
 	}
 }
 
-// hostileCopy makes a recording with hostile names of the one in from.
+// hostileCopy writes a copy of the recording in from with hostile names to the directory to.
 func hostileCopy(ctx context.Context, to, from string) (err error) {
 	rec, err := recording.Open(os.DirFS(from))
 	if err != nil {
@@ -101,11 +101,11 @@ func hostileCopy(ctx context.Context, to, from string) (err error) {
 	return nil
 }
 
-// symbolName is where the name of a function, module or file begins in a recording
+// symbolName matches the beginning of the name of a function, module or file in a recording
 // of symbols.
 var symbolName = regexp.MustCompile(`"[nmf]":"`)
 
-// misnamed is a source whose records have other names in them.
+// misnamed is a source with hostile names in its records.
 type misnamed struct{ mapx.Source }
 
 func (m misnamed) ReadInto(ctx context.Context, rec *mapx.Record) error {
@@ -116,10 +116,10 @@ func (m misnamed) ReadInto(ctx context.Context, rec *mapx.Record) error {
 	return err
 }
 
-// word matches what is text: numbers are hardly ever letters all the way.
+// word matches text: bytes of numbers are rarely four or more such characters in sequence.
 var word = regexp.MustCompile(`[A-Za-z_./:-]{4,}`)
 
-// misname makes the words of b hostile, each behind its first letter.
+// misname makes the words of b hostile, except for their first and last letters.
 func misname(b []byte) {
 	const names = "\x1b\n;\u009b\r\u202e\xff"
 	for _, at := range word.FindAllIndex(b, -1) {
@@ -130,8 +130,8 @@ func misname(b []byte) {
 	}
 }
 
-// rechunk changes the chunks of a file of a recording; mapx/recording/FORMAT.md has its
-// format.
+// rechunk applies change to the chunks of a recording's file; see mapx/recording/FORMAT.md
+// for its format.
 func rechunk(b []byte, change func([]byte) []byte) ([]byte, error) {
 	dec, err := compress.NewDecoder(32 << 20)
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-// mainEnv holds the arguments, in JSON, with which CommandLine is to be the tool's
-// main function.
+// mainEnv is the environment variable with the arguments, in JSON, with which CommandLine
+// runs the tool's main function.
 const mainEnv = "TOOLTEST_MAIN"
 
-// statusMark stands before the status with which main ended.
+// statusMark is printed before main's exit status.
 const statusMark = "tooltest: status "
 
 func runMain(t *testing.T, name string, run Run, args string) {
@@ -37,9 +37,9 @@ func runMain(t *testing.T, name string, run Run, args string) {
 	os.Stdout.WriteString("\n" + statusMark + strconv.Itoa(status) + "\n")
 }
 
-// interruptEarly runs the tool as a program of its own, and sends it a Ctrl-C when
-// it has printed its start line: it has to end by that one, with status 0, which
-// it does only after its summary.
+// interruptEarly runs the tool as a separate program, and sends it one Ctrl-C when it has
+// printed its start line. The tool must end with status 0 after that one, which it does only
+// after its summary.
 func interruptEarly(t *testing.T, args []string) {
 	t.Helper()
 	list, err := json.Marshal(slices.DeleteFunc(slices.Clone(args), func(a string) bool {
@@ -78,7 +78,7 @@ func interruptEarly(t *testing.T, args []string) {
 			}
 		}
 	}
-	cmd.Process.Kill() // what it would say of itself as a test is nobody's concern
+	cmd.Process.Kill() // its own result as a test does not matter
 	cmd.Wait()
 	_, status, ended := strings.Cut(text.String(), statusMark)
 	if (sent || ended) && strings.TrimSpace(status) != "0" {
@@ -87,14 +87,15 @@ func interruptEarly(t *testing.T, args []string) {
 	}
 }
 
-// needsRoot runs the tool without root, where that is so.
+// needsRoot runs the tool if the test does not run as root, and checks that it reports that
+// it needs root.
 func needsRoot(t *testing.T, name string, run Run, args []string) {
 	t.Helper()
 	if runtime.GOOS != "linux" || os.Geteuid() == 0 {
 		return
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // for one that needs nothing
+	cancel() // ends a run that needs no root
 	var stderr bytes.Buffer
 	err := run(ctx, args, io.Discard)
 	if errors.Is(err, flag.ErrHelp) {

@@ -23,7 +23,7 @@ import (
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-// Run is a tool's entry: what its main gives to tool.Main.
+// Run is a tool's function for tool.Main.
 type Run = func(ctx context.Context, args []string, stdout io.Writer) error
 
 var (
@@ -32,12 +32,11 @@ var (
 		"have Live record into this `directory`, which must not exist; into one below it if it ends with a slash")
 )
 
-// Replay replays the recording in dir with the given flags, in UTC, as text and
-// with -json, and compares what is printed with the files DIR.golden and
-// DIR.json.golden beside it; the flag -update of the test writes them anew. Lines
-// wider than 79 columns fail the test, unless it is the last column of a table
-// that does not fit. So does output that a terminal acts on, where names in the
-// recording are replaced by such as an attacker would choose.
+// Replay replays the recording in dir with the given flags, in UTC, as text and with -json,
+// and compares the output with the files DIR.golden and DIR.json.golden beside it; the test's
+// flag -update rewrites them. Lines wider than 79 columns fail the test, unless only the last
+// column of a table does not fit. So does output with control characters of terminals when
+// names in the recording are replaced by those that an attacker would choose.
 func Replay(t *testing.T, run Run, dir string, flags ...string) {
 	t.Helper()
 	local := time.Local
@@ -82,11 +81,11 @@ func golden(t *testing.T, file string, got []byte) {
 	}
 }
 
-// heading matches a table's headings, and where the last one begins.
+// heading matches a table's headings and captures the last one.
 var heading = regexp.MustCompile(`^(?:[A-Z][\w()%/]* +)*([A-Z][\w()%/]*)$`)
 
-// narrow fails the test for lines wider than 79 columns. The last column of a
-// table, such as a path, is not cut, but has to begin before.
+// narrow fails the test for lines wider than 79 columns. The last column of a table, such as
+// a path, may be wider, but has to begin within them.
 func narrow(t *testing.T, out string) {
 	t.Helper()
 	last := 80
@@ -101,20 +100,20 @@ func narrow(t *testing.T, out string) {
 	}
 }
 
-// Live runs the tool with args, has work do what it should see once all is
-// attached, ends the tool as Ctrl-C does, and returns what it printed. The tool
-// reads after the work: what it emits must fit its buffers. Then the tool runs
-// once more, as a program that gets a Ctrl-C at its start line and has to end in
-// good order; for that the test's TestCommandLine has to call CommandLine. Live skips
-// the test where this machine cannot trace, with the reason. The tool leaves its
-// own process out, which is the test's: work is done by a Child.
+// Live runs the tool with args, calls work when everything is attached, ends the tool as
+// Ctrl-C does, and returns its output. The tool reads after work has returned, so its events
+// must fit into its buffers. Then Live runs the tool once more as a program that gets a
+// Ctrl-C at its start line and must end with status 0; for that the test's TestCommandLine
+// has to call CommandLine. Live skips the test, with the reason, if this machine cannot
+// trace. The tool does not trace its own process, which is the test's: use a Child for the
+// work.
 func Live(t *testing.T, run Run, args []string, work func()) string {
 	t.Helper()
 	testenv.Need(t, testenv.Root)
 	plain := args
 	if *record != "" {
 		dir := *record
-		if strings.HasSuffix(dir, "/") { // one for each package that a guest tests
+		if strings.HasSuffix(dir, "/") { // one directory for each package that a guest tests
 			dir += strings.TrimSuffix(filepath.Base(os.Args[0]), ".test")
 		}
 		args = append([]string{"-record", dir}, args...)
@@ -127,7 +126,7 @@ func Live(t *testing.T, run Run, args []string, work func()) string {
 	var mistake *ir.Error
 	switch {
 	case !traced:
-		if !errors.As(err, &mistake) { // that is no kernel's fault
+		if !errors.As(err, &mistake) { // a mistake in the program is no reason to skip
 			testenv.SkipUnsupported(t, err)
 		}
 		t.Fatalf("%v ended before it traced: %v\n%s", args, err, out.String())
@@ -138,7 +137,7 @@ func Live(t *testing.T, run Run, args []string, work func()) string {
 	return out.String()
 }
 
-// Objects decodes what a tool printed with -json.
+// Objects decodes the output of a tool with -json, one object from each line.
 func Objects[T any](t *testing.T, out string) []T {
 	t.Helper()
 	var all []T
@@ -152,9 +151,9 @@ func Objects[T any](t *testing.T, out string) []T {
 	return all
 }
 
-// LeftOut is how many firings of its probes the kernel left out, by what a tool printed
-// with -json: while another program that interrupts its own, or that it interrupts, is
-// on the CPU, as programs of other tests are. What a test counts may be fewer by that.
+// LeftOut returns the number of probe firings that the kernel left out, from the output of a
+// tool with -json. The kernel leaves out a program that fires while another one runs on the
+// same CPU, such as one of another test. A test's counts may be too small by that number.
 func LeftOut(t *testing.T, out string) (n uint64) {
 	t.Helper()
 	for _, l := range Objects[struct{ Lost tool.Lost }](t, out) {
@@ -163,25 +162,25 @@ func LeftOut(t *testing.T, out string) (n uint64) {
 	return n
 }
 
-// workEnv names the work that a Child does.
+// workEnv is the environment variable with the name of a Child's work.
 const workEnv = "TOOLTEST_WORK"
 
-// A process that works does so on the thread whose id is the process's: only
-// while packages are initialised is the main goroutine sure to be there.
+// A Child works on its main thread, which has the process's id. The main goroutine is only
+// sure to run on that thread while packages are initialised.
 func init() {
 	if os.Getenv(workEnv) != "" {
 		runtime.LockOSThread()
 	}
 }
 
-// Main is for TestMain: it runs the tests, and fails if they left a file or a
-// goroutine. In a process that Child started it does that work instead.
+// Main is for TestMain: it runs the tests, and fails if they left a file or a goroutine. In a
+// process that Start started it does the Child's work instead.
 func Main(m *testing.M, works map[string]func()) {
 	if name := os.Getenv(workEnv); name != "" {
 		os.Stdin.Read(make([]byte, 1))
 		works[name]()
 		os.Stdout.Write([]byte{'\n'})
-		os.Stdin.Read(make([]byte, 1)) // stays to be looked at, until the test ends
+		os.Stdin.Read(make([]byte, 1)) // stays until the test ends, so that its memory can be read
 		return
 	}
 	testenv.Main(m)
@@ -189,7 +188,7 @@ func Main(m *testing.M, works map[string]func()) {
 
 // Child is a process that waits to do some work.
 type Child struct {
-	// PID is its process id.
+	// PID is the Child's process id.
 	PID int
 
 	t        *testing.T
@@ -197,9 +196,9 @@ type Child struct {
 	to, from *os.File
 }
 
-// Start starts a process that will do the work of that name, one of those given
-// to Main, when Work is called. The process ends with the test. No signal of Go's
-// runtime, which preempts goroutines by them, interrupts a system call of the work.
+// Start starts a process that does the named work, one of the works passed to Main, when Work
+// is called. The process ends with the test. Go's runtime sends it no signals to preempt
+// goroutines, which would interrupt system calls of the work.
 func Start(t *testing.T, work string) *Child {
 	t.Helper()
 	exe, err := os.Executable()
@@ -228,7 +227,7 @@ func Start(t *testing.T, work string) *Child {
 	return c
 }
 
-// Work has the process do its work, and returns when it is done.
+// Work makes the process do its work, and returns when it is done.
 func (c *Child) Work() {
 	c.t.Helper()
 	if _, err := c.to.Write([]byte{'\n'}); err != nil {
@@ -239,9 +238,9 @@ func (c *Child) Work() {
 	}
 }
 
-// Interrupted runs the tool with a context that has ended already, as a Ctrl-C
-// before anything is attached leaves it, and returns what it printed: the
-// summary must be there. It needs root.
+// Interrupted runs the tool with a context that has already ended, as after a Ctrl-C before
+// anything is attached, and returns its output, which must contain the summary. It needs
+// root.
 func Interrupted(t *testing.T, run Run, args ...string) string {
 	t.Helper()
 	testenv.Need(t, testenv.Root)
@@ -255,11 +254,11 @@ func Interrupted(t *testing.T, run Run, args ...string) string {
 	return out.String()
 }
 
-// CommandLine tests what all tools have in common and what needs no kernel: -h
-// shows the flags and two examples in less than 80 columns, bad flags are one
-// line and status 2, and the commands of ../README.md, if it is there, are none
-// of these mistakes, but need root: without, one line says so, and status 1. name
-// is the tool's.
+// CommandLine tests the common features of tools that need no kernel: -h prints the flags and
+// at least two examples in less than 80 columns, bad flags print one line and give status 2,
+// and the commands in ../README.md, if that file exists, are without such mistakes. If the
+// test does not run as root, they must print one line that they need root, and give status 1.
+// name is the tool's name.
 func CommandLine(t *testing.T, name string, run Run) {
 	t.Helper()
 	if args := os.Getenv(mainEnv); args != "" {
@@ -300,12 +299,12 @@ func CommandLine(t *testing.T, name string, run Run) {
 	pageCommands(t, name, run)
 }
 
-// pageCommands parses the commands of ../README.md that call the tool: in the
-// replay of a recording with nothing in it, so that nothing is attached.
+// pageCommands parses the tool's commands in ../README.md. It replays an empty recording with
+// them, so that nothing is attached.
 func pageCommands(t *testing.T, name string, run Run) {
 	page, err := os.ReadFile("../README.md")
 	if errors.Is(err, fs.ErrNotExist) {
-		return // a tool somewhere else, or a guest, which has no sources
+		return // another module's tool, or a guest, which has no sources
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -332,8 +331,8 @@ func pageCommands(t *testing.T, name string, run Run) {
 	}
 }
 
-// words matches a shell's words: quoted, of a command's output, or plain.
+// words matches a shell's words: quoted, the output of a command, or plain.
 var words = regexp.MustCompile(`'[^']*'|\$\([^)]*\)|[^ ]+`)
 
-// output matches what stands for a command's output, which is a process id.
+// output matches a command's output, which is a process id in all examples.
 var output = regexp.MustCompile(`^\$\(.*\)$`)

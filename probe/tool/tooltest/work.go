@@ -5,11 +5,11 @@ import (
 	"net"
 )
 
-// Disk is the block device that ReadDisk reads: that of a virtual machine.
+// Disk is the block device that ReadDisk reads, a virtual machine's.
 const Disk = "/dev/vda"
 
-// Connect has this process connect to itself n times over TCP, on Port of the
-// loopback device, accept, and close both ends.
+// Connect makes this process connect to itself n times over TCP, on Port of the loopback
+// device, accept, and close both ends. It panics on errors.
 func Connect(n int) {
 	l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", Port))
 	if err != nil {
@@ -30,5 +30,5 @@ func Connect(n int) {
 	}
 }
 
-// Port is what Connect connects to.
+// Port is the port to which Connect connects.
 const Port = 18423

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// ReadDisk reads the first n blocks of 4096 bytes of Disk, one by one and past
-// the page cache: n requests.
+// ReadDisk reads the first n blocks of 4096 bytes of Disk with n requests, bypassing the page
+// cache. It panics on errors.
 func ReadDisk(n int) {
 	f, err := os.OpenFile(Disk, os.O_RDONLY|syscall.O_DIRECT, 0)
 	if err != nil {
@@ -22,7 +22,7 @@ func ReadDisk(n int) {
 	}
 }
 
-// aligned is memory that the kernel reads into directly.
+// aligned returns 4096 bytes at a multiple of 4096, as O_DIRECT requires.
 func aligned() []byte {
 	b := make([]byte, 2*4096)
 	skip := -uintptr(unsafe.Pointer(&b[0])) & 4095

@@ -2,5 +2,5 @@
 
 package tooltest
 
-// ReadDisk is there on Linux only.
+// ReadDisk works only on Linux. It panics.
 func ReadDisk(int) { panic("no disk to read") }

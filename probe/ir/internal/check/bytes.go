@@ -10,8 +10,8 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// Bytes compares what maps and buffers need, on a machine of so many
-// possible CPUs, with the budget.
+// Bytes returns an error if the maps and buffers of a program need more memory than its
+// budget on a machine with cpus possible CPUs.
 func Bytes(l *Layout, p *ir.Program, spec *ebpf.CollectionSpec, cpus int) error {
 	if p.Budget.MapBytes <= 0 {
 		return nil
@@ -26,7 +26,7 @@ func Bytes(l *Layout, p *ir.Program, spec *ebpf.CollectionSpec, cpus int) error 
 			if size == 0 {
 				size = ir.DefaultBuffer
 			}
-			// a power of two, and one to tell where it is read
+			// a power of two of data pages, and the page of struct perf_event_mmap_page
 			pages := int64(1) << bits.Len64(uint64(max(size-1, 0))/kernel.PageBytes)
 			total += int64(cpus) * (pages + 1) * kernel.PageBytes
 		}

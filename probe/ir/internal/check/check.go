@@ -17,41 +17,41 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
-// Checked is an action made ready for one program of a plan: every node is
-// typed, operands are converted where types differ, arguments are replaced by
-// where they are found, and member paths by addresses and offsets.
+// Checked is an action that is prepared for one program of a plan: every node has a type,
+// operands are converted to common types, arguments are replaced by their locations, and
+// member paths by addresses and offsets.
 type Checked struct {
 	Body []*typed.Stmt
 	Vars []*ir.Var
 	Pp   *probe.Program
 	Kern ir.Version
-	// Cgroup is where the current cgroup is found, for storage by cgroup.
+	// Cgroup is the path to the current cgroup, for storage by cgroup.
 	Cgroup cgroupPath
-	// Walk is the walker of user stacks, nil if the action asks for none.
+	// Walk is the walker of user stacks, nil if the action does not walk any.
 	Walk *bpfwalk.Walker
 }
 
-// checker types an action for one program of a plan.
+// checker determines the types of an action for one program of a plan.
 type checker struct {
 	locator
-	// vars are the typed variables, by the program's, that are set where the current
-	// statement stands; list are all there are.
+	// vars are the typed variables that are set at the current statement, by the program's
+	// variables; list has all typed variables.
 	vars map[*ir.Var]*ir.Var
 	list []*ir.Var
-	// scope are the variables of the enclosing blocks, in order of declaration.
+	// scope has the variables of the enclosing blocks, in order of declaration.
 	scope []*ir.Var
 	nodes int
-	// pos is where the current statement is in its source.
+	// pos is the current statement's place in its source.
 	pos ir.Pos
-	// cgroup is where the current cgroup is found, for storage by cgroup.
+	// cgroup is the path to the current cgroup, for storage by cgroup.
 	cgroup cgroupPath
-	// before are assignments that the current statement wants made before it.
+	// before has assignments that must be made before the current statement.
 	before []*typed.Stmt
-	// loops is how many loops the current statement is inside of.
+	// loops is the number of loops around the current statement.
 	loops int
-	// walk is the walker of user stacks, nil if there is none so far.
+	// walk is the walker of user stacks, nil if none is needed so far.
 	walk *bpfwalk.Walker
-	// ns is the pid namespace whose numbers are meant; nil: the initial one's.
+	// ns is the pid namespace of the numbers of tasks; nil is the initial one.
 	ns *kernel.PIDNamespace
 }
 
@@ -65,8 +65,8 @@ func newChecker(p *ir.Program, plan *probe.Plan, i int) (*checker, error) {
 	return &checker{locator: l, vars: map[*ir.Var]*ir.Var{}}, nil
 }
 
-// Check makes an action ready for program i of the plan, with the numbers that
-// the namespace gives to tasks; nil is the initial one.
+// Check prepares an action for program i of the plan. The numbers of tasks are those in
+// namespace ns; nil is the initial one.
 func Check(p *ir.Program, plan *probe.Plan, i int, ns *kernel.PIDNamespace) (*Checked, error) {
 	c, err := newChecker(p, plan, i)
 	if err != nil {
@@ -81,8 +81,8 @@ func Check(p *ir.Program, plan *probe.Plan, i int, ns *kernel.PIDNamespace) (*Ch
 		nil
 }
 
-// TypeOf is the type that an expression has in program i of the plan. Variables in it
-// have the types that they were made with.
+// TypeOf returns the type that an expression has in program i of the plan. Variables in it
+// have the types with which they were made.
 func TypeOf(e *ir.Expr, plan *probe.Plan, i int) (ir.Type, error) {
 	p := &ir.Program{Actions: make([]ir.Action, max(plan.Programs[i].Group, 0)+1)}
 	c, err := newChecker(p, plan, i)
@@ -102,8 +102,8 @@ func TypeOf(e *ir.Expr, plan *probe.Plan, i int) (ir.Type, error) {
 	return x.Type, nil
 }
 
-// KernelVersion reads "6.1.0-56-cloud-amd64"; what cannot be read is the
-// oldest kernel there is support for.
+// KernelVersion parses a release such as "6.1.0-56-cloud-amd64". For one that it cannot parse
+// it returns the oldest supported kernel's version.
 func KernelVersion(release string) ir.Version {
 	v, ok := feature.ParseVersion(release)
 	if !ok {
@@ -127,13 +127,13 @@ func At(pos ir.Pos, where string, err error) error {
 	return &ir.Error{Pos: pos, Where: where, Err: err}
 }
 
-// expr types an expression.
+// expr determines the type of an expression.
 func (c *checker) expr(e *ir.Expr) (*typed.Node, error) {
 	return c.exprDepth(e, 0)
 }
 
-// maxNodes bounds an action's expressions, counted as often as they are used:
-// nodes may be shared, and a small graph can stand for an endless tree.
+// maxNodes is the maximal number of expressions in an action. Each use of a node counts,
+// because nodes may be shared, and a small graph can represent an enormous tree.
 const maxNodes = 100_000
 
 func (c *checker) exprDepth(e *ir.Expr, depth int) (*typed.Node, error) {
@@ -164,7 +164,7 @@ func (c *checker) exprDepth(e *ir.Expr, depth int) (*typed.Node, error) {
 	return x, nil
 }
 
-// node types one node whose operands are typed.
+// node determines the type of a node. Its operands have types.
 func (c *checker) node(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	if err := flippedMap(e.Map); err != nil {
 		return nil, err
@@ -252,8 +252,8 @@ func (c *checker) leaf(e *ir.Expr) (*typed.Node, error) {
 	return c.context(e)
 }
 
-// stringConst is constant text of the type t or, if that is the zero Type, of its own
-// size.
+// stringConst returns constant text of the type t or, if that is the zero Type, of a type
+// with the text's size.
 func stringConst(s string, t ir.Type) (*typed.Node, error) {
 	if t.Kind == ir.KindAuto {
 		t = ir.StringType(len(s) + 1)
@@ -332,8 +332,9 @@ func (c *checker) builtin(e *ir.Expr) (*typed.Node, error) {
 	return out, nil
 }
 
-// callID is who makes a call. The idle threads of all CPUs have the id 0; they
-// are told apart by the CPU they never leave.
+// callID returns a number that identifies the caller: a goroutine or a thread. The idle
+// threads of all CPUs have the id 0; it is replaced by a number with the CPU, which an idle
+// thread never leaves.
 func (c *checker) callID() (*typed.Node, error) {
 	if c.pp.Go != nil {
 		return c.goid()
@@ -344,18 +345,18 @@ func (c *checker) callID() (*typed.Node, error) {
 	return c.expr(ir.NewExpr(ir.OpCond, ir.NewExpr(ir.OpNe, id, ir.NewConst(0)), id, idle))
 }
 
-// builtinOf is a builtin that the generator evaluates.
+// builtinOf returns a builtin that the generator evaluates.
 func builtinOf(name string, t ir.Type) *typed.Node {
 	return &typed.Node{Op: ir.OpBuiltin, Type: t, Str: name}
 }
 
-// memberExpr is a member of what an expression points to, not typed yet.
+// memberExpr returns a member of the object to which an expression points, without types.
 func memberExpr(e *ir.Expr, path string) *ir.Expr {
 	return &ir.Expr{Op: ir.OpMember, Str: path, Args: []*ir.Expr{e}}
 }
 
-// Unsupported says that a kernel lacks something that there is since a version, zero
-// if in none.
+// Unsupported returns the error for a feature that the kernel lacks. since is the first
+// version that has it, zero if none has.
 func Unsupported(what string, since ir.Version, hint string) error {
 	u := &probe.UnsupportedError{Feature: what, Hint: hint}
 	if since != (ir.Version{}) {
@@ -364,7 +365,7 @@ func Unsupported(what string, since ir.Version, hint string) error {
 	return u
 }
 
-// kernelType finds a kernel type by name.
+// kernelType looks up a kernel type by name.
 func (c *checker) kernelType(name string) (btf.Type, error) {
 	if c.plan.BTF == nil {
 		return nil, Unsupported("type "+name, ir.Version{}, noBTF)
@@ -372,5 +373,5 @@ func (c *checker) kernelType(name string) (btf.Type, error) {
 	return lookupType(c.plan.BTF, name)
 }
 
-// License is the licence to load a program with.
+// License returns the license with which a program is loaded.
 func License(p *ir.Program) string { return cmp.Or(p.License, ir.DefaultLicense) }

@@ -15,8 +15,8 @@ import (
 	"github.com/borescope/borescope/stack"
 )
 
-// locator finds what a program can know where it runs: arguments, registers, what its
-// target is. It depends on the plan alone.
+// locator locates the values that a probe gives its program: arguments, registers, the
+// target. It depends only on the plan.
 type locator struct {
 	prog *ir.Program
 	plan *probe.Plan
@@ -24,7 +24,7 @@ type locator struct {
 	kern ir.Version
 }
 
-// context types a leaf that the plan describes.
+// context determines the type and place of a leaf that the plan describes.
 func (l *locator) context(e *ir.Expr) (*typed.Node, error) {
 	switch e.Op {
 	case ir.OpReg:
@@ -71,7 +71,7 @@ func (l *locator) named(args []probe.Arg, name, what string) (*typed.Node, error
 	return nil, fmt.Errorf("%s has no %s %q%s", l.targetName(), what, name, near.Hint(name, names))
 }
 
-// targetName is what the program is attached to, for messages.
+// targetName returns the name of the program's target, for messages.
 func (l *locator) targetName() string {
 	if len(l.pp.Sites) > 0 && l.pp.Sites[0].Target != nil {
 		return l.pp.Sites[0].Target.String()
@@ -82,8 +82,8 @@ func (l *locator) targetName() string {
 	return l.pp.Name
 }
 
-// argument is argument number i. Where a USDT program's sites differ, the
-// cookie chooses among the argument sets.
+// argument returns argument number i. If the sites of a USDT program have different argument
+// sets, bits 32 to 47 of the cookie select the site's set.
 func (l *locator) argument(i int) (*typed.Node, error) {
 	first, err := l.located(l.pp.Args[i])
 	if err != nil || len(l.pp.Specs) < 2 {
@@ -115,7 +115,7 @@ func (l *locator) argument(i int) (*typed.Node, error) {
 	return out, nil
 }
 
-// located is an argument by its type and location.
+// located returns an argument from its type and location.
 func (l *locator) located(a probe.Arg) (*typed.Node, error) {
 	if a.Loc.Reason != "" {
 		return nil, fmt.Errorf("argument %s cannot be read: %s", a.Name, a.Loc.Reason)
@@ -144,9 +144,9 @@ func (l *locator) located(a probe.Arg) (*typed.Node, error) {
 	return nil, fmt.Errorf("argument %s: no location", a.Name)
 }
 
-// PtRegs are the offsets of DWARF registers in the registers that a program
-// sees: struct pt_regs on amd64 (arch/x86/include/asm/ptrace.h), struct
-// user_pt_regs on arm64 (arch/arm64/include/uapi/asm/ptrace.h).
+// PtRegs returns the offset of a DWARF register in the registers that a program sees: struct
+// pt_regs on amd64 (arch/x86/include/asm/ptrace.h), struct user_pt_regs on arm64
+// (arch/arm64/include/uapi/asm/ptrace.h).
 func PtRegs(arch string, reg int) (off int, ok bool) {
 	if arch == "arm64" {
 		return reg * 8, reg >= 0 && reg <= stack.ARM64PC
@@ -164,7 +164,7 @@ func PtRegs(arch string, reg int) (off int, ok bool) {
 	return offsets[reg], true
 }
 
-// register is a register of the context, as a value of type t: its low bytes.
+// register returns a register of the context as a value of type t, which has its low bytes.
 func (l *locator) register(reg int, t ir.Type) (*typed.Node, error) {
 	if l.pp.Context != probe.ContextPtRegs && l.pp.Context != probe.ContextPerf {
 		return nil, fmt.Errorf("%s gives no registers", l.targetName())
@@ -182,8 +182,8 @@ func (l *locator) register(reg int, t ir.Type) (*typed.Node, error) {
 	return typed.NewCtx(t, typed.Place{Kind: typed.PlaceValue, Off: off, Size: 8}), nil
 }
 
-// specialReg is the DWARF number of the instruction or stack pointer, or of the
-// register that holds a returned value.
+// specialReg returns the DWARF number of the instruction pointer ("ip"), the stack pointer
+// ("sp") or the register of the returned value ("ret").
 func (l *locator) specialReg(name string) int {
 	switch {
 	case l.plan.Arch == "arm64" && name == "ret":
@@ -200,9 +200,9 @@ func (l *locator) specialReg(name string) int {
 	return stack.AMD64RSP
 }
 
-// userMode says whether registers are those of user space: by the privilege
-// level in cs on amd64, by the exception level in pstate on arm64. Events
-// without registers, and kprobes, are in the kernel.
+// userMode returns whether the registers are those of user space: from the privilege level in
+// cs on amd64, from the exception level in pstate on arm64. Events without registers, and
+// kprobes, are in the kernel.
 func (l *locator) userMode() (*typed.Node, error) {
 	if l.pp.Context != probe.ContextPerf {
 		return constOf(ir.BoolType(), eval.B2u(l.pp.UserRegs)), nil
@@ -216,7 +216,7 @@ func (l *locator) userMode() (*typed.Node, error) {
 	return typed.New(ir.OpEq, ir.BoolType(), level, constOf(ir.Uint64Type(), user)), nil
 }
 
-// onStack is an argument in memory at the stack pointer.
+// onStack returns an argument in memory at an offset from the stack pointer.
 func (l *locator) onStack(a probe.Arg, t ir.Type) (*typed.Node, error) {
 	sp, err := l.register(l.specialReg("sp"), ir.PtrType(nil, l.pp.UserRegs))
 	if err != nil {
@@ -228,7 +228,7 @@ func (l *locator) onStack(a probe.Arg, t ir.Type) (*typed.Node, error) {
 	return typed.NewLoad(t, sp, a.Loc.Offset), nil
 }
 
-// inContext is a value in the context itself.
+// inContext returns a value in the context itself.
 func (l *locator) inContext(a probe.Arg, t ir.Type) (*typed.Node, error) {
 	loc := typed.Place{Off: int(a.Loc.Offset), Size: a.Loc.Size}
 	if loc.Off < 0 || loc.Off > 1<<15-64 {
@@ -258,8 +258,8 @@ func (l *locator) inContext(a probe.Arg, t ir.Type) (*typed.Node, error) {
 	return typed.New(ir.OpBuf, t, addr), nil
 }
 
-// dynamic is an array of a tracepoint's record whose place the record gives:
-// a pointer to its first element, in kernel memory.
+// dynamic returns an array in a tracepoint's record, at a place that the record contains, as
+// a pointer to its first element in kernel memory.
 func (l *locator) dynamic(a probe.Arg) (*typed.Node, error) {
 	t := ir.PtrType(charBTF(), false)
 	if a.Type != nil {
@@ -274,7 +274,8 @@ func (l *locator) dynamic(a probe.Arg) (*typed.Node, error) {
 	return typed.NewCtx(t, loc), nil
 }
 
-// goid is the goroutine's id: the current g is in a register of its own.
+// goid returns the goroutine's id, which it reads from the current g: Go keeps that in a
+// fixed register.
 func (l *locator) goid() (*typed.Node, error) {
 	g := l.pp.Go
 	if g == nil {
@@ -291,12 +292,12 @@ func (l *locator) goid() (*typed.Node, error) {
 	return typed.NewLoad(ir.Uint64Type(), ptr, g.GoidOffset), nil
 }
 
-// stackHi is the offset of stack.hi in the runtime's g, whose first field is
-// struct stack { lo, hi uintptr } (runtime/runtime2.go).
+// stackHi is the offset of stack.hi in the runtime's g. The first field of g is struct stack
+// { lo, hi uintptr } (runtime/runtime2.go).
 const stackHi = 8
 
-// goFrame tells the calls of a goroutine apart: how far the stack pointer is
-// from the stack's top.
+// goFrame returns a number that distinguishes the calls of a goroutine: the distance of the
+// stack pointer from the stack's top, which does not change when the runtime moves the stack.
 func (l *locator) goFrame() (*typed.Node, error) {
 	g := l.pp.Go
 	if g == nil {
@@ -314,7 +315,7 @@ func (l *locator) goFrame() (*typed.Node, error) {
 	return typed.New(ir.OpSub, ir.Uint64Type(), top, sp), nil
 }
 
-// funcAddress is the address of the probed function.
+// funcAddress returns the address of the probed function.
 func (l *locator) funcAddress(t ir.Type) (*typed.Node, error) {
 	if len(l.pp.Sites) == 1 && l.pp.Sites[0].Address != 0 {
 		s := l.pp.Sites[0]
@@ -339,10 +340,9 @@ func (l *locator) funcAddress(t ir.Type) (*typed.Node, error) {
 	return l.probedAddress(t)
 }
 
-// probedAddress is the address of a kprobe, from the instruction pointer that it
-// sees: on amd64 that is behind the breakpoint's one byte, however the kprobe
-// is done (kprobe_ftrace_handler, optimized_callback, kprobe_int3_handler,
-// arch/x86/kernel/kprobes).
+// probedAddress returns the address of a kprobe, from the instruction pointer that it sees.
+// On amd64 that is after the breakpoint's one byte, for every implementation of kprobes
+// (kprobe_ftrace_handler, optimized_callback, kprobe_int3_handler, arch/x86/kernel/kprobes).
 func (l *locator) probedAddress(t ir.Type) (*typed.Node, error) {
 	ip, err := l.register(l.specialReg("ip"), ir.Uint64Type())
 	if err != nil || l.plan.Arch != "amd64" {
@@ -351,7 +351,8 @@ func (l *locator) probedAddress(t ir.Type) (*typed.Node, error) {
 	return typed.New(ir.OpSub, t, ip, constOf(ir.Uint64Type(), 1)), nil
 }
 
-// cookie is the attach cookie, or what it would be where it is known now.
+// cookie returns the attach cookie, or its value if that is already known. The builtin probe
+// is its low 32 bits.
 func (l *locator) cookie(name string, t ir.Type) (*typed.Node, error) {
 	mask := ^uint64(0)
 	if name == "probe" {

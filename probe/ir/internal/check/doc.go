@@ -1,3 +1,3 @@
-// Package check gives every expression of a program a type, for one program of a plan,
-// or says what is wrong with it; and lays out maps.
+// Package check determines the type of every expression of a program, for one program of a
+// plan, or reports mistakes. It also lays out maps.
 package check

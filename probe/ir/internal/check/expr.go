@@ -11,7 +11,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// convert makes e a value of type to, or says why it cannot be one.
+// convert converts e to a value of type to, or returns an error if that is not possible.
 func convert(e *typed.Node, to ir.Type) (*typed.Node, error) {
 	switch {
 	case e.Type.Equal(to):
@@ -67,9 +67,8 @@ func convertTuple(args []*typed.Node, to ir.Type) (*typed.Node, error) {
 	return out, nil
 }
 
-// promote is the type in which two operands meet: 64 bits, unsigned if one of
-// them is a pointer or an unsigned 64-bit integer. A constant takes the other
-// operand's signedness.
+// promote returns the common type of two operands: 64 bits, unsigned if one of them is a
+// pointer or an unsigned 64-bit integer. A constant takes the other operand's signedness.
 func promote(a, b *typed.Node) (ir.Type, error) {
 	for _, e := range []*typed.Node{a, b} {
 		if !e.Type.Scalar() {
@@ -86,8 +85,8 @@ func promote(a, b *typed.Node) (ir.Type, error) {
 	return ir.Int64Type(), nil
 }
 
-// arithType is the type that an operation on a and b computes in, of which want is
-// asked for.
+// arithType returns the type in which an operation on a and b is computed, if its result is
+// to have the type want.
 func arithType(op ir.Op, want ir.Type, a, b *typed.Node) (ir.Type, error) {
 	switch want.Kind {
 	case ir.KindAuto:
@@ -103,8 +102,8 @@ func arithType(op ir.Op, want ir.Type, a, b *typed.Node) (ir.Type, error) {
 	return ir.Type{}, fmt.Errorf("arithmetic in %s", want)
 }
 
-// arith is a binary operation on numbers, in the type want or, if that is the zero
-// Type, the one in which the operands meet.
+// arith returns a binary operation on numbers, in the type want or, if that is the zero Type,
+// the operands' common type.
 func arith(op ir.Op, want ir.Type, a, b *typed.Node) (*typed.Node, error) {
 	t, err := arithType(op, want, a, b)
 	if err != nil {
@@ -146,14 +145,14 @@ func unary(op ir.Op, want ir.Type, a *typed.Node) (*typed.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	// -x is 0-x, and ~x is x^-1: one less thing to get wrong everywhere.
+	// -x is 0-x, and ~x is x^-1, so that later passes need not handle unary operations.
 	if op == ir.OpNeg {
 		return arith(ir.OpSub, t, keepUntyped(constOf(t, 0), a), keepUntyped(x, a))
 	}
 	return arith(ir.OpXor, t, x, constOf(t, ^uint64(0)))
 }
 
-// keepUntyped marks a constant as adaptable where the one it came from was.
+// keepUntyped marks a constant as adaptable if the constant that it was made from is.
 func keepUntyped(x, from *typed.Node) *typed.Node {
 	if from.Untyped() && x.Const() {
 		x.Loose = true
@@ -187,7 +186,7 @@ func comparison(op ir.Op, a, b *typed.Node) (*typed.Node, error) {
 	return typed.New(op, ir.BoolType(), x, y), nil
 }
 
-// compareMem compares values in memory: text with text, and equal types.
+// compareMem compares values in memory: text with text, and values of equal types.
 func compareMem(op ir.Op, a, b *typed.Node) (*typed.Node, error) {
 	a, b = asText(a), asText(b)
 	text := a.Type.Kind == ir.KindString && b.Type.Kind == ir.KindString
@@ -206,7 +205,7 @@ func compareMem(op ir.Op, a, b *typed.Node) (*typed.Node, error) {
 	return typed.New(op, ir.BoolType(), a, b), nil
 }
 
-// asText reads the text behind a pointer to char where text is wanted.
+// asText reads the text behind a pointer to char. It returns other values unchanged.
 func asText(e *typed.Node) *typed.Node {
 	if e.Type.Kind == ir.KindPtr && e.Type.Elem != nil && ctype.IsChar(e.Type.Elem) {
 		return typed.New(ir.OpStr, ir.StringType(ir.DefaultString), e)
@@ -214,7 +213,7 @@ func asText(e *typed.Node) *typed.Node {
 	return e
 }
 
-// truth makes e a bool: a number is true if it is not zero.
+// truth converts e to a bool: a number is true if it is not zero.
 func truth(e *typed.Node) (*typed.Node, error) {
 	if e.Type.Kind == ir.KindBool {
 		return e, nil
@@ -246,7 +245,8 @@ func logic(op ir.Op, args []*typed.Node) (*typed.Node, error) {
 	return out.Args[1], nil
 }
 
-// cond is a choice, of the type t or, if that is the zero Type, the alternatives'.
+// cond returns a choice, of the type t or, if that is the zero Type, the common type of the
+// alternatives.
 func cond(t ir.Type, args []*typed.Node) (*typed.Node, error) {
 	k, err := truth(args[0])
 	if err != nil {
@@ -274,7 +274,7 @@ func cond(t ir.Type, args []*typed.Node) (*typed.Node, error) {
 	return typed.New(ir.OpCond, t, k, a, b), nil
 }
 
-// condType is the common type of two alternatives.
+// condType returns the common type of two alternatives.
 func condType(a, b *typed.Node) (ir.Type, error) {
 	switch {
 	case a.Type.Equal(b.Type):
@@ -306,7 +306,7 @@ func castTo(t ir.Type, a *typed.Node) (*typed.Node, error) {
 	case !t.Equal(a.Type):
 	case a.Op == ir.OpVar || a.Type.Kind == ir.KindPtr:
 		return typed.New(ir.OpCast, t, a), nil
-	default: // a change of meaning only
+	default: // only names and formats change
 		out := *a
 		out.Type, out.Loose = t, false
 		return &out, nil
@@ -331,7 +331,8 @@ func bswap(a *typed.Node) (*typed.Node, error) {
 	return typed.New(ir.OpBswap, a.Type, a), nil
 }
 
-// tuple is a tuple of the type want or, if that is the zero Type, of the elements'.
+// tuple returns a tuple of the type want or, if that is the zero Type, of the elements'
+// types.
 func tuple(want ir.Type, args []*typed.Node) (*typed.Node, error) {
 	if want.Kind == ir.KindTuple {
 		if err := want.Valid(); err != nil {
@@ -357,7 +358,7 @@ func tuple(want ir.Type, args []*typed.Node) (*typed.Node, error) {
 	return typed.New(ir.OpTuple, t, args...), nil
 }
 
-// elem is an element of a tuple, by its name or, if that is empty, its number.
+// elem returns an element of a tuple, by its name or, if that is empty, its number.
 func elem(name string, n int64, a *typed.Node) (*typed.Node, error) {
 	if a.Type.Kind != ir.KindTuple {
 		return nil, fmt.Errorf("%s is %s, not a tuple", shortString(a), a.Type)
@@ -375,7 +376,7 @@ func elem(name string, n int64, a *typed.Node) (*typed.Node, error) {
 	return &typed.Node{Op: ir.OpElem, Type: a.Type.Fields[i].Type, Args: []*typed.Node{a}, Int: i}, nil
 }
 
-// mapRead types a read of a map.
+// mapRead determines the type of a read of a map.
 func (c *checker) mapRead(op ir.Op, m *ir.Map, args []*typed.Node) (*typed.Node, error) {
 	if err := plainMap(m); err != nil {
 		return nil, err
@@ -398,7 +399,7 @@ func (c *checker) mapRead(op ir.Op, m *ir.Map, args []*typed.Node) (*typed.Node,
 	return out, nil
 }
 
-// keyOf converts a typed key to a map's.
+// keyOf converts a key with a type to the type of a map's keys.
 func (c *checker) keyOf(m *ir.Map, key *typed.Node) (*typed.Node, error) {
 	if Storage(m) {
 		if err := c.storage(m); err != nil {
@@ -420,7 +421,8 @@ func (c *checker) keyOf(m *ir.Map, key *typed.Node) (*typed.Node, error) {
 	return k, nil
 }
 
-// plainMap refuses maps whose values are not what statements put in.
+// plainMap refuses maps that do not keep the values that statements store, such as
+// aggregations and buffers.
 func plainMap(m *ir.Map) error {
 	switch {
 	case m == nil:

@@ -9,8 +9,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/ctype"
 )
 
-// FromBTF is the type of a value that C declares as t. A type that has no
-// value of its own (a function) gives an error.
+// FromBTF returns the type of a value that C declares as t. For a type without values (a
+// function) it returns an error.
 func FromBTF(t btf.Type, user bool) (ir.Type, error) {
 	switch u := ctype.Underlying(t).(type) {
 	case *btf.Int:
@@ -46,7 +46,7 @@ func FromBTF(t btf.Type, user bool) (ir.Type, error) {
 	return ir.Type{}, fmt.Errorf("type %s has no value", ctype.Name(t))
 }
 
-// StructOf is the struct or union that t is, nil if it is none.
+// StructOf returns the struct or union that t is, nil if it is neither.
 func StructOf(t btf.Type) btf.Type {
 	if t == nil {
 		return nil

@@ -17,16 +17,16 @@ import (
 // BpfNoPrealloc is BPF_F_NO_PREALLOC.
 const BpfNoPrealloc = 1
 
-// Names of the maps that every program has beside its own.
+// Names of the maps that every program has besides its own.
 const (
-	CtlMap     = ".control" // switches: see ctlDisabled and what follows
-	StatsMap   = ".counts"  // per CPU: what was lost, see the cnt constants
-	ScratchMap = ".scratch" // per CPU: values that do not fit the stack
-	BudgetMap  = ".budget"  // per CPU: what was used of the budget
+	CtlMap     = ".control" // switches: see ctlDisabled in package codegen
+	StatsMap   = ".counts"  // per CPU: losses, see CntFaults and the constants after it
+	ScratchMap = ".scratch" // per CPU: values that do not fit on the stack
+	BudgetMap  = ".budget"  // per CPU: the used part of the budget
 )
 
-// Counters, as indexes into StatsMap. Behind the last come the losses of the
-// program's maps, in order.
+// Counters, as indexes into StatsMap. The losses of the program's maps follow, in order, from
+// CntMaps.
 const (
 	CntFaults = iota
 	CntTruncated
@@ -39,15 +39,14 @@ const (
 	CntMaps
 )
 
-// Layout says which maps a program has and where their counters are.
+// Layout has a program's maps and the indexes of their counters.
 type Layout struct {
 	Maps   []*ir.Map
 	Index  map[*ir.Map]int
 	probes int // of the plan
 }
 
-// NewLayout lays out the maps of a program; without a plan only their
-// declarations are checked.
+// NewLayout lays out the maps of a program. Without a plan it only checks their declarations.
 func NewLayout(p *ir.Program, plan *probe.Plan) (*Layout, error) {
 	l := &Layout{Maps: p.AllMaps(), Index: map[*ir.Map]int{}}
 	if plan != nil {
@@ -73,8 +72,8 @@ func NewLayout(p *ir.Program, plan *probe.Plan) (*Layout, error) {
 	return l, nil
 }
 
-// maxHash is the number of buckets, and so of entries, beyond which the kernel
-// refuses a hash with E2BIG (htab_map_alloc, kernel/bpf/hashtab.c).
+// maxHash is the number of buckets, and so of entries, beyond which the kernel refuses a hash
+// with E2BIG (htab_map_alloc, kernel/bpf/hashtab.c).
 const maxHash = 1 << 27
 
 func isHash(t ebpf.MapType) bool {
@@ -85,13 +84,13 @@ func isHash(t ebpf.MapType) bool {
 	return false
 }
 
-// stackClasses are the depths for which an aggregation by stack has maps of its
-// own, beside the one for the full depth: hashing a key takes time by its size,
-// and most stacks are shallow.
+// stackClasses are the depths for which an aggregation by stack has separate maps, besides
+// the one for the full depth: hashing takes time in proportion to the key's size, and most
+// stacks are shallow.
 var stackClasses = []int{8, 24}
 
-// ClassesOf are the classes that a map has: those smaller than its key, if its
-// key is a stack.
+// ClassesOf returns the classes that a map has: the depths smaller than its key, if its key
+// is a stack.
 func ClassesOf(m *ir.Map) []int {
 	var out []int
 	if m.Agg == ir.AggNone || m.Agg == ir.AggHist || m.Agg == ir.AggLinear || m.Agg == ir.AggSeries {
@@ -109,12 +108,12 @@ func ClassesOf(m *ir.Map) []int {
 	return out
 }
 
-// MaxKey is the size of keys that every kernel takes, in bytes.
+// MaxKey is the maximal size of keys on all kernels, in bytes.
 const MaxKey = 512
 
-// KeyLimit is the size of a map's keys in a kernel. Where keys are limited, an
-// aggregation by stack keeps the stacks that fit, and counts the others as lost;
-// other keys are refused.
+// KeyLimit returns the size of a map's keys in a kernel. If the kernel limits keys, an
+// aggregation by stack keeps the stacks that fit, and counts the others as lost; for other
+// keys KeyLimit returns an error.
 func KeyLimit(m *ir.Map, kern ir.Version) (int, error) {
 	size := KernelKey(m).Size
 	if size <= MaxKey || kern.AtLeast(longKeys) {
@@ -127,13 +126,13 @@ func KeyLimit(m *ir.Map, kern ir.Version) (int, error) {
 		"older kernels take keys of at most 512 bytes: take fewer frames")
 }
 
-// ClassName is the name of the map for stacks of up to n frames.
+// ClassName returns the name of the map for stacks of up to n frames.
 func ClassName(m *ir.Map, n int) string { return fmt.Sprintf("%s.%d", m.Name, n) }
 
-// Lost is the counter of what found no room in a map.
+// Lost returns the index of the counter of entries that did not fit into a map.
 func (l *Layout) Lost(m *ir.Map) int { return CntMaps + l.Index[m] }
 
-// Array says whether every key of the map is always there.
+// Array reports whether every key of the map always exists.
 func (l *Layout) Array(m *ir.Map) bool {
 	k := kernelKind(m)
 	return k == ebpf.Array || k == ebpf.PerCPUArray
@@ -205,7 +204,7 @@ func validAgg(m *ir.Map) error {
 	return nil
 }
 
-// kernelKind is the kernel's type of a map.
+// kernelKind returns the kernel's type of a map.
 func kernelKind(m *ir.Map) ebpf.MapType {
 	if m.Agg != ir.AggNone {
 		lru := m.Kind == ir.MapLRU || m.Kind == ir.MapPerCPULRU || m.Agg == ir.AggSeries
@@ -223,8 +222,8 @@ func kernelKind(m *ir.Map) ebpf.MapType {
 	}[m.Kind]
 }
 
-// KernelKey is the type of a map's keys in the kernel: histograms of keys and
-// time series have one entry per bucket or slot.
+// KernelKey returns the type of a map's keys in the kernel: histograms by key and time series
+// have one entry for each bucket or slot.
 func KernelKey(m *ir.Map) ir.Type {
 	switch {
 	case (m.Agg == ir.AggHist || m.Agg == ir.AggLinear) && !m.Keyless():
@@ -241,7 +240,7 @@ func KernelKey(m *ir.Map) ir.Type {
 	return m.Key
 }
 
-// KernelEntries is how many entries the kernel's map has.
+// KernelEntries returns the number of entries of the kernel's map.
 func (l *Layout) KernelEntries(m *ir.Map) uint32 {
 	n := m.Entries
 	switch n {
@@ -257,9 +256,9 @@ func (l *Layout) KernelEntries(m *ir.Map) uint32 {
 		}
 		return uint32(1) << bits.Len32(uint32(max(n, 4096)-1)) // a power of two, at least a page
 	case m.Kind == ir.MapPerf:
-		return 0 // one per possible CPU, which cilium fills in
+		return 0 // cilium sets it to the number of possible CPUs
 	case Storage(m):
-		return 0 // as many as there are tasks or cgroups
+		return 0 // the kernel requires 0: each task or cgroup has its value
 	case m.Agg == ir.AggHist && m.Keyless():
 		return uint32(eval.HistBuckets(m.Bits))
 	case m.Agg == ir.AggLinear && m.Keyless():
@@ -274,7 +273,7 @@ func (l *Layout) KernelEntries(m *ir.Map) uint32 {
 	return uint32(n)
 }
 
-// ValueSize is the size of a map's values in the kernel.
+// ValueSize returns the size of a map's values in the kernel.
 func ValueSize(m *ir.Map) int {
 	if m.Agg != ir.AggNone {
 		return AggSize(m)
@@ -282,7 +281,7 @@ func ValueSize(m *ir.Map) int {
 	return m.Value.Size
 }
 
-// MapSpec is the kernel's map.
+// MapSpec returns the specification of the kernel's map.
 func (l *Layout) MapSpec(m *ir.Map) *ebpf.MapSpec {
 	spec := &ebpf.MapSpec{Name: m.Name, Type: kernelKind(m), MaxEntries: l.KernelEntries(m)}
 	switch m.Kind {
@@ -293,7 +292,7 @@ func (l *Layout) MapSpec(m *ir.Map) *ebpf.MapSpec {
 		return spec
 	}
 	spec.KeySize, spec.ValueSize = uint32(KernelKey(m).Size), uint32(ValueSize(m))
-	if Storage(m) { // which the kernel wants types for (bpf_local_storage_map_alloc_check)
+	if Storage(m) { // which need types (bpf_local_storage_map_alloc_check)
 		spec.Flags = BpfNoPrealloc
 		spec.Key = &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
 		spec.Value = &btf.Array{
@@ -304,7 +303,7 @@ func (l *Layout) MapSpec(m *ir.Map) *ebpf.MapSpec {
 	return spec
 }
 
-// SystemMaps are the maps beside the program's own.
+// SystemMaps returns the maps besides the program's own.
 func (l *Layout) SystemMaps(p *ir.Program, scratch int) []*ebpf.MapSpec {
 	specs := []*ebpf.MapSpec{
 		{Name: CtlMap, Type: ebpf.Array, KeySize: 4, ValueSize: ctlSize, MaxEntries: 1},

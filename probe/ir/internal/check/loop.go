@@ -14,14 +14,15 @@ var (
 )
 
 const (
-	// maxLoop bounds a loop's turns: BPF_MAX_LOOPS of bpf_loop (kernel/bpf/bpf_iter.c).
+	// maxLoop is the maximal number of a loop's turns: BPF_MAX_LOOPS of bpf_loop
+	// (kernel/bpf/bpf_iter.c).
 	maxLoop = 1 << 23
-	// maxPlain bounds a loop's turns where the verifier walks every turn.
+	// maxPlain is the maximal number of a loop's turns if the verifier walks every turn.
 	maxPlain = 4096
 )
 
-// turns checks that the plan's kernel has the program's form of loops, and that
-// it can make a loop of that many turns.
+// turns checks that the plan's kernel supports the program's form of loops, and a loop of
+// that many turns.
 func (c *checker) turns(n int) error {
 	form, since := c.prog.Loops, ir.Version{}
 	switch form {

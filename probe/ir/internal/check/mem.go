@@ -14,16 +14,16 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// place is an object in memory: at off bytes from the address base, of a C type.
+// place is an object in memory: off bytes from the address base, of a C type.
 type place struct {
 	base *typed.Node
 	off  int64
 	typ  btf.Type
 	user bool
-	bits *btf.Member // the bit field it is, nil otherwise; typ is its declared type
+	bits *btf.Member // the bit field, nil for other objects; typ is its declared type
 }
 
-// memory types the operations that read or address memory.
+// memory determines the types of operations that read or address memory.
 func (c *checker) memory(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	switch e.Op {
 	case ir.OpDeref:
@@ -61,7 +61,7 @@ func (c *checker) memory(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	return valueAt(p)
 }
 
-// placeOf is the object that e points to, or that e's value was read from.
+// placeOf returns the object to which e points, or from which e's value was read.
 func placeOf(e *typed.Node) (place, error) {
 	switch {
 	case e.Type.Kind == ir.KindPtr && e.Type.Elem == nil:
@@ -90,7 +90,7 @@ type step struct {
 	index int64
 }
 
-// ParsePath splits "a.b[2].c->d": a name, then members and indexes.
+// ParsePath splits a path such as "a.b[2].c->d": a name, then members and indexes.
 func ParsePath(s string) ([]step, error) {
 	var steps []step
 	for rest := "." + s; rest != ""; {
@@ -129,7 +129,7 @@ func ParsePath(s string) ([]step, error) {
 	return steps, nil
 }
 
-// member follows a path from an object, through pointers where it leads there.
+// member follows a path from an object, also through pointers.
 func member(p place, path string) (place, error) {
 	steps, err := ParsePath(path)
 	if err != nil {
@@ -153,7 +153,7 @@ func member(p place, path string) (place, error) {
 	return p, nil
 }
 
-// follow is the object that a pointer in memory points to.
+// follow returns the object to which a pointer in memory points.
 func follow(p place, ptr *btf.Pointer) (place, error) {
 	user := p.user || ctype.Tagged(ptr, "user")
 	if _, void := ctype.Underlying(ptr.Target).(*btf.Void); void {
@@ -163,7 +163,7 @@ func follow(p place, ptr *btf.Pointer) (place, error) {
 	return place{base: load, typ: ptr.Target, user: user}, nil
 }
 
-// field is a member by name, also of anonymous members.
+// field returns a member by name, including those of anonymous members.
 func field(p place, name string) (place, error) {
 	var members []btf.Member
 	switch t := ctype.Underlying(p.typ).(type) {
@@ -189,7 +189,7 @@ func field(p place, name string) (place, error) {
 	return out, nil
 }
 
-// index is an element of the array at p, or, from a pointer, the i-th object.
+// index returns an element of the array at p or, for a pointer, the i-th object.
 func index(p place, pointer bool, i *typed.Node) (place, error) {
 	elem := p.typ
 	limit := int64(-1)
@@ -241,7 +241,7 @@ func index(p place, pointer bool, i *typed.Node) (place, error) {
 	return out, nil
 }
 
-// address is the address of an object, as a pointer of type t.
+// address returns the address of an object, as a pointer of type t.
 func address(p place, t ir.Type) *typed.Node {
 	if p.off == 0 {
 		return typed.New(ir.OpCast, t, p.base)
@@ -250,7 +250,7 @@ func address(p place, t ir.Type) *typed.Node {
 	return typed.New(ir.OpAdd, t, p.base, off)
 }
 
-// valueAt reads an object.
+// valueAt returns the value of an object.
 func valueAt(p place) (*typed.Node, error) {
 	if p.bits != nil {
 		return bitsAt(p)
@@ -259,7 +259,7 @@ func valueAt(p place) (*typed.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What a user-space structure points to is in user space as well.
+	// Pointers in a user-space structure point to user space, too.
 	if t.Kind == ir.KindPtr && p.user {
 		t.User = true
 	}
@@ -278,7 +278,8 @@ func valueAt(p place) (*typed.Node, error) {
 	return typed.New(ir.OpBuf, t, address(p, ir.PtrType(p.typ, p.user))), nil
 }
 
-// bitsAt reads a bit field: the smallest aligned word that holds it.
+// bitsAt returns the value of a bit field. It reads the smallest aligned word that contains
+// the field.
 func bitsAt(p place) (*typed.Node, error) {
 	t, err := FromBTF(p.typ, false)
 	if err != nil || !t.Scalar() {
@@ -300,7 +301,7 @@ func bitsAt(p place) (*typed.Node, error) {
 	}
 }
 
-// deref reads what a pointer points to, as t if that is given.
+// deref returns the value to which a pointer points, as t if t is not the zero Type.
 func deref(t ir.Type, a *typed.Node) (*typed.Node, error) {
 	if t.Kind == ir.KindAuto {
 		if a.Type.Kind != ir.KindPtr {
@@ -331,7 +332,7 @@ func deref(t ir.Type, a *typed.Node) (*typed.Node, error) {
 	return typed.New(ir.OpBuf, t, ptr), nil
 }
 
-// asPointer makes a number a kernel pointer; pointers stay what they are.
+// asPointer converts a number to a kernel pointer. Pointers do not change.
 func asPointer(e *typed.Node) (*typed.Node, error) {
 	if e.Type.Kind == ir.KindPtr {
 		return e, nil
@@ -342,8 +343,8 @@ func asPointer(e *typed.Node) (*typed.Node, error) {
 	return convert(e, ir.PtrType(nil, false))
 }
 
-// buffer types str and buf. On a value that is text or bytes already they
-// change the size.
+// buffer determines the types of str and buf. If the operand is already text or bytes, they
+// change its size.
 func buffer(op ir.Op, t ir.Type, args []*typed.Node) (*typed.Node, error) {
 	kind := ir.KindString
 	if op == ir.OpBuf {
@@ -381,7 +382,7 @@ func buffer(op ir.Op, t ir.Type, args []*typed.Node) (*typed.Node, error) {
 	return out, nil
 }
 
-// perCPU is the address of a per-CPU variable on a CPU: the kernel adds that
+// perCPU returns the address of a per-CPU variable on a CPU. As the kernel does, it adds that
 // CPU's entry of __per_cpu_offset.
 func (c *checker) perCPU(variable, cpu *typed.Node) (*typed.Node, error) {
 	table, ok := c.plan.Symbols["__per_cpu_offset"]
@@ -406,7 +407,7 @@ func (c *checker) perCPU(variable, cpu *typed.Node) (*typed.Node, error) {
 	return convert(typed.New(ir.OpAdd, ir.Uint64Type(), base, off), ptr.Type)
 }
 
-// arrayOf is the element of an array type.
+// arrayOf returns the type of an array's elements.
 func arrayOf(t btf.Type) (btf.Type, bool) {
 	a, ok := ctype.Underlying(t).(*btf.Array)
 	if !ok {

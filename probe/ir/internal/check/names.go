@@ -12,8 +12,8 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// lookupType finds a struct, union, enum, typedef or integer by C name, with or
-// without the keyword; a ___flavour suffix is ignored, as CO-RE does.
+// lookupType looks up a struct, union, enum, typedef or integer by its C name, with or
+// without the keyword. As in CO-RE a ___flavour suffix is ignored.
 func lookupType(spec *btf.Spec, name string) (btf.Type, error) {
 	name = strings.TrimSpace(name)
 	plain := name

@@ -7,7 +7,7 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// checkArity says what is wrong with an expression's operation and the number of its operands.
+// checkArity returns an error for an invalid operation or number of operands.
 func checkArity(e *ir.Expr) error {
 	if e.Op == ir.OpInvalid && e.Str != "" {
 		return errors.New(e.Str)
@@ -22,7 +22,7 @@ func checkArity(e *ir.Expr) error {
 	return nil
 }
 
-// shortString is an expression cut to what fits a message.
+// shortString returns an expression for a message, cut to 80 bytes.
 func shortString(e fmt.Stringer) string {
 	s := e.String()
 	if len(s) > 80 {

@@ -12,11 +12,11 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// packetSince is when tracing programs got bpf_skb_output (a7658e1a4164).
+// packetSince is the first kernel with bpf_skb_output in tracing programs (a7658e1a4164).
 var packetSince = ir.Version{5, 5}
 
-// packet types a packet's output. What is left of the statement are the pointer,
-// as Key, and the head that goes before the packet's bytes, as X.
+// packet determines the types of a packet's output. The result has the pointer as Key, and as
+// X the head that precedes the packet's bytes.
 func (c *checker) packet(out *typed.Stmt, s *ir.Stmt) (err error) {
 	if s.Map == nil || s.Map.Kind != ir.MapPerf || !s.Map.Value.Equal(ir.TypeOf[ir.PacketHead]()) {
 		return errors.New("the map is not that of a Packets")
@@ -52,8 +52,8 @@ func (c *checker) packet(out *typed.Stmt, s *ir.Stmt) (err error) {
 	return nil
 }
 
-// limit is how many bytes of a packet may be captured: as many as the caller
-// wants and a record can hold.
+// limit returns the number of bytes of a packet to capture: the lesser of the caller's number
+// and the size of a record.
 func (c *checker) limit(e *ir.Expr) (*typed.Node, error) {
 	x, err := c.expr(e)
 	if err != nil {
@@ -71,7 +71,8 @@ func (c *checker) limit(e *ir.Expr) (*typed.Node, error) {
 	return c.keep("most", lesser(constOf(ir.IntType(4, false), ir.MaxPacket), c.keep("limit", x))), nil
 }
 
-// keep has a value computed before the statement, because it is read twice.
+// keep computes a value before the statement, which reads it twice, and returns the variable
+// that holds it.
 func (c *checker) keep(name string, x *typed.Node) *typed.Node {
 	v := &ir.Var{Name: name, Type: x.Type}
 	c.list = append(c.list, v)
@@ -79,5 +80,5 @@ func (c *checker) keep(name string, x *typed.Node) *typed.Node {
 	return &typed.Node{Op: ir.OpVar, Type: x.Type, Var: v}
 }
 
-// lesser is the lesser of two unsigned numbers of 32 bits.
+// lesser returns the lesser of two unsigned numbers of 32 bits.
 func lesser(a, b *typed.Node) *typed.Node { return choice(compared(ir.OpLt, a, b), a, b) }

@@ -13,15 +13,15 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// pathFuncs are the functions in whose fentry and fexit programs the kernel lets
-// bpf_d_path be called (btf_allowlist_d_path, kernel/trace/bpf_trace.c): elsewhere
-// locks that it takes may be held.
+// pathFuncs are the functions for which the kernel permits bpf_d_path in fentry and fexit
+// programs (btf_allowlist_d_path, kernel/trace/bpf_trace.c). In other functions the locks
+// that it takes may be held.
 var pathFuncs = []string{
 	"dentry_open", "filp_close", "security_file_open", "security_file_permission",
 	"security_inode_getattr", "security_path_truncate", "vfs_fallocate", "vfs_getattr", "vfs_truncate",
 }
 
-// path types the text of a struct path.
+// path determines the type of the text of a struct path.
 func (c *checker) path(t ir.Type, ptr *typed.Node) (*typed.Node, error) {
 	if t.Kind == ir.KindAuto {
 		t = ir.StringType(ir.DefaultString)
@@ -46,8 +46,9 @@ func (c *checker) path(t ir.Type, ptr *typed.Node) (*typed.Node, error) {
 // (6f100640ca5b), and in iterators (3d06f34aa89e).
 var pathInLSM, pathInIter = ir.Version{5, 11}, ir.Version{5, 12}
 
-// pathPlace refuses bpf_d_path where the kernel does (bpf_d_path_allowed): which
-// LSM hooks may sleep, and so have it, the kernel knows.
+// pathPlace refuses bpf_d_path in places where the kernel does (bpf_d_path_allowed). It
+// accepts all LSM hooks: only the kernel has the list of those that may sleep, which are
+// permitted.
 func (l *locator) pathPlace() error {
 	since := ir.Version{5, 10}
 	switch {
@@ -67,6 +68,6 @@ func (l *locator) pathPlace() error {
 	return nil
 }
 
-// ErrPathNotArgument says that the verifier does not trust a pointer.
+// ErrPathNotArgument is the error for a pointer to a path that the verifier does not trust.
 var ErrPathNotArgument = errors.New(
 	"path: the kernel takes a path in an argument of the probe, such as &file->f_path, not one that was found through pointers")

@@ -17,7 +17,7 @@ const (
 	KfuncCookie   = "bpf_session_cookie"
 )
 
-// session refuses what only session programs have.
+// session refuses features of session programs in other programs.
 func (l *locator) session(what string) error {
 	if !l.pp.Session() {
 		return Unsupported(what, ir.Version{6, 10},
@@ -31,7 +31,7 @@ func (l *locator) session(what string) error {
 	return err
 }
 
-// KernelFunc is a kernel function that programs may call, from the plan's BTF.
+// KernelFunc returns a kfunc from the plan's BTF.
 func KernelFunc(plan *probe.Plan, name string) (*btf.Func, error) {
 	if plan.BTF == nil {
 		return nil, Unsupported(name, ir.Version{}, noBTF)
@@ -43,17 +43,18 @@ func KernelFunc(plan *probe.Plan, name string) (*btf.Func, error) {
 	return f, nil
 }
 
-// cgroupPath is where the current task's cgroup is: the offset of its css_set in
-// the task, and of the cgroup of the default hierarchy in that.
+// cgroupPath is the path to the current task's cgroup: the offset of its css_set in the task,
+// and that of the default hierarchy's cgroup in the css_set.
 type cgroupPath struct{ Set, Cgroup int16 }
 
-// The first kernels with storage by task for tracing programs, and by cgroup.
+// The first kernels with task storage in tracing programs, and with cgroup storage.
 var (
 	TaskStorageSince   = ir.Version{5, 12}
 	cgroupStorageSince = ir.Version{6, 2}
 )
 
-// storage checks that the plan's kernel has a kind of storage.
+// storage checks that the plan's kernel has a kind of storage. For cgroup storage it
+// determines c.cgroup.
 func (c *checker) storage(m *ir.Map) error {
 	since, by := TaskStorageSince, "tid"
 	if m.Kind == ir.MapCgroupStorage {

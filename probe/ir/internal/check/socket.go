@@ -11,17 +11,17 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// socketCookieSince is when tracing programs got bpf_get_socket_cookie.
+// socketCookieSince is the first kernel with bpf_get_socket_cookie in tracing programs.
 var socketCookieSince = ir.Version{5, 12}
 
-// socketTypes begin with a struct sock_common, which is what the helper takes.
+// socketTypes are types that begin with a struct sock_common, which the helper takes.
 var socketTypes = map[string]bool{
 	"sock_common": true, "sock": true, "inet_sock": true, "inet_connection_sock": true,
 	"inet_timewait_sock": true, "request_sock": true, "tcp_sock": true, "tcp6_sock": true,
 	"udp_sock": true, "udp6_sock": true, "unix_sock": true,
 }
 
-// socketCookie types the cookie of a socket.
+// socketCookie determines the type of a socket's cookie.
 func (c *checker) socketCookie(ptr *typed.Node) (*typed.Node, error) {
 	s, _ := StructOf(ptr.Type.Elem).(*btf.Struct)
 	if ptr.Type.Kind != ir.KindPtr || ptr.Type.User || s == nil || !socketTypes[s.Name] {
@@ -38,6 +38,6 @@ func (c *checker) socketCookie(ptr *typed.Node) (*typed.Node, error) {
 	return typed.New(ir.OpSocketCookie, ir.Uint64Type(), ptr), nil
 }
 
-// ErrNotArgument says that the verifier does not trust a pointer.
+// ErrNotArgument is the error for a pointer that the verifier does not trust.
 var ErrNotArgument = errors.New(
 	"the kernel takes one that is an argument of the probe, not one that was found through pointers")

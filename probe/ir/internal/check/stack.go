@@ -12,21 +12,22 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
-// taskRegsSince is when bpf_task_pt_regs came.
+// taskRegsSince is the first kernel with bpf_task_pt_regs.
 var taskRegsSince = ir.Version{5, 15}
 
-// plainFrames is how many rounds of the walker the verifiers of kernels without
-// bpf_loop bear (bpfwalk.Walker.MaxFrames).
+// plainFrames is the maximal number of the walker's rounds that the verifiers of kernels
+// without bpf_loop accept (bpfwalk.Walker.MaxFrames).
 const plainFrames = 127
 
-// loopFrames is how many frames a walk with bpf_loop may take: what fits scratch
+// loopFrames is the maximal number of frames of a walk with bpf_loop: they fit into scratch
 // memory with room for other values.
 const loopFrames = 512
 
-// TaskStack is the member that older kernels' walker needs too.
+// TaskStack is a member of struct task_struct. On kernels without bpf_task_pt_regs the walker
+// needs its offset.
 const TaskStack = "task_struct.stack"
 
-// walked makes the action's walker ready for one more stack of so many frames.
+// walked prepares the action's walker for one more stack of that many frames.
 func (c *checker) walked(frames int) error {
 	const what = "walk of a user stack"
 	old := "Linux " + c.plan.Kernel + " has no bpf_loop: "
@@ -76,8 +77,8 @@ func (c *checker) newWalker(plain bool) (*bpfwalk.Walker, error) {
 	return w, nil
 }
 
-// returnProbes is where the kernel keeps the return addresses that uretprobes
-// replaced; nil if the plan's types do not say.
+// returnProbes returns the offsets at which the kernel keeps the return addresses that
+// uretprobes replaced, nil if the plan's types do not have them.
 func returnProbes(plan *probe.Plan) *bpfwalk.ReturnProbes {
 	if plan.BTF == nil {
 		return nil
@@ -92,7 +93,7 @@ func returnProbes(plan *probe.Plan) *bpfwalk.ReturnProbes {
 	}
 }
 
-// stackType is the type of a stack of n frames.
+// stackType returns the type of a stack of n frames.
 func stackType(op ir.Op, n int64) ir.Type {
 	if op != ir.OpKstack {
 		return ir.BytesType(int(n) * 8).WithFormat(ir.FormatUstack)

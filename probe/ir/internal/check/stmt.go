@@ -18,7 +18,7 @@ func (c *checker) blockDepth(list []*ir.Stmt, depth int) ([]*typed.Stmt, error) 
 	if depth > 32 {
 		return nil, errors.New("statements nested more than 32 deep")
 	}
-	// What an enclosing statement wants made before it is no part of this block.
+	// The assignments before an enclosing statement are not part of this block.
 	outer := c.before
 	c.before = nil
 	defer func() { c.before = outer }()
@@ -38,8 +38,8 @@ func (c *checker) blockDepth(list []*ir.Stmt, depth int) ([]*typed.Stmt, error) 
 	return out, nil
 }
 
-// closeScope forgets the variables that a block declared: whether they are set
-// behind it depends on whether it ran.
+// closeScope removes the variables that a block declared: whether they are set after it
+// depends on whether it ran.
 func (c *checker) closeScope(n int) {
 	for _, v := range c.scope[n:] {
 		delete(c.vars, v)
@@ -119,7 +119,7 @@ func (c *checker) bodies(out *typed.Stmt, s *ir.Stmt, depth int) (err error) {
 	return err
 }
 
-// bind gives a variable its type, or checks that it has it already.
+// bind sets a variable's type, or checks that it already has that type.
 func (c *checker) bind(v *ir.Var, t ir.Type) (*ir.Var, error) {
 	if v == nil {
 		return nil, errors.New("missing variable")
@@ -236,7 +236,7 @@ func (c *checker) forEach(out *typed.Stmt, s *ir.Stmt, depth int) error {
 	return err
 }
 
-// key types a statement's key.
+// key determines the type of a statement's key.
 func (c *checker) key(s *ir.Stmt) (*typed.Node, error) {
 	if s.Map == nil {
 		return nil, errors.New("missing map")
@@ -340,7 +340,7 @@ func (c *checker) emit(out *typed.Stmt, s *ir.Stmt) error {
 	}
 	if x.Op == ir.OpTuple && x.Type.Size == s.Map.Value.Size &&
 		len(x.Args) != len(s.Map.Value.Fields) {
-		out.X = x // another form of the same size, as the lines of a Log are
+		out.X = x // another form of the same size, such as a line of a Log
 		return nil
 	}
 	if out.X, err = convert(x, s.Map.Value); err != nil {
@@ -358,7 +358,7 @@ func (c *checker) effect(out *typed.Stmt, s *ir.Stmt, t ir.Type) error {
 	return err
 }
 
-// override types an override of the return value.
+// override checks an override of the return value, and determines the type of the new one.
 func (c *checker) override(out *typed.Stmt, s *ir.Stmt) error {
 	t := c.pp.Type
 	if t != ebpf.Kprobe && c.pp.AttachType != ebpf.AttachModifyReturn || c.pp.Returns ||

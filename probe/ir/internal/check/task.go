@@ -10,8 +10,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// TaskFields are what taskID reads, besides a task's numbers in the initial
-// namespace: what a program asks nothing else of need not be in its types.
+// TaskFields are the members that taskID reads besides the numbers in the initial namespace.
+// A program that uses no task ids does not need them in its types.
 var TaskFields = []struct{ Typ, Member string }{
 	{"task_struct", "thread_pid"},
 	{"task_struct", "group_leader"},
@@ -23,14 +23,14 @@ var TaskFields = []struct{ Typ, Member string }{
 	{"upid", "ns"},
 }
 
-// UsesTaskIDs says whether an expression is one that taskID types.
+// UsesTaskIDs reports whether taskID determines the type of an expression.
 func UsesTaskIDs(e *ir.Expr) bool {
 	return e.Op == ir.OpTaskPID || e.Op == ir.OpTaskTID || e.Op == ir.OpBuiltin && e.Str == "ppid"
 }
 
-// taskID types the number of a task that is not the current one, which is typed:
-// the one in the initial namespace or, for a program that is loaded in another one,
-// the same as PIDNamespace.OwnIDs gives the current task.
+// taskID returns the number of a task other than the current one, given its typed pointer. It
+// is the number in the initial namespace or, for a program that is loaded in another one, the
+// number that PIDNamespace.OwnIDs would give it as the current task.
 func (c *checker) taskID(op ir.Op, task *typed.Node) (*typed.Node, error) {
 	s, _ := StructOf(task.Type.Elem).(*btf.Struct)
 	if task.Type.Kind != ir.KindPtr || task.Type.User || s == nil || s.Name != "task_struct" {
@@ -45,7 +45,7 @@ func (c *checker) taskID(op ir.Op, task *typed.Node) (*typed.Node, error) {
 		return number, err
 	}
 	number = c.keep("initial", number)
-	// the idle tasks are 0 everywhere
+	// The idle tasks have the number 0 in every namespace.
 	idle := compared(ir.OpEq, number, constOf(ir.IntType(4, false), 0))
 	stranger := choice(idle, number,
 		typed.New(ir.OpOr, ir.IntType(4, false), number, constOf(ir.IntType(4, false), kernel.Stranger)))
@@ -81,7 +81,7 @@ func (c *checker) taskID(op ir.Op, task *typed.Node) (*typed.Node, error) {
 	return choice(inside, own, stranger), nil
 }
 
-// memberOf reads a number behind a typed pointer, as t if that is given.
+// memberOf returns a member behind a typed pointer, as t if t is not the zero Type.
 func memberOf(ptr *typed.Node, path string, t ir.Type) (*typed.Node, error) {
 	p, err := placeOf(ptr)
 	if err == nil {
@@ -97,9 +97,9 @@ func memberOf(ptr *typed.Node, path string, t ir.Type) (*typed.Node, error) {
 	return convert(x, t)
 }
 
-// elementOf is the address of element i of an array behind a typed pointer,
-// however many its type says there are: one, or none, stands for what the kernel
-// allocates.
+// elementOf returns the address of element i of an array behind a typed pointer. It ignores
+// the array's length, because the kernel declares arrays with one element or none if it
+// chooses their length at allocation.
 func elementOf(ptr *typed.Node, array string, i int64) (*typed.Node, error) {
 	p, err := placeOf(ptr)
 	if err == nil {
@@ -120,7 +120,7 @@ func compared(op ir.Op, a, b *typed.Node) *typed.Node {
 	return typed.New(op, ir.BoolType(), a, b)
 }
 
-// choice is a if the condition holds, or else b of the same type.
+// choice returns a if the condition is true, otherwise b, which has the same type.
 func choice(cond, a, b *typed.Node) *typed.Node {
 	return typed.New(ir.OpCond, a.Type, cond, a, b)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// text types the operations on text, and those on bytes that are like them.
+// text determines the types of the operations on text, and of those on bytes that are like
+// them.
 func text(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	switch e.Op {
 	case ir.OpMemcmp:
@@ -53,7 +54,7 @@ func text(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	return out, nil
 }
 
-// needle types the search for text in text.
+// needle determines the type of a search for text in text.
 func needle(out *typed.Node) (*typed.Node, error) {
 	missing := constOf(ir.BoolType(), 0)
 	found := constOf(ir.BoolType(), 1)
@@ -79,7 +80,7 @@ func needle(out *typed.Node) (*typed.Node, error) {
 	return out, nil
 }
 
-// memcmp types a comparison of memory by order.
+// memcmp determines the type of a comparison of memory by order.
 func memcmp(n int64, args []*typed.Node) (*typed.Node, error) {
 	for _, a := range args {
 		if a.Type.Kind != ir.KindString && a.Type.Kind != ir.KindBytes {
@@ -92,25 +93,25 @@ func memcmp(n int64, args []*typed.Node) (*typed.Node, error) {
 	return &typed.Node{Op: ir.OpMemcmp, Type: ir.IntType(4, true), Int: n, Args: args}, nil
 }
 
-// Glob is a pattern that matches whole texts: a list of classes of bytes, with
-// gaps for anything between them. A text is matched by the set of positions
-// that the pattern may be at, one bit each.
+// Glob is a pattern for whole texts: a list of classes of bytes, with gaps for anything
+// between them. Matching keeps the set of positions in the pattern that the text so far can
+// reach, one bit each.
 type Glob struct {
 	Tokens []globClass
-	Gaps   uint64 // bit i: anything may stand before token i, or at the end
+	Gaps   uint64 // bit i: anything may precede token i or, for i = len(Tokens), the end
 }
 
-// globClass is the bytes that one token matches.
+// globClass is the set of bytes that one token matches.
 type globClass struct {
 	Any     bool
 	Negated bool
 	Ranges  [][2]byte
 }
 
-// maxGlob bounds a pattern's tokens: one bit each, and one for the end.
+// maxGlob is the maximal number of a pattern's tokens: each needs a bit, and so does the end.
 const maxGlob = 62
 
-// ParseGlob reads a pattern of *, ?, [a-z], [!a-z] and literal bytes.
+// ParseGlob parses a pattern of *, ?, [a-z], [!a-z] and literal bytes.
 func ParseGlob(s string) (*Glob, error) {
 	g := &Glob{}
 	for i := 0; i < len(s); i++ {
@@ -139,7 +140,8 @@ func ParseGlob(s string) (*Glob, error) {
 	return g, nil
 }
 
-// parseClass reads a character class behind its bracket, and says how long it is.
+// parseClass parses a character class after its opening bracket, and returns its length with
+// the closing one.
 func parseClass(s string) (c globClass, n int, err error) {
 	if n < len(s) && s[n] == '!' {
 		c.Negated = true
@@ -166,10 +168,10 @@ func parseClass(s string) (c globClass, n int, err error) {
 	}
 }
 
-// all says whether every text matches.
+// all reports whether the pattern matches every text.
 func (g *Glob) all() bool { return len(g.Tokens) == 0 && g.Gaps == 1 }
 
-// match says whether the class has the byte.
+// match reports whether the class contains the byte.
 func (c *globClass) match(b byte) bool {
 	if c.Any {
 		return true
@@ -182,7 +184,7 @@ func (c *globClass) match(b byte) bool {
 	return c.Negated
 }
 
-// Match says whether the pattern matches the whole text.
+// Match reports whether the pattern matches the whole text.
 func (g *Glob) Match(text []byte) bool {
 	at := uint64(1)
 	for _, b := range text {
@@ -197,7 +199,7 @@ func (g *Glob) Match(text []byte) bool {
 	return at>>len(g.Tokens)&1 != 0
 }
 
-// Key tells classes apart.
+// Key returns a string that is equal for equal classes.
 func (c *globClass) Key() string {
 	b := []byte{byte(eval.B2u(c.Negated))}
 	for _, r := range c.Ranges {

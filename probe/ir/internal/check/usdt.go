@@ -9,8 +9,8 @@ import (
 	"github.com/borescope/borescope/usdt"
 )
 
-// operand is a USDT argument: its operand as expressions over registers and
-// user memory, in the argument's size and signedness.
+// operand returns a USDT argument: its operand as expressions with registers and user memory,
+// in the argument's size and signedness.
 func (l *locator) operand(a probe.Arg, t ir.Type) (*typed.Node, error) {
 	op := a.Loc.Operand
 	if op == nil {
@@ -53,7 +53,7 @@ func (l *locator) operandValue(op *usdt.Arg, t ir.Type) (*typed.Node, error) {
 	return nil, fmt.Errorf("operand %s", op.Kind)
 }
 
-// operandReg is a register, or the part of one that the operand names.
+// operandReg returns a register, or the part of it that the operand names.
 func (l *locator) operandReg(r usdt.Reg, t ir.Type) (*typed.Node, error) {
 	if r.Class != usdt.ClassGeneral {
 		return nil, fmt.Errorf("register %d is not general", r.Num)
@@ -111,7 +111,7 @@ func (l *locator) operandAddr(a *usdt.Addr) (*typed.Node, error) {
 	return sum, nil
 }
 
-// operandIndex is the scaled index of an address.
+// operandIndex returns the scaled index of an address.
 func (l *locator) operandIndex(a *usdt.Addr) (*typed.Node, error) {
 	t := ir.Uint64Type()
 	if a.Index.Bytes < 8 {

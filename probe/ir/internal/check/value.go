@@ -15,7 +15,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
-// bytesConst types constant bytes.
+// bytesConst returns constant bytes of the type t or, if that is the zero Type, of a type
+// with their size.
 func bytesConst(s string, t ir.Type) (*typed.Node, error) {
 	if t.Kind == ir.KindAuto {
 		t = ir.BytesType(len(s))
@@ -29,7 +30,7 @@ func bytesConst(s string, t ir.Type) (*typed.Node, error) {
 	return &typed.Node{Op: ir.OpBytes, Type: t, Str: s}, nil
 }
 
-// enumerator is the value of a kernel enumerator.
+// enumerator returns the value of a kernel's enumerator, NAME or ENUM.NAME.
 func (c *checker) enumerator(name string) (*typed.Node, error) {
 	if c.plan.BTF == nil {
 		return nil, Unsupported("enumerator "+name, ir.Version{}, noBTF)
@@ -65,7 +66,7 @@ func (c *checker) enumerator(name string) (*typed.Node, error) {
 	return nil, fmt.Errorf("the kernel's BTF has no enumerator %q", name)
 }
 
-// enumValue is an enum's value by name, nil if it has none of that name.
+// enumValue returns an enum's value by name, nil if it has no such name.
 func enumValue(en *btf.Enum, name string) *typed.Node {
 	for _, v := range en.Values {
 		if v.Name == name {
@@ -75,7 +76,7 @@ func enumValue(en *btf.Enum, name string) *typed.Node {
 	return nil
 }
 
-// sizeof is the size of a kernel type.
+// sizeof returns the size of a kernel type in bytes.
 func (c *checker) sizeof(name string) (*typed.Node, error) {
 	t, err := c.kernelType(name)
 	if err != nil {
@@ -88,7 +89,8 @@ func (c *checker) sizeof(name string) (*typed.Node, error) {
 	return constOf(ir.Uint64Type(), uint64(n)), nil
 }
 
-// addressSpace types kptr and uptr: the same pointer into the other memory.
+// addressSpace returns a pointer with the same address and type to user memory (uptr) or
+// kernel memory (kptr).
 func addressSpace(a *typed.Node, user bool) (*typed.Node, error) {
 	if !a.Type.Scalar() {
 		return nil, fmt.Errorf("%s is %s, not an address", shortString(a), a.Type)
@@ -100,7 +102,7 @@ func addressSpace(a *typed.Node, user bool) (*typed.Node, error) {
 	return typed.New(ir.OpCast, t, a), nil
 }
 
-// offsetOf is where a member is in what a pointer points to.
+// offsetOf returns the offset in bytes of a member of the object to which a pointer points.
 func offsetOf(a *typed.Node, path string) (*typed.Node, error) {
 	p, err := placeOf(a)
 	if err != nil {
@@ -118,13 +120,13 @@ func offsetOf(a *typed.Node, path string) (*typed.Node, error) {
 	return constOf(ir.Uint64Type(), uint64(m.off)), nil
 }
 
-// inPlace says whether e stands for something in memory, of which a part can
-// be read there; other values are computed as a whole.
+// inPlace reports whether e stands for an object in memory, so that a part of it can be read
+// there. Other values are computed as a whole.
 func inPlace(e *typed.Node) bool {
 	return e.Type.Kind == ir.KindPtr || e.Op == ir.OpStr || e.Op == ir.OpBuf && e.Type.Elem != nil
 }
 
-// elementType is the type of the elements of bytes, text, or a tuple of equal types.
+// elementType returns the type of the elements of bytes, text, or a tuple of equal types.
 func elementType(t ir.Type) (ir.Type, error) {
 	switch t.Kind {
 	case ir.KindString:
@@ -157,7 +159,7 @@ func elementType(t ir.Type) (ir.Type, error) {
 	return ir.Type{}, fmt.Errorf("%s is no array", t)
 }
 
-// indexValue types an element of a value.
+// indexValue returns an element of a value.
 func indexValue(a, i *typed.Node) (*typed.Node, error) {
 	if !i.Type.Scalar() {
 		return nil, fmt.Errorf("%s is %s, not an index", shortString(i), i.Type)
@@ -184,8 +186,8 @@ func indexValue(a, i *typed.Node) (*typed.Node, error) {
 	return typed.New(ir.OpIndex, t, a, i), nil
 }
 
-// sameBits says whether two types are an integer and bytes of its width, which
-// are cast into each other in memory's order.
+// sameBits reports whether two types are an integer and bytes of its width. A cast between
+// them keeps the bytes in memory's order.
 func sameBits(a, b ir.Type) bool {
 	return a.Size == b.Size && (a.Kind == ir.KindInt && b.Kind == ir.KindBytes ||
 		a.Kind == ir.KindBytes && b.Kind == ir.KindInt)
@@ -194,7 +196,7 @@ func sameBits(a, b ir.Type) bool {
 // PerCPULookup is the first kernel with bpf_map_lookup_percpu_elem.
 var PerCPULookup = ir.Version{5, 19}
 
-// mapCPU types a read of what one CPU holds.
+// mapCPU determines the type of a read of one CPU's value in a map.
 func (c *checker) mapCPU(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	m := e.Map
 	if m == nil {
@@ -243,8 +245,8 @@ func (c *checker) mapCPU(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	return out, nil
 }
 
-// kernelAddr is the address of a kernel symbol. BTF has the types of variables
-// that are per CPU, and since Linux 6.16, built with a recent pahole, of others.
+// kernelAddr returns the address of a kernel symbol. BTF has the types of per-CPU variables
+// and, since Linux 6.16 if the kernel was built with a recent pahole, of other variables.
 func (l *locator) kernelAddr(name string) (*typed.Node, error) {
 	addr, ok := l.plan.Symbols[name]
 	if !ok {
@@ -262,8 +264,8 @@ func (l *locator) kernelAddr(name string) (*typed.Node, error) {
 	return constOf(t, addr), nil
 }
 
-// userAddr is the address of a symbol of the probe's file: the distance from
-// the probed instruction, which the plan names, and where that instruction is.
+// userAddr returns the address of a symbol of the probe's file: the address of the probed
+// instruction plus the distance from it, which the plan has.
 func (l *locator) userAddr(name string) (*typed.Node, error) {
 	if !l.pp.UserRegs || l.pp.Returns && l.pp.Go == nil {
 		return nil, fmt.Errorf("%s is not at an instruction of a file: uaddr needs one", l.targetName())
@@ -300,11 +302,11 @@ func (l *locator) userAddr(name string) (*typed.Node, error) {
 	return convert(addr, ir.PtrType(&btf.Int{Name: "unsigned long", Size: 8}, true))
 }
 
-// SiteSymbol is the name under which Plan.Symbols has the distance of a symbol
-// from a site in the same file.
+// SiteSymbol returns the name by which Plan.Symbols has the distance of a symbol from a site
+// in the same file.
 func SiteSymbol(s probe.Site, symbol string) string {
 	return fmt.Sprintf("%s+%#x:%s", s.Path, s.Offset, symbol)
 }
 
-// noBTF is the cause of what needs the kernel's types.
+// noBTF is the reason for errors about the kernel's types.
 const noBTF = "the plan has no BTF: CONFIG_DEBUG_INFO_BTF is off, or give probe.EnvOptions a BTF tree"

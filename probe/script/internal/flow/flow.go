@@ -1,5 +1,5 @@
-// Package flow checks where break, continue and return stand in bpftrace's scripts, and that
-// variables are there where they are used.
+// Package flow checks the places of break, continue and return in bpftrace's scripts, and
+// that variables are declared before they are used.
 package flow
 
 import (
@@ -7,7 +7,8 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// Report is told what is odd, and returns it for notes to be added.
+// Report is called with an error or a warning about n, and returns it so that notes can be
+// added.
 type Report func(n syntax.Node, s syntax.Severity, msg string) *syntax.Error
 
 // checker reports errors and warnings.
@@ -27,7 +28,7 @@ func Probe(n *syntax.Probe, report Report) {
 	c.unreachable(n.Body)
 }
 
-// Func checks the jumps of a function, and has it return at its end.
+// Func checks the jumps of a function, and adds a return at its end if it has none.
 func Func(n *syntax.Func, report Report) {
 	c := &checker{report}
 	c.loopReturns(n)
@@ -38,7 +39,7 @@ func Func(n *syntax.Func, report Report) {
 	}
 }
 
-// jumpsIn refuses some jumps in a block, outside of loops.
+// jumpsIn refuses some jumps in a block, except in loops.
 func (c *checker) jumpsIn(n syntax.Node, where string, refused ...string) {
 	syntax.Walk(n, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -55,8 +56,8 @@ func (c *checker) jumpsIn(n syntax.Node, where string, refused ...string) {
 	})
 }
 
-// loopReturns refuses loops of one probe or function that return with a value here and without
-// one there.
+// loopReturns refuses returns in the loops of one probe or function if some have a value and
+// others do not.
 func (c *checker) loopReturns(n syntax.Node) {
 	var first *syntax.Jump
 	check := func(n syntax.Node) bool {
@@ -85,7 +86,7 @@ func (c *checker) loopReturns(n syntax.Node) {
 	})
 }
 
-// unreachable warns of what follows a jump in the same block.
+// unreachable warns of statements and values behind a jump in the same block.
 func (c *checker) unreachable(n syntax.Node) {
 	for n := range syntax.All(n) {
 		b, ok := n.(*syntax.Block)
@@ -129,7 +130,7 @@ func jumps(n syntax.Node) bool {
 	return false
 }
 
-// returns reports whether a statement or expression never ends but by a return.
+// returns reports whether a statement or expression always ends with a return.
 func returns(n syntax.Node) bool {
 	switch n := n.(type) {
 	case *syntax.Jump:
@@ -151,7 +152,7 @@ func returns(n syntax.Node) bool {
 	return false
 }
 
-// addReturn adds a return to the end of a block, or to the ends of its last statement.
+// addReturn adds a return at the end of a block, or at the ends of its last statement.
 func (c *checker) addReturn(b *syntax.Block) {
 	if !fold.None(b.Value) {
 		b.Value = c.withReturn(b.Value)

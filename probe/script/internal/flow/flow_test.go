@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// TestJumps: what is said of jumps, and where functions are given a return.
+// TestJumps: the messages about jumps, and the returns that are added to functions.
 func TestJumps(t *testing.T) {
 	for _, test := range []struct{ name, script, want string }{
 		{"break", `begin { break; }`, "ERROR 'break' statement is not allowed in a probe"},
@@ -50,7 +50,7 @@ func TestJumps(t *testing.T) {
 	}
 }
 
-// check returns what is said of a script, and the script.
+// check returns the messages about a script, and the script.
 func check(t *testing.T, script string) (string, *syntax.File) {
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(script), nil)

@@ -3,17 +3,17 @@ package flow
 import "github.com/borescope/borescope/probe/script/syntax"
 
 // Variables checks that the variables of a probe or function are declared or assigned before
-// they are used, and in one place.
+// they are used, and declared only once.
 func Variables(n syntax.Node, report Report) {
 	v := &varChecker{checker: checker{report}, vars: map[syntax.Node]map[string]*varInfo{}}
 	v.visit(n)
 	v.unassigned()
 }
 
-// varInfo is a variable that is known.
+// varInfo is a known variable.
 type varInfo struct {
 	origin   syntax.Node
-	why      string // of the note that names the origin
+	why      string // the text of the note for the origin
 	assigned bool
 }
 
@@ -23,7 +23,7 @@ type varChecker struct {
 	scopes []syntax.Node
 	vars   map[syntax.Node]map[string]*varInfo
 	order  []*syntax.VarDecl
-	meta   int // within sizeof, typeof …
+	meta   int // depth within sizeof, typeof …
 }
 
 func (c *varChecker) find(name string) *varInfo {
@@ -56,7 +56,7 @@ func (c *varChecker) unassigned() {
 	}
 }
 
-// visit checks a node and those below it.
+// visit checks a node and its descendants.
 func (c *varChecker) visit(n syntax.Node) {
 	syntax.Walk(n, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -97,7 +97,7 @@ func (c *varChecker) visit(n syntax.Node) {
 	})
 }
 
-// inspected visits what sizeof and the like ask for: no value is read there.
+// inspected visits the operands of sizeof and the like, which are not evaluated.
 func (c *varChecker) inspected(n syntax.Node) bool {
 	var x syntax.Node
 	switch n := n.(type) {
@@ -188,7 +188,7 @@ func (c *varChecker) declare(n *syntax.VarDecl) {
 
 func (c *varChecker) address(n *syntax.Variable) {
 	if v := c.find(n.Name); v != nil {
-		v.assigned = true // perhaps by who gets the address
+		v.assigned = true // maybe through the address
 	} else {
 		c.fail(n, "Undefined or undeclared variable: "+n.Name)
 	}

@@ -1,6 +1,6 @@
-// Package fold replaces expressions of literals in bpftrace's scripts by their values, by
-// the rules of 0.26.1: numbers of 64 bits with and without a sign, strings, booleans, tuples
-// and records.
+// Package fold replaces constant expressions in bpftrace's scripts by their values, with the
+// rules of 0.26.1: signed and unsigned numbers of 64 bits, strings, booleans, tuples and
+// records.
 package fold
 
 import (
@@ -12,13 +12,13 @@ import (
 
 const overflows = "unable to fold literals due to overflow or underflow"
 
-// Report says what is wrong, or odd, at a node.
+// Report is called with an error or a warning about n.
 type Report func(n syntax.Node, s syntax.Severity, msg string)
 
-// File replaces the expressions of literals in a script by their values.
+// File replaces the constant expressions in a script by their values.
 func File(file *syntax.File, report Report) {
 	f := &folder{report}
-	conds := map[syntax.Node]bool{} // comptimes that an if decides on, with its branches
+	conds := map[syntax.Node]bool{} // conditions of ifs: foldIf folds them with the branches
 	for n := range syntax.All(file) {
 		if n, ok := n.(*syntax.If); ok {
 			if _, ok := n.Cond.(*syntax.Comptime); ok {
@@ -39,7 +39,7 @@ type folder struct{ report Report }
 func (f *folder) fail(n syntax.Node, msg string) { f.report(n, syntax.SeverityError, msg) }
 func (f *folder) warn(n syntax.Node, msg string) { f.report(n, syntax.SeverityWarning, msg) }
 
-// foldNode returns what replaces a node whose children are folded, or nil.
+// foldNode returns the replacement of a node, or nil. The node's children are already folded.
 func (f *folder) foldNode(n syntax.Node) syntax.Node {
 	switch n := n.(type) {
 	case *syntax.Unary:
@@ -97,7 +97,7 @@ func None(n syntax.Node) bool {
 	return ok || n == nil
 }
 
-// Literal reports whether an expression is a value that is written out.
+// Literal reports whether an expression is a literal, or a tuple or record of literals.
 func Literal(n syntax.Node) bool {
 	switch n := n.(type) {
 	case *syntax.Integer, *syntax.Boolean, *syntax.String, *syntax.Param, *syntax.ParamCount:
@@ -120,7 +120,7 @@ func Literal(n syntax.Node) bool {
 	return false
 }
 
-// Truth is what a literal is as a condition.
+// Truth returns the value of a literal as a condition.
 func Truth(n syntax.Node) bool {
 	switch n := n.(type) {
 	case *syntax.Integer:
@@ -178,7 +178,7 @@ func foldBlock(n *syntax.Block) syntax.Node {
 	return nil
 }
 
-// foldStr makes a string of str of a literal.
+// foldStr replaces str of a literal by a string.
 func foldStr(n *syntax.Call) syntax.Node {
 	if n.Name != "str" || len(n.Args) == 0 {
 		return nil
@@ -204,7 +204,7 @@ func foldStr(n *syntax.Call) syntax.Node {
 	return &syntax.String{Loc: n.Loc, Value: s}
 }
 
-// Decimal is a literal as one writes it.
+// Decimal returns a literal in decimal.
 func Decimal(n *syntax.Integer) string {
 	s := strconv.FormatUint(n.Value, 10)
 	if n.Negative {
@@ -283,7 +283,8 @@ func boolAnd(n *syntax.Binary) (b *syntax.Boolean, other syntax.Expr, ok bool) {
 	return b, n.X, ok
 }
 
-// foldText folds an operation of a string: "text" + 2 leaves out two bytes.
+// foldText folds an operation with a string. "text" + 2 is the string without its first two
+// bytes.
 func (f *folder) foldText(n *syntax.Binary, s *syntax.String, other syntax.Expr) syntax.Node {
 	boolean := func(v bool) syntax.Node { return &syntax.Boolean{Loc: n.Loc, Value: v} }
 	switch o := other.(type) {
@@ -307,7 +308,7 @@ func (f *folder) foldText(n *syntax.Binary, s *syntax.String, other syntax.Expr)
 		if v, ok := Compared(n.Op, strings.Compare(s.Value, o.Value)); ok {
 			return boolean(v)
 		}
-		switch n.Op { // the second one counts if it is empty, in bpftrace
+		switch n.Op { // bpftrace treats the second operand as true if it is empty
 		case "&&":
 			return boolean(s.Value != "" && o.Value == "")
 		case "||":
@@ -320,7 +321,8 @@ func (f *folder) foldText(n *syntax.Binary, s *syntax.String, other syntax.Expr)
 	return nil
 }
 
-// Compared is what a comparison says of an order.
+// Compared returns the result of the comparison op for operands with that order (negative, 0
+// or positive). ok is false if op is not a comparison.
 func Compared(op string, order int) (res, ok bool) {
 	switch op {
 	case "==":
@@ -346,7 +348,7 @@ func number(b bool) int {
 	return 0
 }
 
-// foldBools is an operation of booleans, of which the first operand may be either one.
+// foldBools folds an operation of the booleans x and y.
 func (f *folder) foldBools(n *syntax.Binary, _ *syntax.Boolean, x, y bool) syntax.Node {
 	v, ok := Compared(n.Op, number(x)-number(y))
 	if !ok {
@@ -370,7 +372,8 @@ func (f *folder) foldBools(n *syntax.Binary, _ *syntax.Boolean, x, y bool) synta
 	return &syntax.Boolean{Loc: n.Loc, Value: v}
 }
 
-// sameGroups compares two literals, tuples or records, if that can be said already.
+// sameGroups compares two tuples or records. known is false if that needs values that are not
+// literals.
 func sameGroups(x, y syntax.Expr) (same, known bool) {
 	switch x := x.(type) {
 	case *syntax.Tuple:

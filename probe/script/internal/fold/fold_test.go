@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// folded is what an expression becomes, and what is said of it.
+// folded returns the folded expression and the messages about it.
 func folded(t *testing.T, x string) (text, said string) {
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte("begin { $r = "+x+"; }"), nil)

@@ -38,7 +38,7 @@ func (f *folder) foldIntegers(n *syntax.Binary, x, y *syntax.Integer) syntax.Nod
 	return res
 }
 
-// value is a literal in two's complement.
+// value returns a literal in two's complement.
 func value(n *syntax.Integer) int64 {
 	if n.Negative {
 		return -int64(n.Value)
@@ -60,7 +60,7 @@ func order(x, y *syntax.Integer) int {
 	return 1
 }
 
-// Integer is a literal of a value, at a place.
+// Integer returns a literal with a value and a place.
 func Integer(l syntax.Loc, v int64) *syntax.Integer {
 	n := ofInt64(v)
 	n.Loc = l
@@ -74,8 +74,8 @@ func ofInt64(v int64) *syntax.Integer {
 	return &syntax.Integer{Value: uint64(v)}
 }
 
-// unsigned is an operation of two numbers that are not negative; false where it has no
-// result of 64 bits.
+// unsigned computes an operation of two numbers that are not negative. It returns false if
+// the result does not fit into 64 bits, or does not exist.
 func unsigned(op string, x, y uint64) (*syntax.Integer, bool) {
 	res, ok := uint64(0), true
 	switch op {
@@ -115,7 +115,8 @@ func unsigned(op string, x, y uint64) (*syntax.Integer, bool) {
 	return &syntax.Integer{Value: res}, ok
 }
 
-// signed is an operation of two numbers of which one is negative at least.
+// signed computes an operation of two numbers of which at least one is negative, like
+// unsigned.
 func signed(op string, x, y int64) (*syntax.Integer, bool) {
 	switch op {
 	case "+":

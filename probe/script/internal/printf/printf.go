@@ -1,16 +1,16 @@
-// Package printf reads the formats of bpftrace's printf: C's, with %r, %rx and %rh for
-// buffers and %gr for the flags of allocations.
+// Package printf parses the formats of bpftrace's printf: C's, with %r, %rx and %rh for
+// buffers and %gr for allocation flags.
 package printf
 
 import "strings"
 
-// Conversion is a % of a format.
+// Conversion is a conversion specification of a format.
 type Conversion struct {
-	Start, End int    // in the format
+	Start, End int    // byte offsets in the format
 	Spec       string // d, s, rx …
 }
 
-// Conversions reads the conversions of a format, %% left out. What is none is text.
+// Conversions returns the conversions of a format, without %%. A % that begins none is text.
 func Conversions(format string) []Conversion {
 	var list []Conversion
 	for i := 0; i < len(format); i++ {
@@ -18,7 +18,7 @@ func Conversions(format string) []Conversion {
 			continue
 		}
 		j := i + 1
-		for _, flag := range "-+ #0" { // each once, in this order
+		for _, flag := range "-+ #0" { // each at most once, in this order
 			if j < len(format) && format[j] == byte(flag) {
 				j++
 			}
@@ -55,7 +55,7 @@ func width(s string, i int) int {
 	return i
 }
 
-// specifier is the one that a text begins with, or "".
+// specifier returns the specifier at the beginning of a text, or "".
 func specifier(s string) string {
 	for _, two := range []string{"gr", "rh", "rx"} {
 		if strings.HasPrefix(s, two) {

@@ -32,7 +32,7 @@ func TestConversions(t *testing.T) {
 	}
 }
 
-// FuzzConversions: conversions are in order, begin with % and end with what they are.
+// FuzzConversions: conversions are in order, begin with % and end with their specifier.
 func FuzzConversions(f *testing.F) {
 	f.Add("%-16s %6d%%")
 	f.Add("%.*rx %gr %")

@@ -9,20 +9,21 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// Options are the options of [Parse].
+// Options are the options of [Parse] and Check. nil is the default.
 type Options struct {
-	Params  []string // for $1 and so on in attach points
-	Process bool     // a process is given, so that uprobe and usdt need no file
+	Params  []string // values of $1 and so on in attach points
+	Process bool     // a process is chosen, so that uprobe and usdt need no file
 	Unsafe  bool     // kprobes by address are allowed
-	// MayMiss says that a probe may be without attach points, as with
-	// config = { missing_probes = "ignore" }.
+	// MayMiss allows probes without attach points, as with config = { missing_probes =
+	// "ignore" }.
 	MayMiss bool
-	// Arch is the machine, as GOARCH spells it: its watchpoints are Check's. "": this program's.
+	// Arch is the machine's architecture, in GOARCH's spelling, for Check's modes of
+	// watchpoints. "" is this program's.
 	Arch string
 }
 
-// Parse reads the attach points of a script into their fields. One whose provider has
-// wildcards becomes several. The error is a [syntax.Errors].
+// Parse parses the attach points of a script and fills in their fields. A point becomes
+// several points if its provider has wildcards. The error is a [syntax.Errors].
 func Parse(f *syntax.File, o *Options) error {
 	if o == nil {
 		o = &Options{}
@@ -61,25 +62,25 @@ func Parse(f *syntax.File, o *Options) error {
 	return errs.Err()
 }
 
-// refusal is an error in bpftrace's words.
+// refusal is an error with bpftrace's text.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
 func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
 
-// errSkip drops an attach point.
+// errSkip makes Parse drop an attach point.
 const errSkip = refusal("skip")
 
-// attacher reads one attach point.
+// attacher parses the attach points of a probe, one after the other.
 type attacher struct {
 	*Options
 	*syntax.AttachPoint
 	parts []string
-	iter  bool // the probe has an iter already
+	iter  bool // the probe already has an iter
 }
 
-// read fills in the fields, or returns the attach points to read instead.
+// read fills in the fields, or returns the attach points to parse instead.
 func (a *attacher) read() ([]*syntax.AttachPoint, error) {
 	if err := a.split(); err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func (a *attacher) read() ([]*syntax.AttachPoint, error) {
 		a.Label, first = label, rest
 	}
 	if first == "" {
-		return nil, nil // after a comma that ends the list
+		return nil, nil // a trailing comma ends the list
 	}
 	if wildcard(first) {
 		return a.expand(first)
@@ -98,10 +99,12 @@ func (a *attacher) read() ([]*syntax.AttachPoint, error) {
 	return nil, a.fields()
 }
 
-// mostParams are the positional parameters of one attach point: one may name another.
+// mostParams is the maximal number of positional parameters in one attach point; without it a
+// parameter that contains itself would have no end.
 const mostParams = 100
 
-// split takes quotes and parameters out of the text, and divides it by its colons.
+// split removes quotes from the text, replaces parameters, and splits the text at its colons.
+// An @ is a part of its own.
 func (a *attacher) split() error {
 	raw, quoted, params := a.Text, false, 0
 	var part strings.Builder
@@ -135,7 +138,8 @@ func (a *attacher) split() error {
 	return nil
 }
 
-// param is the value of the parameter whose number is at a position.
+// param returns the value of the parameter with its number at a position, and the position
+// after the number.
 func (a *attacher) param(raw string, at int) (value string, after int, err error) {
 	end := at
 	for end < len(raw) && digit(raw[end]) && (end > at || raw[end] != '0') {
@@ -156,7 +160,7 @@ func (a *attacher) param(raw string, at int) (value string, after int, err error
 	return value, end, nil
 }
 
-// wildcard reports whether a name has wildcards in bpftrace's eyes.
+// wildcard reports whether bpftrace considers a name to have wildcards.
 func wildcard(s string) bool {
 	return strings.Contains(s, "*") || strings.Contains(s, "[") && strings.Contains(s, "]")
 }
@@ -190,7 +194,7 @@ func (a *attacher) expand(pattern string) ([]*syntax.AttachPoint, error) {
 	return list, nil
 }
 
-// providerOf is the whole name of a provider.
+// providerOf returns the full name of a provider.
 func providerOf(name string) string {
 	switch name {
 	case "k":
@@ -227,7 +231,8 @@ func providerOf(name string) string {
 	return strings.ToLower(name)
 }
 
-// count returns an error that says how many parts are wanted.
+// count returns the error for a wrong number of parts. If the provider had wildcards, the
+// point is dropped instead.
 func (a *attacher) count(want ...int) error {
 	if a.Wild {
 		return errSkip

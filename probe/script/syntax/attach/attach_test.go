@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// parsed parses a script that is right.
+// parsed parses a script without mistakes.
 func parsed(t *testing.T, src string) *syntax.File {
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(src), nil)
@@ -177,8 +177,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is read of an attach point is of its provider only, and errors have their
-// place.
+// FuzzParse: parsing sets only fields of the point's provider, and errors have a place.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"k:f+1", "kr:m:f", "u:/a@b.c:1:2", `usdt:"a\"b":p:q`, "i:5ms", "s:cpu:1e6", "w:1:8:rw",
@@ -213,7 +212,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestWatchpointModes: what can be watched for depends on the machine.
+// TestWatchpointModes: the modes of watchpoints depend on the machine.
 func TestWatchpointModes(t *testing.T) {
 	for arch, want := range map[string]map[string]string{
 		"amd64":   {"r": "supported modes: rw,w,x", "x": "", "wr": ""},

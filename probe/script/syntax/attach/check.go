@@ -9,9 +9,9 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// Check says what is wrong with attach points that Parse has read,
-// as far as no machine has to be asked: names that are missing, units of time, events,
-// modes of watchpoints. The error is a [syntax.Errors].
+// Check checks the attach points that Parse has parsed, as far as that needs no machine:
+// missing names, units of time, events, and modes of watchpoints. The error is a
+// [syntax.Errors].
 func Check(f *syntax.File, o *Options) error {
 	c := &checker{arch: runtime.GOARCH, tests: map[string]syntax.Loc{}}
 	if o != nil && o.Arch != "" {
@@ -28,7 +28,7 @@ func Check(f *syntax.File, o *Options) error {
 type checker struct {
 	arch  string
 	errs  syntax.Errors
-	tests map[string]syntax.Loc // and benches, by provider and name
+	tests map[string]syntax.Loc // the first test and bench by provider and name
 }
 
 func (c *checker) fail(a *syntax.AttachPoint, msg string) *syntax.Error {
@@ -37,7 +37,7 @@ func (c *checker) fail(a *syntax.AttachPoint, msg string) *syntax.Error {
 	return e
 }
 
-// want adds an error unless it is so.
+// want adds an error unless ok is true.
 func (c *checker) want(ok bool, a *syntax.AttachPoint, msg string) {
 	if !ok {
 		c.fail(a, msg)
@@ -98,7 +98,7 @@ func (c *checker) timer(a *syntax.AttachPoint) {
 	}
 }
 
-// events are bpftrace's names of software and hardware events.
+// events returns bpftrace's names of software or hardware events.
 func events(provider string) []string {
 	if provider == "software" {
 		return []string{
@@ -125,8 +125,8 @@ func (c *checker) event(a *syntax.AttachPoint) {
 	}
 }
 
-// watchpointModes are what a machine's watchpoints may watch for, in bpftrace: arch_build_bp_info
-// in the kernel's arch/*/kernel/hw_breakpoint.c.
+// watchpointModes returns the modes that bpftrace allows for watchpoints on an architecture:
+// those of arch_build_bp_info in the kernel's arch/*/kernel/hw_breakpoint.c.
 func watchpointModes(arch string) []string {
 	switch arch {
 	case "amd64", "386":
@@ -159,7 +159,7 @@ func (c *checker) watchpoint(a *syntax.AttachPoint) {
 	}
 }
 
-// named checks the name of a test or a bench, which only one may have.
+// named checks the name of a test or a bench, which must be unique.
 func (c *checker) named(a *syntax.AttachPoint) {
 	c.want(a.Target != "", a, a.Provider+" probes must have a name")
 	key := a.Provider + ":" + a.Target

@@ -1,5 +1,5 @@
-// Package attach reads the attach points of bpftrace's scripts, which have a grammar of
-// their own for each provider.
+// Package attach parses the attach points of bpftrace's scripts. Each provider has its own
+// grammar for them.
 //
 //	f, err := syntax.Parse("stdin", []byte(`kprobe:vfs_read+4, interval:5ms { }`), nil)
 //	if err == nil {
@@ -9,6 +9,6 @@
 //		err = attach.Check(f, nil)
 //	}
 //
-// The errors are bpftrace's. Nothing of the machine is asked: whether a function, a file or
-// an event is there is for whoever attaches.
+// The errors are bpftrace's. The package does not look at the machine: whether a function, a
+// file or an event exists is checked when a program is attached.
 package attach

@@ -7,7 +7,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// fields reads the parts as the provider has them.
+// fields parses the parts by the provider's grammar.
 func (a *attacher) fields() error {
 	n := len(a.parts)
 	switch a.Provider {
@@ -53,7 +53,7 @@ func (a *attacher) fields() error {
 	return refuse("Invalid probe type: %s", a.Provider)
 }
 
-// strictCount is count, also where providers had wildcards.
+// strictCount is count, but never drops the point.
 func (a *attacher) strictCount(want ...int) error {
 	a.Wild = false
 	return a.count(want...)
@@ -83,7 +83,7 @@ func (a *attacher) kprobe() error {
 	return nil
 }
 
-// offset reads name+offset.
+// offset parses name+offset.
 func (a *attacher) offset(name string, allowed bool) error {
 	switch {
 	case !allowed:
@@ -105,7 +105,7 @@ func (a *attacher) offset(name string, allowed bool) error {
 
 func (a *attacher) uprobe() error {
 	if n := len(a.parts); a.Process && (n == 2 || n == 3 && a.parts[1] == "cpp") {
-		a.parts = slices.Insert(a.parts, 1, "") // the process's own file
+		a.parts = slices.Insert(a.parts, 1, "") // the process's executable
 	}
 	n := len(a.parts)
 	if n > 2 && a.parts[2] == "@" {
@@ -134,7 +134,7 @@ func (a *attacher) uprobe() error {
 	return nil
 }
 
-// sourceLine reads uprobe:TARGET@FILE:LINE[:COL].
+// sourceLine parses uprobe:TARGET@FILE:LINE[:COL].
 func (a *attacher) sourceLine() error {
 	a.Target = a.parts[1]
 	n := len(a.parts)
@@ -190,7 +190,7 @@ func (a *attacher) tracepoint() error {
 	return nil
 }
 
-// timer reads interval:5ms, or interval:ms:5.
+// timer parses interval:5ms, or interval:ms:5.
 func (a *attacher) timer() error {
 	rate := func(s string) (uint64, error) {
 		n, err := syntax.ParseInteger(s)
@@ -223,7 +223,7 @@ func (a *attacher) timer() error {
 	return a.strictCount(1, 2)
 }
 
-// event reads software:name:count.
+// event parses software:name:count.
 func (a *attacher) event() error {
 	n := len(a.parts)
 	if n != 2 && n != 3 {
@@ -256,7 +256,7 @@ func (a *attacher) watchpoint() error {
 	return nil
 }
 
-// fentry reads fentry[:module]:function and fentry:bpf[:id]:program.
+// fentry parses fentry[:module]:function and fentry:bpf[:id]:program.
 func (a *attacher) fentry() error {
 	n := len(a.parts)
 	switch {
