@@ -1,5 +1,5 @@
-// Argdist counts the values that an argument, or any expression, takes when a
-// probe fires: as a frequency count (-C) or a histogram (-H).
+// Argdist counts the values that an argument, or any other expression, has when a probe
+// fires. It prints the number of occurrences of each value (-C) or a histogram (-H).
 //
 //	# argdist -H 'kretprobe:vfs_read retval'
 //	Tracing... Hit Ctrl-C to end.

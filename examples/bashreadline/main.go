@@ -1,5 +1,4 @@
-// Bashreadline prints the lines that are typed into interactive shells, in all of
-// them.
+// Bashreadline prints the lines that are typed into all interactive shells.
 //
 //	# bashreadline
 //	Tracing bash commands... Hit Ctrl-C to end.

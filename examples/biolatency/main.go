@@ -1,4 +1,4 @@
-// Biolatency shows how long disk I/O takes, as a histogram.
+// Biolatency prints the latency of disk I/O as a histogram.
 //
 //	# biolatency
 //	Tracing block device I/O... Hit Ctrl-C to end.

@@ -1,4 +1,4 @@
-// Biosnoop prints every disk I/O, with its latency: who did it, where, how much.
+// Biosnoop prints every disk I/O request with its process, disk, sector, size and latency.
 //
 //	# biosnoop -replay testdata/reads
 //	Tracing block device I/O... Hit Ctrl-C to end.

@@ -1,4 +1,5 @@
-// Command bt reads scripts in bpftrace's language, and says what it makes of them.
+// Command bt parses scripts in bpftrace's language, and prints their errors or, with -fmt
+// or -d, the result of a stage of the compiler.
 //
 //	bt [-fmt | -d STAGE] [-unsafe] FILE [PARAMETER…]
 //	bt [-fmt | -d STAGE] [-unsafe] -e SCRIPT [PARAMETER…]

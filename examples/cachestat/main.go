@@ -1,5 +1,5 @@
-// Cachestat shows how well the page cache works: how often what a program reads is
-// in memory already.
+// Cachestat prints the hits and misses of the page cache: how often the data that programs
+// read is already in memory.
 //
 //	# cachestat -replay testdata/reads
 //	Counting page cache accesses... Hit Ctrl-C to end.

@@ -1,6 +1,6 @@
-// Capture writes a recording of what a running machine's BPF maps hold, and of
-// host files, for tests and for looking at later: examples/replay prints it, and
-// package mapx gives it to any program.
+// Capture records the contents of a running machine's BPF maps, and files of the host, for
+// tests and for later analysis. examples/replay prints a recording, and package mapx lets
+// any program read it.
 //
 //	capture -map counts -i 1s -n 10 DIR           a map by name, ten times
 //	capture -map id:42 -map pin:/sys/fs/bpf/x DIR
@@ -8,12 +8,12 @@
 //	capture -file proc/version -file proc/cpuinfo DIR
 //	capture -btf task_struct.real_parent.tgid -btf vfs_read DIR
 //
-// -btf extracts kernel types, for programs that run where the kernel has none:
-// a type, function or enumerator, and the members that are used, of whatever
-// struct. DIR/btf becomes a tree in BTFHub's layout (probe.EnvOptions.BTFDir).
+// -btf extracts kernel types, for programs that run on a kernel without them: a type, a
+// function or an enumerator, and the members that are used, in whichever structs they are.
+// DIR/btf becomes a tree in BTFHub's layout (probe.EnvOptions.BTFDir).
 //
-// Maps of other processes take CAP_SYS_ADMIN. DIR is made; one that is not empty
-// is refused.
+// Maps of other processes require CAP_SYS_ADMIN. Capture creates DIR, and refuses a
+// directory that is not empty.
 package main
 
 import (

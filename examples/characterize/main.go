@@ -1,5 +1,5 @@
-// Characterize answers the four questions about a workload, for one event source:
-// who causes it, why, what it is, and how it changes over time.
+// Characterize answers the four questions about a workload, for one source of events: who
+// causes it, why, what it is, and how it changes over time.
 //
 //	# characterize 't:syscalls:sys_enter_read args.count'
 //	Characterizing tracepoint:syscalls:sys_enter_read... Hit Ctrl-C to end.

@@ -2,10 +2,10 @@
 //
 //	corestack [-json] [-python] [-root DIR] CORE…
 //
-// It walks by call frame information, as debuggers do, and by frame pointers
-// where there is none. Programs and libraries are looked up at the paths that
-// the core file names, below -root. With -python the frames of CPython 3.11 to 3.13
-// stand where its interpreter ran them. With -json it prints an object per thread:
+// It unwinds with call frame information, as debuggers do, and with frame pointers if there
+// is none. Programs and libraries are found at the paths that the core file contains, below
+// -root. With -python the frames of CPython 3.11 to 3.13 take the place of those of its
+// interpreter. With -json it prints an object per thread:
 // {"core", "tid", "frames": [{"pc", "name", "module", "how"}], "reason"}.
 package main
 

@@ -1,5 +1,4 @@
-// Dbslower prints the queries of a database server that take longer than a
-// threshold.
+// Dbslower prints the queries of a database server that take longer than a threshold.
 //
 //	# dbslower postgres
 //	Tracing postgres queries slower than 1 ms... Hit Ctrl-C to end.

@@ -1,5 +1,5 @@
-// Command elfnotes prints the ELF notes of files: executables, libraries, debug
-// and core files, and raw streams such as /sys/kernel/notes.
+// Command elfnotes prints the ELF notes of files: executables, libraries, debug and core
+// files, and raw streams such as /sys/kernel/notes.
 //
 //	elfnotes [-json] FILE…|-
 package main

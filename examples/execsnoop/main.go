@@ -1,5 +1,5 @@
-// Execsnoop prints every program that is started, with its arguments: also those
-// that end at once, which top and ps never show.
+// Execsnoop prints every program that is started, with its arguments, including short-lived
+// ones that top and ps never show.
 //
 //	# execsnoop
 //	Tracing exec calls... Hit Ctrl-C to end.

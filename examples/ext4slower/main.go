@@ -1,5 +1,5 @@
-// Ext4slower prints reads, writes, opens and syncs of files on ext4 that took
-// longer than a threshold.
+// Ext4slower prints reads, writes, opens and syncs of files on ext4 that take longer than a
+// threshold.
 //
 //	# ext4slower -replay testdata/writes
 //	Tracing ext4 operations slower than 0 ms... Hit Ctrl-C to end.

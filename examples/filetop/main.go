@@ -1,4 +1,5 @@
-// Filetop shows which files are read and written most, and by whom, once a second.
+// Filetop prints the files with the most reads and writes, and their threads, once a
+// second.
 //
 //	# filetop
 //	Tracing reads and writes of files... Hit Ctrl-C to end.

@@ -1,4 +1,4 @@
-// Funccount counts how often functions, tracepoints and user probes are hit.
+// Funccount counts the calls of functions, and the hits of tracepoints and user probes.
 //
 //	# funccount 'vfs_*'
 //	Counting 66 probes of kprobe:vfs_*... Hit Ctrl-C to end.

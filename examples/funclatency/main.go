@@ -1,4 +1,4 @@
-// Funclatency shows how long calls of a function take, as a histogram.
+// Funclatency prints the latency of a function as a histogram.
 //
 //	# funclatency -u uprobe:libc:getaddrinfo
 //	Timing uprobe:libc:getaddrinfo... Hit Ctrl-C to end.

@@ -1,4 +1,4 @@
-// Gethostlatency prints every lookup of a host's name, and how long it took.
+// Gethostlatency prints every lookup of a host name and its latency.
 //
 //	# gethostlatency
 //	Tracing host name lookups... Hit Ctrl-C to end.

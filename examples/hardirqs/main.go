@@ -1,5 +1,5 @@
-// Hardirqs shows the time that CPUs spend in the handlers of hardware interrupts,
-// by device.
+// Hardirqs prints the time that CPUs spend in the handlers of hardware interrupts, by
+// device.
 //
 //	# hardirqs
 //	Tracing hard irqs... Hit Ctrl-C to end.

@@ -1,13 +1,13 @@
-// Hist draws a histogram of the numbers on its standard input, as bpftrace, BCC
-// or JSON, with quantiles, or a heat map of them over time.
+// Hist draws a histogram of the numbers on its standard input, as bpftrace or BCC print it
+// or as JSON, CSV or Prometheus metrics, with quantiles, or a heat map of them over time.
 //
 //	hist [-k 2] [-q 0.5,0.99] < numbers
 //	hist -linear 0,1000,50 < numbers
 //	hist -heat 1s -svg heat.svg < times-and-values
 //
-// A line is a number, a duration such as 1.5ms (counted in -unit), or a key and
-// one of these, which gives a histogram for each key. With -heat it is a time in
-// seconds and a value.
+// A line is a number, a duration such as 1.5ms (converted to -unit), or a key and one of
+// these, which gives a histogram for each key. With -heat it is a time in seconds and a
+// value.
 package main
 
 import (

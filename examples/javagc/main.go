@@ -1,5 +1,5 @@
-// Javagc prints the garbage collections of a Java process: when, for how long, and
-// what they freed in each pool.
+// Javagc prints the garbage collections of a Java process: the start, the duration, and the
+// memory freed in each pool.
 //
 //	# javagc 4711
 //	Tracing garbage collections... Hit Ctrl-C to end.

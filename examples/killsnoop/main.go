@@ -1,5 +1,5 @@
-// Killsnoop prints every signal that is sent with kill: by whom, to whom, and what
-// came of it.
+// Killsnoop prints every signal that is sent with kill: the sender, the target and the
+// result.
 //
 //	# killsnoop
 //	Tracing kill calls... Hit Ctrl-C to end.

@@ -1,5 +1,5 @@
-// Llcstat shows how often processes use the last level cache, and how often they
-// find there what they look for.
+// Llcstat prints the references to the last level cache, its misses and its hit rate, by
+// process.
 //
 //	# llcstat -e page-faults,minor-faults -c 1
 //	Counting cache references and misses... Hit Ctrl-C to end.

@@ -1,5 +1,4 @@
-// Command lsym finds the addresses of names: in an ELF file, a process, or the
-// kernel.
+// Command lsym finds the addresses of symbols in an ELF file, a process, or the kernel.
 //
 //	lsym [-e FILE | -p PID | -k] [-json] [-s] PATTERN…
 package main

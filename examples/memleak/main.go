@@ -1,5 +1,5 @@
-// Memleak shows what a process has allocated and not freed, by the stacks that
-// allocated it, the largest last.
+// Memleak prints the memory that a process has allocated and not freed, by the stack of the
+// allocation, the largest last.
 //
 //	# memleak -p 5193
 //	Tracing outstanding allocations... Hit Ctrl-C to end.

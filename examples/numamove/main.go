@@ -1,5 +1,5 @@
-// Numamove counts the pages that the kernel moves to the NUMA node on which they
-// are used, and the time that this takes, once a second.
+// Numamove counts the pages that the kernel moves to the NUMA node on which they are used,
+// and measures the time that the moves take, once a second.
 //
 //	# numamove
 //	Counting moves of pages by NUMA balancing... Hit Ctrl-C to end.

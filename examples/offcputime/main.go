@@ -1,5 +1,5 @@
-// Offcputime shows where threads wait, and for how long: the time they were off
-// the CPU, added up by the stacks with which they left it.
+// Offcputime prints where threads wait and for how long: the time off the CPU, added up by
+// the stack with which a thread left the CPU.
 //
 //	# offcputime -p 4711 5
 //	Tracing off-CPU time (us)... Hit Ctrl-C to end.

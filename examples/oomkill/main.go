@@ -1,5 +1,5 @@
-// Oomkill prints a line whenever the kernel kills a process because memory has run
-// out: who needed memory, who was killed, and how much that had.
+// Oomkill prints a line whenever the kernel kills a process because memory has run out: the
+// process that needed memory, the process that was killed, and the memory that it had.
 //
 //	# oomkill
 //	Tracing OOM kills... Hit Ctrl-C to end.

@@ -1,4 +1,4 @@
-// Opensnoop prints every file that is opened: by whom, and what came of it.
+// Opensnoop prints every file that is opened, with the process and the result.
 //
 //	# opensnoop -T -n cat
 //	Tracing file opens... Hit Ctrl-C to end.
@@ -7,8 +7,7 @@
 //	0.000047     3266   cat                 3   0 /lib/x86_64-linux-gnu/libc.so.6
 //	0.000258     3266   cat                -1   2 /usr/lib/locale/locale-archive
 //
-// FD is the descriptor, -1 where the call failed, and ERR then its errno. See
-// README.md.
+// FD is the descriptor, or -1 if the call failed; ERR is then the errno. See README.md.
 package main
 
 import (

@@ -3,8 +3,8 @@
 //
 //	orcdump FILE…
 //
-// FILE is a vmlinux, a vmlinuz, or a .ko, compressed or not, of any kernel since
-// 4.14: the layout of the data, which changed three times, is found out.
+// FILE is a vmlinux, a vmlinuz, or a .ko, compressed or not, of any kernel since 4.14. The
+// layout of the data, which changed three times, is detected.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command perfstat counts performance events of a command, a process, CPUs or a
-// cgroup, as perf stat does; see README.md.
+// Command perfstat counts performance events of a command, a process, CPUs or a cgroup, as
+// perf stat does. See README.md.
 package main
 
 import (

@@ -1,13 +1,12 @@
-// Profile samples every CPU and says where the time goes: as a table of the
-// busiest functions, as folded stacks, as a flame graph, as a pprof profile.
+// Profile samples every CPU and prints where time is spent: as a table of the busiest
+// functions, as folded stacks, as a flame graph, or as a pprof profile.
 //
 //	go run -exec sudo ./examples/profile            ten seconds of the whole machine
 //	go run ./examples/profile -replay demo          a recorded machine, no root needed
 //
-// It stands in for BCC's and bpftrace's profile and for perf record -g with
-// perf report. It needs CAP_BPF and CAP_PERFMON (or root) and Linux 5.10. Of BCC's
-// flags it has not -C, -L, -a, and -d for a line between the parts of a stack; -c and
-// -e are perf's.
+// It replaces BCC's and bpftrace's profile, and perf record -g with perf report. It needs
+// CAP_BPF and CAP_PERFMON (or root) and Linux 5.10. It has BCC's flags except -C, -L, -a,
+// and -d for a line between the parts of a stack; -c and -e are perf's.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Replay prints what is in a recording: where it comes from, its tables, streams
-// and files. It needs neither root nor Linux.
+// Replay prints the contents of a recording: its origin, tables, streams and files. It
+// needs neither root nor Linux.
 //
 //	replay DIR                    a summary
 //	replay -tables DIR            every snapshot of every table

@@ -1,4 +1,4 @@
-// Runqlat shows how long threads that could run waited for a CPU, as a histogram.
+// Runqlat prints the time that runnable threads waited for a CPU, as a histogram.
 //
 //	# runqlat
 //	Tracing run queue latency... Hit Ctrl-C to end.

@@ -1,5 +1,5 @@
-// Softirqs shows the time that CPUs spend in soft interrupts, by kind: the part of
-// network, block and timer work that the kernel does behind an interrupt.
+// Softirqs prints the time that CPUs spend in soft interrupts, by kind: the part of
+// network, block and timer work that the kernel defers from the interrupt handler.
 //
 //	# softirqs
 //	Tracing soft irqs... Hit Ctrl-C to end.

@@ -1,5 +1,5 @@
-// Stackcount counts how an event is reached: its kernel and user stacks, the most
-// frequent last.
+// Stackcount counts the kernel and user stacks that lead to an event, the most frequent
+// last.
 //
 //	# stackcount -p 185 uprobe:libc:malloc
 //	Counting stacks of uprobe:libc:malloc... Hit Ctrl-C to end.

@@ -1,5 +1,5 @@
-// Command symbolize names addresses: of an ELF file, a process, the kernel, or a
-// perf map.
+// Command symbolize prints the symbols of addresses in an ELF file, a process, the kernel,
+// or a perf map.
 //
 //	symbolize [-e FILE | -p PID | -k | -perfmap FILE] [-i] [-a] [-json | -style gnu|llvm] [ADDRESS…]
 package main

@@ -1,4 +1,4 @@
-// Syscount counts system calls by name, or by process, and with -L says how long
+// Syscount counts system calls by name or by process, and with -L also prints the time that
 // they took.
 //
 //	# syscount -L

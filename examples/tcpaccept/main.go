@@ -1,4 +1,4 @@
-// Tcpaccept prints every TCP connection that a program of this machine accepts.
+// Tcpaccept prints every TCP connection that a program on this machine accepts.
 //
 //	# tcpaccept -replay testdata/accepts
 //	Tracing TCP accepts... Hit Ctrl-C to end.

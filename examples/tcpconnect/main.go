@@ -1,4 +1,4 @@
-// Tcpconnect prints every TCP connection that this machine opens, and who does it.
+// Tcpconnect prints every TCP connection that this machine opens, with the process.
 //
 //	# tcpconnect -t
 //	Tracing TCP connects... Hit Ctrl-C to end.

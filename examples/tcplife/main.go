@@ -1,5 +1,5 @@
-// Tcplife prints a line for each TCP connection that ends: whose it was, between
-// whom, how much was sent and received, and how long it lived.
+// Tcplife prints a line for each TCP connection that ends: its process and addresses, the
+// bytes sent and received, and its duration.
 //
 //	# tcplife
 //	Tracing TCP connections until they end... Hit Ctrl-C to end.

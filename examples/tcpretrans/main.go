@@ -1,4 +1,5 @@
-// Tcpretrans prints every TCP segment that is sent again: where packets are lost.
+// Tcpretrans prints every TCP segment that is retransmitted, which shows where packets are
+// lost.
 //
 //	# tcpretrans
 //	Tracing TCP retransmits... Hit Ctrl-C to end.

@@ -1,5 +1,5 @@
-// Tcptop shows how much each TCP connection sends and receives, once a second,
-// those with the most first.
+// Tcptop prints the bytes that each TCP connection sends and receives, once a second, the
+// busiest connections first.
 //
 //	# tcptop
 //	Tracing TCP traffic... Hit Ctrl-C to end.

@@ -1,4 +1,4 @@
-// Command tick fires the USDT probe tick:loop(i) once per interval, for trying
+// Command tick fires the USDT probe tick:loop(i) once per interval, as a target for
 // tracers:
 //
 //	tick [-i INTERVAL] [-n COUNT]

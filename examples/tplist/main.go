@@ -1,5 +1,5 @@
-// Command tplist lists USDT probes of files and processes with their arguments,
-// and the kernel's tracepoints.
+// Command tplist lists the USDT probes of files and processes with their arguments, and the
+// kernel's tracepoints.
 //
 //	tplist [-json] [-v] [-p PID] [-l LIB] [FILE…] [PATTERN]
 package main

@@ -1,5 +1,5 @@
-// Trace prints a line whenever a probe fires, with values of your choice, if a
-// condition of your choice holds.
+// Trace prints a line with values of your choice whenever a probe fires and a condition of
+// your choice holds.
 //
 //	# trace 'kretprobe:vfs_read /retval > 20000/ "read %d bytes", retval'
 //	Tracing... Hit Ctrl-C to end.

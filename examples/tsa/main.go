@@ -1,6 +1,6 @@
-// Tsa says in which states a process's threads spend their time: on a CPU, waiting
-// for one, or waiting for something else, and in which system call. It is where
-// to begin: each state has a tool that goes on from there.
+// Tsa prints the time that a process's threads spend in each state: on a CPU, waiting for
+// one, or waiting for something else, and in which system call. Start an analysis with it:
+// for each state there is a tool that shows more.
 //
 //	# tsa -p 4149
 //	Tracing the states of threads... Hit Ctrl-C to end.

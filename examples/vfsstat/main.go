@@ -1,4 +1,4 @@
-// Vfsstat counts the common calls of the file system layer, once a second.
+// Vfsstat counts the most common calls of the virtual file system, once a second.
 //
 //	# vfsstat -replay testdata/calls
 //	Counting VFS calls... Hit Ctrl-C to end.

@@ -1,5 +1,5 @@
-// Wakeuptime shows who ends the waiting: the time that threads were blocked, added
-// up by the thread that woke them and the kernel stack it did so with.
+// Wakeuptime prints which threads end the waiting of others: the time that threads were
+// blocked, added up by the thread that woke them and the kernel stack in which it did so.
 //
 //	# wakeuptime -p 4711 5
 //	Tracing blocked time (us) by waker... Hit Ctrl-C to end.

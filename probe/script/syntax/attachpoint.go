@@ -1,19 +1,19 @@
 package syntax
 
-// AttachPoint is where a probe is attached. Parse gives it its text only, package attach the
-// other fields, as far as its provider has them.
+// AttachPoint is an attach point of a probe. Parse sets its text only; package attach sets the
+// other fields, those that its provider has.
 type AttachPoint struct {
 	Loc
 	Text string // as written
 
-	Provider  string // kprobe, say, for k too
+	Provider  string // the full name: kprobe, also if the script has k
 	Label     string // of label=provider:…
 	Target    string // the module, file, category, event, unit of time, or name of a test
 	Namespace string // of usdt
 	Lang      string // of uprobe: cpp
-	Func      string // the function, event or probe
+	Func      string // the function, event or probe name
 	Offset    uint64 // in Func
-	Address   uint64 // instead of Func, or of a watchpoint
+	Address   uint64 // instead of Func, or that of a watchpoint
 	Freq      uint64 // of profile, interval, software and hardware
 	Len       uint64 // of a watchpoint
 	Mode      string // of a watchpoint
@@ -23,7 +23,7 @@ type AttachPoint struct {
 	Column    uint64
 	ProgID    uint64 // of fentry:bpf:id:name
 
-	// Wild says that it comes from a provider with wildcards: it is dropped where it cannot
-	// be one of this provider.
+	// Wild reports that the attach point comes from a provider with wildcards. It is dropped
+	// if it cannot be an attach point of this provider.
 	Wild bool
 }

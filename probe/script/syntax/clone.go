@@ -5,7 +5,8 @@ import "reflect"
 // Clone returns a copy of a tree.
 func Clone[N Node](n N) N { return clone(n, nil).(N) }
 
-// clone copies a tree; with from, its nodes are expanded from that use of a macro.
+// clone copies a tree. If from is not nil, the nodes are marked as expanded from that use of a
+// macro.
 func clone(n Node, from *Loc) Node {
 	c := shallow(n)
 	if from != nil {
@@ -15,7 +16,7 @@ func clone(n Node, from *Loc) Node {
 	return c
 }
 
-// shallow is a copy with the same children, its lists its own.
+// shallow returns a copy of a node with the same children and lists of its own.
 func shallow(n Node) Node {
 	c := reflect.New(reflect.TypeOf(n).Elem())
 	fields := c.Elem()

@@ -1,9 +1,9 @@
-// Package syntax reads bpftrace's language, as of 0.26.1, into a tree with positions, and
-// prints it back.
+// Package syntax parses scripts in bpftrace's language, as of 0.26.1, into a tree with
+// positions, and prints them.
 //
 //	f, err := syntax.Parse("stdin", []byte(`kprobe:vfs_read /pid == 1/ { @[comm] = count(); }`), nil)
 //	if err != nil {
-//		fmt.Print(syntax.Text(err)) // as bpftrace says it, with the line and what is wrong in it
+//		fmt.Print(syntax.Text(err)) // as bpftrace prints it, with the line and an underline
 //		return
 //	}
 //	for n := range syntax.All(f) {
@@ -12,12 +12,12 @@
 //		}
 //	}
 //
-// [Parse] knows the grammar only. The passes after it are separate, in this order: [Expand]
-// replaces the uses of macros, package attach reads what attach points name, [SetParams] puts
-// in the positional parameters. [Format] prints a script as bpftrace --fmt does, [Dump] a
+// [Parse] applies the grammar only. The passes after it are separate, in this order: [Expand]
+// replaces the uses of macros, package attach parses attach points, and [SetParams] replaces
+// the positional parameters. [Format] prints a script as bpftrace --fmt does, [Dump] prints a
 // tree as bpftrace -d ast does.
 //
-// Whatever the input is, parsing takes time and memory in proportion to its size, which
-// has a limit, as nesting has. The package needs nothing of the machine and holds no state;
-// a tree may be read by several goroutines at a time, and changed by one.
+// Parsing takes time and memory in proportion to the size of the input, whatever it contains.
+// Size and nesting have limits. The package uses nothing of the machine and has no state. A
+// tree may be read by several goroutines at a time, and changed by one.
 package syntax

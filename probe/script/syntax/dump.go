@@ -1,13 +1,13 @@
 package syntax
 
-// Dump returns a tree as bpftrace prints it with -d ast: formatted, without comments and,
-// since they are expanded, without macros. Unlike Format it prints what passes have made
-// of a script.
+// Dump returns a tree as bpftrace -d ast prints it: formatted, without comments and, since
+// they are expanded, without macros. Unlike Format it prints a script as the passes have
+// changed it.
 func Dump(f *File) []byte { return DumpNotes(f, nil) }
 
-// DumpNotes returns a tree as Dump does, with what note says of an expression as a comment
-// behind each, and each in parentheses that is a part of another: bpftrace prints types
-// so, with -d types.
+// DumpNotes returns a tree as Dump does, with the result of note as a comment after each
+// expression, and with parentheses around each operand. bpftrace -d types prints types in this
+// form.
 func DumpNotes(f *File, note func(Expr) string) []byte {
 	c := *f
 	c.space, c.Decls = nil, nil

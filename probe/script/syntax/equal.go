@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Equal reports whether two trees are the same, where they are aside. Numbers are the same
-// by value, however they are written.
+// Equal reports whether two trees are the same except for their locations. Numbers are the
+// same if their values are, however they are written.
 func Equal(a, b Node) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -28,7 +28,7 @@ func Equal(a, b Node) bool {
 	return same && i == len(others)
 }
 
-// nameOf is the text that a node holds, if it holds one.
+// nameOf returns the text that a node contains, "" if it contains none.
 func nameOf(n Node) string {
 	switch n := n.(type) {
 	case *File:
@@ -77,13 +77,13 @@ func nameOf(n Node) string {
 	return ""
 }
 
-// sameFields compares what else two nodes of one type hold, but children.
+// sameFields compares the remaining fields of two nodes of one type, except for children.
 func sameFields(a, b Node) bool {
 	switch a := a.(type) {
 	case *MapDecl:
 		b := b.(*MapDecl)
 		return a.Kind == b.Kind && a.Entries == b.Entries
-	case *Probe: // whose children would not say which is missing
+	case *Probe: // a missing child would not show among the others
 		return (a.Pred == nil) == (b.(*Probe).Pred == nil)
 	case *If:
 		return (a.Then == nil) == (b.(*If).Then == nil)

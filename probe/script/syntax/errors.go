@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Severity says whether a script can still be run.
+// Severity is the severity of an [Error]: with warnings only, a script can still be run.
 type Severity uint8
 
 // The two severities.
@@ -23,16 +23,16 @@ func (s Severity) String() string {
 	return "ERROR"
 }
 
-// Error is what is wrong at a place of a script.
+// Error is an error or a warning at a place in a script.
 type Error struct {
-	Loc      Loc // without a source of the script as a whole
+	Loc      Loc // without a source if the error concerns the script as a whole
 	Severity Severity
 	Msg      string
-	Notes    []Note   // other places that belong to it
-	Hints    []string // what to do
+	Notes    []Note   // other places that it refers to
+	Hints    []string // how to fix it
 }
 
-// Note is another place that an error speaks of.
+// Note is another place that an error refers to.
 type Note struct {
 	Loc Loc
 	Msg string
@@ -44,8 +44,8 @@ func (e *Error) Error() string {
 }
 
 // String returns the error exactly as bpftrace prints it: place, severity and message, the
-// source line with its underline, notes, hints and the uses of macros that led there.
-// Lines of more than 4,096 bytes are not shown.
+// source line with its underline, notes, hints and the uses of macros that it was expanded
+// from. Lines of more than 4,096 bytes are not shown.
 func (e *Error) String() string {
 	var b strings.Builder
 	say := func(l *Loc, msg string) {
@@ -65,11 +65,11 @@ func (e *Error) String() string {
 	return b.String()
 }
 
-// Errors are the errors of a script, in the order in which they were found: what [Parse]
-// and the passes return.
+// Errors are the errors of a script, in the order in which they were found. [Parse] and the
+// passes return them.
 type Errors []*Error
 
-// Error returns the first error, and how many there are.
+// Error returns the first error and the number of further ones.
 func (es Errors) Error() string {
 	switch len(es) {
 	case 0:
@@ -102,8 +102,8 @@ func (es Errors) String() string {
 	return b.String()
 }
 
-// Text returns an error of this package as bpftrace prints it, and any other one as an
-// ERROR line without a place.
+// Text returns an error of this package as bpftrace prints it, and any other error as an ERROR
+// line without a place.
 func Text(err error) string {
 	if es, ok := errors.AsType[Errors](err); ok {
 		return es.String()
@@ -114,7 +114,7 @@ func Text(err error) string {
 	return "ERROR: " + err.Error() + "\n"
 }
 
-// Err returns the errors as an error, nil where none is more than a warning.
+// Err returns the errors as an error, nil if all of them are warnings.
 func (es Errors) Err() error {
 	for _, e := range es {
 		if e.Severity == SeverityError {

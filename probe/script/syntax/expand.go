@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// Limits of what macros expand to.
+// Limits of the expansion of macros.
 const (
-	mostNodes = 100_000 // that expansion adds
-	mostCalls = 100     // of macros by each other
+	mostNodes = 100_000 // nodes that expansion adds
+	mostCalls = 100     // nested uses of macros
 )
 
 // ExpandOptions are the options of [Expand].
 type ExpandOptions struct {
-	// Builtin says which names the language's library has: a use that fits no macro of that
-	// name is then one of the library's. Nil: none.
+	// Builtin reports whether the language's library has a name. A use that matches no macro
+	// of that name is then left to the library. Nil: no names.
 	Builtin func(name string) bool
-	// Library returns the library's macros of a name: a use that fits no macro of the script is
-	// then one of these. Nil: none.
+	// Library returns the library's macros of a name, for uses that match no macro of the
+	// script. Nil: none.
 	Library func(name string) []*Macro
 }
 
-// Expand replaces the uses of macros by their blocks, and then those of object-like
-// #define lines by what they stand for, in all probes and functions. Variables of a macro
-// get names of their own; locations say what a node was expanded from. The error is an
-// [Errors]; the file is to be used only without one.
+// Expand replaces the uses of macros by their blocks, and then the names that object-like
+// #define lines define by their values, in all probes and functions. Variables of a macro are
+// renamed, so that they are its own. Locations record what a node was expanded from. The error
+// is an [Errors]; use the file only if it is nil.
 func Expand(f *File, o *ExpandOptions) error {
 	e := &expansion{macros: map[string][]*Macro{}, defines: map[string]string{}, left: mostNodes}
 	if o != nil {
@@ -57,14 +57,14 @@ func Expand(f *File, o *ExpandOptions) error {
 	return e.errs.Err()
 }
 
-// expansion is what the expansion of a script shares.
+// expansion is the state that all expanders of a script share.
 type expansion struct {
 	builtin func(string) bool
 	library func(string) []*Macro
 	macros  map[string][]*Macro
 	defines map[string]string
-	active  []string // #defines that are being expanded
-	left    int      // nodes that may still be added
+	active  []string // names of #define lines that are being expanded
+	left    int      // number of nodes that may still be added
 	errs    Errors
 }
 
@@ -74,7 +74,7 @@ func (e *expansion) fail(l Loc, msg string, notes ...Note) {
 	}
 }
 
-// clone copies what a macro stands for, if there is room.
+// clone copies the block or value of a macro, if the limit on nodes allows it.
 func (e *expansion) clone(n Node, from *Loc) (Node, bool) {
 	if e.left <= 0 {
 		return nil, false
@@ -90,7 +90,8 @@ func (e *expansion) clone(n Node, from *Loc) (Node, bool) {
 	return clone(n, from), true
 }
 
-// register adds a macro, unless it is one that cannot be told from another.
+// register adds a macro, unless it cannot be told from another, or two arguments have one
+// name.
 func (e *expansion) register(m *Macro) {
 	for _, other := range e.macros[m.Name] {
 		if other.distance(m.Args) == 0 {
@@ -119,8 +120,8 @@ func (e *expansion) register(m *Macro) {
 	e.macros[m.Name] = append(e.macros[m.Name], m)
 }
 
-// distance is how far arguments are from what the macro takes, 0 if they fit. A missing
-// one counts most.
+// distance returns how far arguments are from those that the macro takes, 0 if they match. A
+// difference in number counts more than one in kind.
 func (m *Macro) distance(args []Expr) int {
 	d := 1024 * max(len(m.Args)-len(args), len(args)-len(m.Args))
 	for i := range min(len(m.Args), len(args)) {
@@ -138,8 +139,7 @@ func (m *Macro) distance(args []Expr) int {
 	return d
 }
 
-// lookup returns the macro that arguments fit, or the first of those that they are least
-// far from.
+// lookup returns the macro that the arguments match, or else the first of the closest ones.
 func (e *expansion) lookup(name string, args []Expr) (fits, closest *Macro) {
 	macros, least := e.macros[name], 0
 	if e.library != nil {
@@ -156,20 +156,20 @@ func (e *expansion) lookup(name string, args []Expr) (fits, closest *Macro) {
 	return nil, closest
 }
 
-// expander expands within the script, or within the block of a macro that is expanded.
+// expander expands nodes of the script, or of the block of a macro that is being expanded.
 type expander struct {
 	*expansion
 	stack  []*Macro
-	keep   bool              // an argument: its names are not the macro's
-	names  map[string]string // of variables and maps that are arguments
-	own    map[string]bool   // variables of the macro
-	passed map[string]Expr   // arguments that are expressions
+	keep   bool              // it expands an argument, whose names are not the macro's
+	names  map[string]string // of the arguments that are variables and maps
+	own    map[string]bool   // the macro's own variables
+	passed map[string]Expr   // the arguments that are expressions
 }
 
-// inMacro reports whether names are a macro's.
+// inMacro reports whether the names in a node are the macro's.
 func (e *expander) inMacro() bool { return len(e.stack) > 0 && !e.keep }
 
-// visit expands a node, and returns what replaces it, or nil.
+// visit expands a node. It returns the node's replacement, or nil.
 func (e *expander) visit(n Node) Node {
 	switch n := n.(type) {
 	case *Assign:
@@ -211,7 +211,7 @@ func (e *expander) visit(n Node) Node {
 	return nil
 }
 
-// visitType expands where a type may stand: there a name alone is no macro.
+// visitType expands an operand that may be a type: a name alone is not a macro there.
 func (e *expander) visitType(n *Node) {
 	if id, ok := (*n).(*Identifier); ok && e.passed[id.Name] == nil {
 		return
@@ -259,7 +259,7 @@ func (e *expander) identifier(id *Identifier) Node {
 	return c
 }
 
-// use expands a use of a macro, and returns nil if it is none.
+// use expands a use of a macro. It returns nil if it is none.
 func (e *expander) use(n Node, name string, args []Expr) Node {
 	m, closest := e.lookup(name, args)
 	if m == nil {
@@ -295,8 +295,8 @@ func (e *expander) use(n Node, name string, args []Expr) Node {
 	return body
 }
 
-// pass binds the arguments of a use. Variables and maps for an expression go in a block,
-// so that they are not changed.
+// pass binds the arguments of a use. Variables and maps that are passed as expressions are put
+// in a block, so that the macro cannot change them.
 func (e *expander) pass(m *Macro, use Node, args []Expr) {
 	for i, a := range m.Args {
 		switch a := a.(type) {
@@ -314,7 +314,7 @@ func (e *expander) pass(m *Macro, use Node, args []Expr) {
 	}
 }
 
-// mismatch says why arguments do not fit the closest macro.
+// mismatch reports why the arguments do not match the closest macro.
 func (e *expansion) mismatch(n Node, name string, args []Expr, m *Macro) {
 	msg := "Call to " + name + "() has arguments that do not match any definition."
 	if len(m.Args) != len(args) {
@@ -341,14 +341,14 @@ func (e *expansion) mismatch(n Node, name string, args []Expr, m *Macro) {
 			got = "a variable"
 		}
 		if got == "a "+want {
-			got = "an expression" // as bpftrace has it
+			got = "an expression" // as bpftrace reports it
 		}
 		e.fail(*args[i].At(), fmt.Sprintf("Mismatched arg. %s() expects a %s for arg %s but got %s.",
 			m.Name, want, name, got), Note{*a.At(), "This is the argument in the closest definition."})
 	}
 }
 
-// objectMacro reads #define NAME value.
+// objectMacro parses #define NAME value.
 func objectMacro(c *C) (name, value string, ok bool) {
 	rest, ok := directive(c, "define")
 	if !ok || c.Skipped {
@@ -364,8 +364,9 @@ func objectMacro(c *C) (name, value string, ok bool) {
 	return rest[:n], strings.TrimSpace(rest[n:]), true
 }
 
-// keepEnumerators forgets #define lines of names that an enum of the script has, as headers
-// have them so that #ifdef tells: bpftrace knows enumerators before it expands.
+// keepEnumerators drops the #define lines of names that are also enumerators of the script.
+// Headers have such lines so that #ifdef finds the names. bpftrace resolves enumerators before
+// it expands.
 func (e *expansion) keepEnumerators(f *File) {
 	if len(e.defines) == 0 {
 		return
@@ -391,7 +392,7 @@ func (e *expansion) keepEnumerators(f *File) {
 	}
 }
 
-// expandC replaces names that a #define gives an expression.
+// expandC replaces names that a #define line defines as an expression.
 func (e *expansion) expandC(n Node) {
 	n.children(func(n Node) Node {
 		id, ok := n.(*Identifier)
@@ -413,7 +414,7 @@ func (e *expansion) expandC(n Node) {
 	})
 }
 
-// define returns the expression that a name stands for.
+// define parses the value of a name and returns it as an expression.
 func (e *expansion) define(id *Identifier, value string) Node {
 	p := newParser(id.Name, value)
 	x := p.expression()
@@ -433,7 +434,7 @@ func (e *expansion) define(id *Identifier, value string) Node {
 	return holder.X
 }
 
-// joinTokens takes out the spaces between tokens, as bpftrace's errors do.
+// joinTokens removes the spaces between tokens, as bpftrace's errors do.
 func joinTokens(s string) string {
 	var b strings.Builder
 	quoted := false

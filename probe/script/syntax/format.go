@@ -10,11 +10,12 @@ const (
 	pageWidth   = 90
 )
 
-// Format returns a script as bpftrace's --fmt prints it. It parses to the same tree, and
-// formatted again it stays as it is; where what bpftrace prints would not, parentheses, a
-// space or a semicolon are added. Comments stay too, those amid an expression before the
-// statement, those between attach points and block on lines of their own. Of a script with
-// syntax errors it returns nil, as of what Parse has not made.
+// Format returns a script as bpftrace --fmt prints it. The result parses to the same tree, and
+// formatting it again does not change it. If bpftrace's own output would not have these
+// properties, parentheses, a space or a semicolon are added. Comments are kept: those within
+// an expression go before the statement, those between attach points and block on lines of
+// their own. Format returns nil for a script with syntax errors, and for a File that Parse did
+// not return.
 func Format(f *File) []byte {
 	if f.Source == nil || f.broken {
 		return nil
@@ -23,21 +24,21 @@ func Format(f *File) []byte {
 	return p.file(f).bytes()
 }
 
-// formatter prints nodes. Its methods get the comments that are not printed yet, the
-// columns that are left, which wrap around where there are none, as in bpftrace, and
-// whether the context needs no parentheses.
+// formatter prints nodes. Its methods take the comments that are not printed yet, the number
+// of columns that are left, and whether the context needs no parentheses. The number of
+// columns wraps around below 0, as in bpftrace.
 type formatter struct {
 	src    *Source
 	lifted []string
-	// dropped is set before an if or block whose value parse would drop, so that it needs
-	// no semicolon after it.
+	// dropped is set before an if or a block whose value the parser would drop, so that no
+	// semicolon is needed after it.
 	dropped bool
-	// wrapName is set before an expression in which the first name that is indexed needs
-	// parentheses: looksLikeType.
+	// wrapName is set before an expression in which the first indexed name needs parentheses:
+	// see looksLikeType.
 	wrapName bool
-	// dump is for what nobody parses.
+	// dump is set for output that is not parsed again.
 	dump bool
-	// note says what is printed behind each expression; nil: nothing.
+	// note returns the comment that is printed after each expression. Nil: no comments.
 	note func(Expr) string
 }
 
@@ -144,7 +145,7 @@ func (f *formatter) probe(pr *Probe, s *spaces) *page {
 		if i < len(pr.Points)-1 {
 			p.text(",")
 		} else if len(a.Text) > 1 && strings.HasSuffix(a.Text, "/") && !strings.Contains(a.Text, ":") {
-			glued = true // only the predicate's slash makes the last one part of the text
+			glued = true // only with the predicate's slash the last one is part of the text
 			break
 		}
 		p.newLine()
@@ -161,7 +162,7 @@ func (f *formatter) probe(pr *Probe, s *spaces) *page {
 		}
 		slash := "/"
 		if first := pred.first(); first == '*' || first == '/' {
-			slash = "/ " // no comment
+			slash = "/ " // "//" and "/*" would begin a comment
 		}
 		p.text(slash).append(pred).text("/").newLine()
 	}
@@ -171,7 +172,7 @@ func (f *formatter) probe(pr *Probe, s *spaces) *page {
 	return p.text("{").indent(body).text("}")
 }
 
-// ownLines prints comments as lines, without empty lines among them.
+// ownLines prints comments as lines of their own, without empty lines between them.
 func (f *formatter) ownLines(p *page, s *spaces) *page {
 	for _, sp := range s.list {
 		if sp.comment {
@@ -181,7 +182,7 @@ func (f *formatter) ownLines(p *page, s *spaces) *page {
 	return p
 }
 
-// first is the first byte of a page's text.
+// first returns the first byte of a page's text that is not in a comment, 0 if there is none.
 func (p *page) first() byte {
 	for _, s := range p.lines[0].segs {
 		if !s.comment && s.text != "" {
@@ -191,7 +192,7 @@ func (p *page) first() byte {
 	return 0
 }
 
-// escape is a string as scripts write it between quotes.
+// escape returns a string as it is written between quotes.
 func escape(s string) string {
 	const hex = "0123456789abcdef"
 	special := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }

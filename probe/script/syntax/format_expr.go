@@ -14,7 +14,7 @@ func primitive(x Expr) bool {
 	return false
 }
 
-// expr prints an expression; bare says that the context needs no parentheses.
+// expr prints an expression. bare means that the context needs no parentheses.
 func (f *formatter) expr(x Expr, s *spaces, w uint, bare bool) *page {
 	h := valued
 	if f.dropped {
@@ -44,8 +44,8 @@ func (f *formatter) expr(x Expr, s *spaces, w uint, bare bool) *page {
 	return text("(").append(p).text(")")
 }
 
-// endOf is where an expression ends. The locations, which are bpftrace's, have spaces after
-// names and after an if without else, and of a cast they have the type only.
+// endOf returns the end of an expression. The locations are bpftrace's: they include the
+// spaces after names and after an if without else, and that of a cast is only its type.
 func endOf(x Expr) int32 {
 	switch x := x.(type) {
 	case *Cast:
@@ -67,8 +67,8 @@ func endOf(x Expr) int32 {
 	return x.At().End
 }
 
-// looksLikeType reports whether an expression behind a parenthesis would be read as a cast
-// to an array: (x[i] + 1). The name gets parentheses of its own, then.
+// looksLikeType reports whether an expression after a parenthesis would be parsed as a cast to
+// an array: (x[i] + 1). The name then needs parentheses of its own.
 func looksLikeType(x Expr) bool {
 	for {
 		switch n := x.(type) {
@@ -99,8 +99,8 @@ func looksLikeType(x Expr) bool {
 	}
 }
 
-// indexes reports whether what is indexed, maybe several times, is a name, and whether
-// any of the indexes is no number.
+// indexes reports whether the indexed operand, below any further indexes, is a name, and
+// whether any of the indexes is not a number.
 func indexes(n *Index) (name, others bool) {
 	for {
 		_, number := n.I.(*Integer)
@@ -197,7 +197,7 @@ func (f *formatter) operation(x Expr, s *spaces, w uint) *page {
 			f.wrapName = false
 		}
 		base := f.base(x.X, s, w-1)
-		if _, ok := x.X.(*Map); ok || wrap { // which is no element of the map
+		if _, ok := x.X.(*Map); ok || wrap { // (@x)[i] is not the map element @x[i]
 			base = text("(").append(base).text(")")
 		}
 		i := f.expr(x.I, s, w-indentWidth, false)
@@ -209,13 +209,13 @@ func (f *formatter) operation(x Expr, s *spaces, w uint) *page {
 	case *Offsetof:
 		return f.offsetof(x, s, w)
 	case *TypeInfo:
-		_, binary := x.Type.X.(*Binary) // whose "==" might end a name here
+		_, binary := x.Type.X.(*Binary) // "==" after a name would end the type
 		return text("typeinfo(").append(f.typeOrExpr(x.Type.X, s, w-10, !binary)).text(")")
 	}
 	return newPage()
 }
 
-// base prints what .name, .0 and [i] follow.
+// base prints the operand of .name, .0 and [i].
 func (f *formatter) base(x Expr, s *spaces, w uint) *page {
 	p := f.expr(x, s, w, false)
 	if _, ok := x.(*Comptime); ok && primitive(x) {
@@ -253,7 +253,7 @@ func (f *formatter) mapAccess(x *MapAccess, s *spaces, w uint) *page {
 	return bracket(text(x.Map.Name), key, w)
 }
 
-// tuple prints the elements, without the parentheses.
+// tuple prints the elements of a tuple, without parentheses.
 func (f *formatter) tuple(x *Tuple, s *spaces, w uint) *page {
 	f.wrapName = f.wrapName || len(x.Elems) > 0 && looksLikeType(x.Elems[0])
 	if len(x.Elems) == 1 {
@@ -283,7 +283,7 @@ func (f *formatter) record(x *Record, s *spaces, w uint) *page {
 	return text("(").append(elems).text(")")
 }
 
-// binary prints the terms of a chain of && or || next to each other, others in
+// binary prints the operands of a chain of && or || side by side, those of other operators in
 // parentheses.
 func (f *formatter) binary(x *Binary, s *spaces, w uint) *page {
 	terms := []Expr{x.Y}
@@ -309,12 +309,12 @@ func (f *formatter) binary(x *Binary, s *spaces, w uint) *page {
 	return fit(pages, " "+x.Op+" ", w)
 }
 
-// mostSpine are the operators to the left of each other that get parentheses; further ones
-// would be hard to read, and to parse.
+// mostSpine is the number of operators, each the left operand of the next, that get
+// parentheses. More parentheses would be hard to read, and to parse.
 const mostSpine = 30
 
-// bareOperand reports whether an operand needs no parentheses: a comparison where it binds
-// more strongly, and the left side of many operators.
+// bareOperand reports whether an operand needs no parentheses: a comparison that binds more
+// strongly than op, and the left operand of a long chain of operators.
 func bareOperand(x Expr, op string, left bool) bool {
 	b, ok := x.(*Binary)
 	if !ok {
@@ -327,7 +327,7 @@ func bareOperand(x Expr, op string, left bool) bool {
 	return left && binds >= than && spine(x) > mostSpine
 }
 
-// spine is the number of operators to the left of each other.
+// spine returns the number of operators of which each is the left operand of the next.
 func spine(x Expr) (n int) {
 	for {
 		b, ok := x.(*Binary)
@@ -339,13 +339,13 @@ func spine(x Expr) (n int) {
 	}
 }
 
-// bindsOf is how strongly an operator binds.
+// bindsOf returns an operator's binding strength.
 func bindsOf(op string) int {
 	_, binds := (&parser{scanner: scanner{text: op}}).binaryOp()
 	return binds
 }
 
-// exprs prints a list.
+// exprs prints a list of expressions.
 func (f *formatter) exprs(list []Expr, sep string, s *spaces, w uint, bare bool) *page {
 	pages := make([]*page, len(list))
 	for i, x := range list {
@@ -363,8 +363,8 @@ func isComparison(x Expr) bool {
 	return ok && (bindsOf(b.Op) == 6 || bindsOf(b.Op) == 7)
 }
 
-// fit joins pages on one line, or on lines as long as they may be from the last to the
-// first: what bpftrace's search for the best partition comes to.
+// fit joins pages on one line, or on several, which it fills from the last page to the first.
+// This gives the same result as bpftrace's search for the best partition.
 func fit(list []*page, sep string, w uint) *page {
 	total, widest := uint(0), uint(0)
 	widths := make([]uint, len(list))
@@ -423,8 +423,8 @@ func (f *formatter) typeOrExpr(n Node, s *spaces, w uint, bare bool) *page {
 	return newPage()
 }
 
-// readAsType reports whether an expression would be read as a type, or as a name that may
-// be one, where one may stand.
+// readAsType reports whether an expression would be parsed as a type, or as a name that may be
+// a type, in a place where a type is allowed.
 func readAsType(x Expr) bool {
 	switch x := x.(type) {
 	case *Boolean:
@@ -445,7 +445,7 @@ func (f *formatter) typeOf(t *TypeOf, s *spaces, w uint) *page {
 	return text("typeof(").append(f.typeOrExpr(t.X, s, w-8, true)).text(")")
 }
 
-// String returns the type as scripts write it.
+// String returns the type as it is written in a script.
 func (t *Type) String() string {
 	switch t.Kind {
 	case "":

@@ -1,14 +1,14 @@
 package syntax
 
-// chain is an if with its else ifs, each branch printed.
+// chain is an if with its else ifs, whose branches are already printed.
 type chain struct {
 	conds, bodies []*page
-	last          *page // of else, or nil
-	width         uint  // of all on one line
-	lines         bool  // one of them has several lines
+	last          *page // the body of else, or nil
+	width         uint  // of the whole chain on one line
+	lines         bool  // a condition or a body has several lines
 }
 
-// add takes a branch.
+// add appends a branch.
 func (c *chain) add(cond, body *page) {
 	c.conds, c.bodies = append(c.conds, cond), append(c.bodies, body)
 	c.width += cond.width() + 5 + body.width() + 3

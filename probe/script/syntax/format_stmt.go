@@ -2,13 +2,13 @@ package syntax
 
 import "strings"
 
-// holds says what becomes of a block's last expression when the block is parsed.
+// holds is the role that the last expression of a block has when the block is parsed.
 type holds uint8
 
 const (
-	valued     holds = iota // it is the block's value
+	valued     holds = iota // it is the value of the block
 	statements              // it becomes a statement
-	dropped                 // the same, for the blocks of such an if: dropValue
+	dropped                 // the same, for the blocks of such an if: see dropValue
 )
 
 // body prints the inside of a block.
@@ -80,7 +80,7 @@ func braced(x Expr) bool {
 	return false
 }
 
-// braced reports whether an if is no ternary.
+// braced reports whether an if is not a ternary.
 func (n *If) braced() bool {
 	if _, ok := n.Then.(*Block); !ok {
 		return false
@@ -94,8 +94,8 @@ func (n *If) braced() bool {
 	return false
 }
 
-// closed reports whether the last statement of a block needs a semicolon, so that it is
-// not taken for its value.
+// closed reports whether the last statement of a block needs a semicolon, without which it
+// would be parsed as the block's value.
 func (f *formatter) closed(b *Block, i int, h holds) bool {
 	_, none := b.Value.(*None)
 	if f.dump || i < len(b.Stmts)-1 || !none {
@@ -121,7 +121,7 @@ func noValues(x Expr) bool {
 	return true
 }
 
-// begins is the first line of a page that is no comment.
+// begins returns the first line of a page that is not a comment.
 func (p *page) begins() string {
 	for _, l := range p.lines {
 		if len(l.segs) == 0 || l.segs[0].comment {
@@ -136,7 +136,7 @@ func (p *page) begins() string {
 	return ""
 }
 
-// continues reports whether text that follows a brace would be taken as part of the
+// continues reports whether text after a closing brace would be parsed as part of the
 // expression that the brace ends.
 func continues(s string) bool {
 	if s == "" {
@@ -152,7 +152,8 @@ func continues(s string) bool {
 	return !wordByte(s[0])
 }
 
-// leftmostText begins as an expression is printed.
+// leftmostText returns the first token of the printed expression if it is an operator or a
+// name, which statementWord and continues need; else "".
 func leftmostText(x Expr) string {
 	switch x := x.(type) {
 	case *Unary:
@@ -182,7 +183,7 @@ func leftmostText(x Expr) string {
 	return ""
 }
 
-// stmt prints a statement of a block, the comments before it first.
+// stmt prints a statement of a block, after the comments before it.
 func (f *formatter) stmt(b *Block, i int, s *spaces, w uint, h holds) *page {
 	n := b.Stmts[i]
 	if e, ok := n.(*ExprStmt); ok {
@@ -208,8 +209,8 @@ func (f *formatter) stmt(b *Block, i int, s *spaces, w uint, h holds) *page {
 	return f.below(p, since, stmt)
 }
 
-// startOf is where a statement starts: bpftrace's location of one that was a block's last
-// expression is that of the block.
+// startOf returns the start of a statement. If the statement was a block's last expression,
+// bpftrace gives it the location of the block.
 func startOf(s Stmt) int32 {
 	if e, ok := s.(*ExprStmt); ok {
 		return e.X.At().Start
@@ -234,7 +235,7 @@ func (f *formatter) stmtText(n Stmt, s *spaces, w uint) *page {
 	case *Jump:
 		p := text(n.Keyword)
 		if n.Value != nil {
-			p.text(" ").append(f.expr(n.Value, s, 1, false)) // 1 is bpftrace's
+			p.text(" ").append(f.expr(n.Value, s, 1, false)) // bpftrace passes 1
 		}
 		return p.text(";")
 	case *While:
@@ -258,8 +259,8 @@ func (f *formatter) stmtText(n Stmt, s *spaces, w uint) *page {
 	return newPage()
 }
 
-// bareExpr prints an expression where a statement may stand, in parentheses if it would be
-// taken for another one.
+// bareExpr prints an expression that is a statement or a block's value, in parentheses if it
+// would be parsed as another statement.
 func (f *formatter) bareExpr(x Expr, s *spaces, w uint) *page {
 	word := statementWord(leftmostText(x))
 	f.wrapName = word && looksLikeType(x)
@@ -302,8 +303,9 @@ func (f *formatter) varDecl(n *VarDecl, s *spaces, w uint) *page {
 	return p
 }
 
-// condition prints what follows if and while: without parentheses only what begins with
-// none, since those would be taken as the condition's.
+// condition prints the condition of an if or a while. A condition that begins with a
+// parenthesis gets another pair around it: the parser would take the first one for the
+// condition's.
 func (f *formatter) condition(x Expr, s *spaces, w uint) *page {
 	_, comptime := x.(*Comptime)
 	p := f.expr(x, s, w, comptime)
@@ -314,7 +316,7 @@ func (f *formatter) condition(x Expr, s *spaces, w uint) *page {
 	return p
 }
 
-// over prints what a loop is over.
+// over prints the operand of a for loop.
 func (f *formatter) over(x Expr, s *spaces, w uint) *page {
 	r, ok := x.(*Range)
 	if !ok {
@@ -330,7 +332,7 @@ func (f *formatter) over(x Expr, s *spaces, w uint) *page {
 	return end(r.Begin).text("..").append(end(r.End))
 }
 
-// literal reports whether an expression is made of literals only.
+// literal reports whether an expression consists of literals only.
 func literal(x Expr) bool {
 	switch x := x.(type) {
 	case *Integer, *String, *Boolean:

@@ -2,9 +2,10 @@ package syntax
 
 import "strings"
 
-// ParseHeader reads a C header that a script imports, into a file of [C] nodes: one for each
-// preprocessor line, and one for what stands between these. Whether it is C that can be read
-// is for who reads the types. Options and limits are those of [Parse].
+// ParseHeader parses a C header that a script imports, into a file of [C] nodes: one for each
+// preprocessor line, and one for the text between two of them. It does not check that the text
+// is C; this is left to the package that parses the types. Options and limits are those of
+// [Parse].
 func ParseHeader(name string, text []byte, o *Options) (*File, error) {
 	p := newScript(name, text)
 	f := &File{}
@@ -24,7 +25,7 @@ func ParseHeader(name string, text []byte, o *Options) (*File, error) {
 	return p.done(f, o)
 }
 
-// longHashLine reads a preprocessor line with those that continue it.
+// longHashLine parses a preprocessor line with its continuation lines.
 func (p *scriptParser) longHashLine() *C {
 	start := p.pos
 	var b strings.Builder
@@ -38,7 +39,8 @@ func (p *scriptParser) longHashLine() *C {
 	}
 }
 
-// passC goes to the next preprocessor line: a # that is first in its line.
+// passC skips to the next preprocessor line, which has a # as its first character apart from
+// spaces and comments.
 func (p *scriptParser) passC() {
 	first := true
 	for !p.end() {

@@ -1,11 +1,11 @@
 package syntax
 
-// Node is a part of a script. The nodes are the pointers to structs of this package that
-// embed a [Loc]; what a node contains is in its fields.
+// Node is a node of the tree. The nodes are the pointers to structs of this package that embed
+// a [Loc]; their children are in their fields.
 type Node interface {
-	At() *Loc // where it is; the fields may be changed
+	At() *Loc // the location; its fields may be changed
 
-	// children replaces each child by what f returns for it; f returns nil to keep it.
+	// children calls f for each child and replaces the child by the result, unless it is nil.
 	children(f func(Node) Node)
 }
 
@@ -31,19 +31,19 @@ type Decl interface {
 type File struct {
 	Loc
 	Header string // the "#!" line, or ""
-	Decls  []Decl // in the order of the script
+	Decls  []Decl // in source order
 
-	space  []space // comments and empty lines, in order, for Format
-	broken bool    // has syntax errors
+	space  []space // comments and empty lines, in source order, for Format
+	broken bool    // it has syntax errors
 }
 
 // Declarations.
 type (
-	// C is a C definition, or a preprocessor line, as written.
+	// C is a C definition or a preprocessor line, as written.
 	C struct {
 		Loc
 		Text    string
-		Skipped bool // by an #if around it: Options.Defined
+		Skipped bool // excluded by an #if around it: see Options.Defined
 	}
 
 	// Config is a config block.
@@ -52,21 +52,21 @@ type (
 		Vars []*ConfigVar
 	}
 
-	// ConfigVar is an assignment in a config block. Value is a *String, also for a bare
-	// word, a *Boolean or an *Integer.
+	// ConfigVar is an assignment in a config block. Value is a *String (also for a bare word),
+	// a *Boolean or an *Integer.
 	ConfigVar struct {
 		Loc
 		Name  string
 		Value Expr
 	}
 
-	// Import is an import, at the top or in a block.
+	// Import is an import, at the top level or in a block.
 	Import struct {
 		Loc
 		Path string
 	}
 
-	// Macro is a definition of a macro. Args are *Variable, *Map and *Identifier. Its
+	// Macro is the definition of a macro. Args are *Variable, *Map and *Identifier. The
 	// location is from the keyword to the name.
 	Macro struct {
 		Loc
@@ -75,7 +75,7 @@ type (
 		Body *Block
 	}
 
-	// Func is a function (subprogram). Its location is from the keyword to the name.
+	// Func is a function (subprogram). The location is from the keyword to the name.
 	Func struct {
 		Loc
 		Name   string
@@ -116,17 +116,17 @@ type (
 		X Expr
 	}
 
-	// Assign sets a *Variable, *Map, *MapAccess or a *VarDecl. For x += y, and for
-	// x = x + y, which means the same, Op is "+" and Value y.
+	// Assign is an assignment to a *Variable, *Map, *MapAccess or *VarDecl. For x += y, and
+	// for x = x + y, which means the same, Op is "+" and Value is y.
 	Assign struct {
 		Loc
 		Target Node
 		Op     string
-		OpLoc  Loc // of the operation, if there is one
+		OpLoc  Loc // of the operation, if Op is not ""
 		Value  Expr
 	}
 
-	// VarDecl declares a variable.
+	// VarDecl declares a scratch variable.
 	VarDecl struct {
 		Loc
 		Var  *Variable
@@ -171,15 +171,15 @@ type (
 
 // Values.
 type (
-	// Integer is a number. Value has its suffix applied: 5ms is 5000000.
+	// Integer is a number. Its suffix is applied to Value: 5ms is 5000000.
 	Integer struct {
 		Loc
 		Value    uint64
-		Negative bool   // only of a positional parameter: Value is then its magnitude
+		Negative bool   // only from a positional parameter: Value is then its magnitude
 		Text     string // as written, or ""
 	}
 
-	// String is a string, its escapes resolved.
+	// String is a string. Its escape sequences are replaced in Value.
 	String struct {
 		Loc
 		Value string
@@ -191,17 +191,18 @@ type (
 		Value bool
 	}
 
-	// None has no value: what follows where there is no else, say, or where a syntax
-	// error is.
+	// None is an expression without a value. It stands for a missing else, for example, or for
+	// a syntax error.
 	None struct{ Loc }
 
-	// Builtin is a builtin without arguments that the grammar knows, like pid.
+	// Builtin is a builtin without arguments that is part of the grammar, for example pid.
 	Builtin struct {
 		Loc
 		Name string
 	}
 
-	// Identifier is another name: a macro, an enumerator, a builtin of the library.
+	// Identifier is any other name: of a macro, of an enumerator, or of a builtin of the
+	// library.
 	Identifier struct {
 		Loc
 		Name string
@@ -228,7 +229,7 @@ type (
 		Name string // with "@"
 	}
 
-	// MapAccess is an element of a map; several keys are a *Tuple.
+	// MapAccess is an element of a map. Several keys are a *Tuple.
 	MapAccess struct {
 		Loc
 		Map *Map
@@ -260,7 +261,7 @@ type (
 		Value Expr
 	}
 
-	// Range is the numbers from Begin up to, not with, End, in a for.
+	// Range is the integers from Begin up to but not including End, in a for.
 	Range struct {
 		Loc
 		Begin, End Expr
@@ -277,7 +278,7 @@ type (
 		Y  Expr
 	}
 
-	// Unary is Op x, or with Postfix x Op.
+	// Unary is Op x, or x Op if Postfix is set.
 	Unary struct {
 		Loc
 		Op      string
@@ -285,14 +286,15 @@ type (
 		X       Expr
 	}
 
-	// If is if and else, or cond ? then : else. For cond ?: else, Then is nil and stands
-	// for Cond.
+	// If is if and else, or cond ? then : else. For cond ?: else, Then is nil, and Cond is
+	// also the value.
 	If struct {
 		Loc
 		Cond, Then, Else Expr
 	}
 
-	// Block is statements, and the value of the last expression, or a *None.
+	// Block is a list of statements. Value is the last expression, the block's value, or a
+	// *None.
 	Block struct {
 		Loc
 		Stmts []Stmt
@@ -333,7 +335,7 @@ type (
 		N uint64
 	}
 
-	// Comptime is an expression for the compiler.
+	// Comptime is an expression that is evaluated when the script is compiled.
 	Comptime struct {
 		Loc
 		X Expr
@@ -352,7 +354,7 @@ type (
 		Fields []string
 	}
 
-	// TypeInfo is typeinfo.
+	// TypeInfo is typeinfo of a type or of an expression.
 	TypeInfo struct {
 		Loc
 		Type *TypeOf
@@ -361,18 +363,18 @@ type (
 
 // Types.
 type (
-	// Type is a name, or struct, union or enum and a name, or a pointer to or array of
-	// another type.
+	// Type is the name of a type, or struct, union or enum and a name, or a pointer to or an
+	// array of another type.
 	Type struct {
 		Loc
 		Kind string // "", "struct", "union", "enum", "*" or "[]"
-		Name string // of the first four
-		Elem *Type  // of the last two
+		Name string // of the first four kinds
+		Elem *Type  // of the last two kinds
 		Len  uint64 // of an array
-		Open bool   // an array of which no length is said: []
+		Open bool   // an array without a length: []
 	}
 
-	// TypeOf is where a type stands: X is a *Type, or the expression of typeof(…).
+	// TypeOf is a type in the script: X is a *Type, or the operand of typeof(…).
 	TypeOf struct {
 		Loc
 		X Node

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// unit is a suffix of a number: the largest value, and what one is worth.
+// unit is a suffix of a number, the largest number it allows and its factor.
 type unit struct {
 	suffix      string
 	most, worth uint64
 }
 
-// units are bpftrace's suffixes. Without one a number has 64 bits.
+// units returns bpftrace's suffixes. Those of times convert to nanoseconds. A number without a
+// suffix has 64 bits.
 func units() [13]unit {
 	const all = math.MaxUint64
 	return [...]unit{
@@ -32,8 +33,9 @@ func units() [13]unit {
 	}
 }
 
-// ParseInteger reads a number as scripts write it: decimal, 0x, 0b or octal, with
-// underscores, an exponent (1e6) and a suffix (5ms), and returns bpftrace's errors.
+// ParseInteger parses a number as it is written in scripts: decimal, 0x, 0b or octal, with
+// underscores, an exponent (1e6) and a suffix (5ms). Units of time are converted to
+// nanoseconds. The errors are bpftrace's.
 func ParseInteger(text string) (uint64, error) {
 	n := strings.ReplaceAll(text, "_", "")
 	if len(n) >= 2 && n[0] == '0' {
@@ -45,13 +47,13 @@ func ParseInteger(text string) (uint64, error) {
 		case c >= '0' && c <= '7':
 			return parseDigits(n[1:], n[1:], 8)
 		case c == '8' || c == '9':
-			return parseDigits(n, text, 8) // what follows the 0 is no octal digit
+			return parseDigits(n, text, 8) // the digit after the 0 is not octal
 		}
 	}
 	return parseDigits(n, text, 10)
 }
 
-// parseDigits reads digits, exponent and suffix; text is what errors show.
+// parseDigits parses digits, exponent and suffix. text is the number that errors show.
 func parseDigits(n, text string, base int) (uint64, error) {
 	value, rest, ok := leadingDigits(n, base)
 	if len(rest) == len(n) {
@@ -89,7 +91,8 @@ func overflow(most uint64, text string) error {
 	return fmt.Errorf("overflow error, maximum value is %d: %s", most, text)
 }
 
-// leadingDigits reads digits as far as they go, and reports whether they fit.
+// leadingDigits parses the digits at the start of n, and reports whether the value fits in 64
+// bits.
 func leadingDigits(n string, base int) (value uint64, rest string, ok bool) {
 	ok = true
 	for len(n) > 0 && hexDigit(n[0]) && hexValue(n[0]) < base {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// mostIndent is how far lines are moved to the right, so that deeply nested text is not
-// mostly spaces.
+// mostIndent is the largest indentation in columns, so that deeply nested text does not
+// consist mostly of spaces.
 const mostIndent = 200
 
-// page is formatted text: lines of segments. newPage has one empty line.
+// page is formatted text: lines of segments. newPage returns a page with one empty line.
 type page struct {
 	lines []line
 }
@@ -17,20 +17,20 @@ type page struct {
 type line struct {
 	indent   int
 	segs     []segment
-	columns  int  // of the text in segs
-	comments bool // there are some in segs
+	columns  int  // of the text in segs, without comments
+	comments bool // segs has comments
 }
 
 type segment struct {
 	text    string
-	comment bool // printed with slashes where it ends a line, else with stars
+	comment bool // printed after slashes at the end of a line, else between stars
 }
 
 func newPage() *page { return &page{lines: make([]line, 1, 2)} }
 
 func text(parts ...string) *page { return newPage().text(parts...) }
 
-// text adds to the last line.
+// text appends to the last line.
 func (p *page) text(parts ...string) *page {
 	l := &p.lines[len(p.lines)-1]
 	for _, s := range parts {
@@ -54,7 +54,7 @@ func (p *page) newLine() *page {
 
 func (l *line) empty() bool { return l.indent == 0 && len(l.segs) == 0 }
 
-// count is the number of lines, without a last one that is empty.
+// count returns the number of lines, without a last line that is empty.
 func (p *page) count() int {
 	if p.lines[len(p.lines)-1].empty() {
 		return len(p.lines) - 1
@@ -62,7 +62,8 @@ func (p *page) count() int {
 	return len(p.lines)
 }
 
-// append adds another page behind the last line, its further lines aligned below its first.
+// append appends another page to the last line. The further lines of o are aligned with its
+// first.
 func (p *page) append(o *page) *page {
 	if o.count() == 0 {
 		return p
@@ -73,8 +74,8 @@ func (p *page) append(o *page) *page {
 	return p
 }
 
-// adopt adds lines, col columns to the right. Those of inner pages are moved, not copied,
-// by each page around them.
+// adopt appends lines, moved to the right by col columns. It extends the longer of the two
+// slices, so that the lines of an inner page are not copied again for each page around it.
 func (p *page) adopt(lines []line, col int) {
 	for i := range lines {
 		lines[i].indent = min(lines[i].indent+col, mostIndent)
@@ -86,7 +87,7 @@ func (p *page) adopt(lines []line, col int) {
 	p.lines = append(p.lines, lines...)
 }
 
-// indent adds another page on lines of its own, two columns to the right, and begins a
+// indent appends another page on lines of its own, indented by two columns, and begins a new
 // line after them.
 func (p *page) indent(o *page) *page {
 	if o.count() == 0 {
@@ -96,7 +97,8 @@ func (p *page) indent(o *page) *page {
 	return p.newLine()
 }
 
-// merge adds a line to the last one, col columns to the right if that has nothing yet.
+// merge appends a line to the last one, moved to the right by col columns if the last one is
+// still empty.
 func (p *page) merge(l line, col int) {
 	last := &p.lines[len(p.lines)-1]
 	if len(last.segs) == 0 {
@@ -109,7 +111,7 @@ func (p *page) merge(l line, col int) {
 	last.comments = last.comments || l.comments
 }
 
-// width is the number of columns of the widest line.
+// width returns the number of columns of the widest line.
 func (p *page) width() uint {
 	w := 0
 	for i := range p.lines {
@@ -127,7 +129,7 @@ func (l *line) width() int {
 	return w
 }
 
-// each calls f for the text of each segment.
+// each calls f for the text of each segment, and for the spaces between comments and text.
 func (l *line) each(f func(string)) {
 	begun := false
 	for i, s := range l.segs {
@@ -151,7 +153,7 @@ func (l *line) each(f func(string)) {
 	}
 }
 
-// bytes is the page's text.
+// bytes returns the page's text.
 func (p *page) bytes() []byte {
 	var out, one []byte
 	for i := range p.count() {
@@ -164,10 +166,10 @@ func (p *page) bytes() []byte {
 	return out
 }
 
-// spaces are comments and line ends that are not printed yet, in order.
+// spaces is the list of comments and line ends that are not printed yet, in source order.
 type spaces struct{ list []space }
 
-// before takes those that begin up to an offset.
+// before removes and returns those that begin at or before an offset.
 func (s *spaces) before(offset int32) *spaces {
 	n := 0
 	for n < len(s.list) && s.list[n].start <= offset {
@@ -178,7 +180,7 @@ func (s *spaces) before(offset int32) *spaces {
 	return taken
 }
 
-// block prints them as lines of their own, and the empty lines.
+// block prints comments as lines of their own, and the empty lines.
 func (f *formatter) block(p *page, s *spaces) *page {
 	for _, sp := range s.list {
 		if sp.comment {
@@ -189,7 +191,7 @@ func (f *formatter) block(p *page, s *spaces) *page {
 	return p
 }
 
-// inline prints the comments behind the last line, without the empty lines.
+// inline prints comments after the last line, without the empty lines.
 func (f *formatter) inline(p *page, s *spaces) *page {
 	for _, sp := range s.list {
 		if sp.comment {
@@ -203,8 +205,7 @@ func (f *formatter) comment(sp space) string {
 	return strings.TrimRight(f.src.Text[sp.start:sp.end], " \t\r")
 }
 
-// lift keeps the comments that stand amid an expression for the lines before the
-// statement.
+// lift saves comments within an expression. They are printed as lines before the statement.
 func (f *formatter) lift(s *spaces) {
 	for _, sp := range s.list {
 		if sp.comment {
@@ -214,7 +215,8 @@ func (f *formatter) lift(s *spaces) {
 	s.list = nil
 }
 
-// below prints what was lifted since, before what it stood in.
+// below prints the comments that were lifted after the first since, and below them the page
+// that they were in.
 func (f *formatter) below(p *page, since int, what *page) *page {
 	for _, c := range f.lifted[since:] {
 		p.comment(c).newLine()

@@ -4,9 +4,10 @@ import (
 	"fmt"
 )
 
-// SetParams replaces positional parameters by their values, as bpftrace does: $1 by a
-// number if it is one, 0 if it is missing, and else by a string; in str($1) and str($1 + n)
-// by a string; $# by their number. It returns warnings as an [Errors], or nil.
+// SetParams replaces the positional parameters in f by their values, as bpftrace does. $1
+// becomes an integer if it is a number, 0 if it is missing, and a string otherwise; in str($1)
+// and str($1 + n) it is always a string. $# becomes the number of parameters. SetParams
+// returns warnings, or nil.
 func SetParams(f *File, params []string) Errors {
 	var warnings Errors
 	value := func(n int64) string {
@@ -50,7 +51,7 @@ func SetParams(f *File, params []string) Errors {
 	return warnings
 }
 
-// paramValue is the value of a parameter that may be a number.
+// paramValue returns the value of a parameter that may be a number.
 func paramValue(l Loc, s string) Expr {
 	if s == "" {
 		return &Integer{Loc: l}

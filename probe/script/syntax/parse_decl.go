@@ -2,7 +2,7 @@ package syntax
 
 import "strings"
 
-// hashLine reads a line that begins with "#".
+// hashLine parses a line that begins with "#".
 func (p *scriptParser) hashLine() *C {
 	start := p.pos
 	for !p.end() && p.text[p.pos] != '\n' {
@@ -13,8 +13,9 @@ func (p *scriptParser) hashLine() *C {
 	return c
 }
 
-// definesC reports whether a struct, union or enum is defined here: names and brackets
-// follow the keyword, then a brace. (An attach point may begin with such a word too.)
+// definesC reports whether the definition of a struct, union or enum begins here: the keyword
+// is followed by names and brackets, and then by a brace. (An attach point may also begin with
+// such a word.)
 func (p *scriptParser) definesC() bool {
 	switch p.keyword() {
 	case "struct", "union", "enum":
@@ -41,7 +42,7 @@ func (p *scriptParser) definesC() bool {
 	return false
 }
 
-// definition reads a C definition up to its closing brace, attributes and semicolon.
+// definition parses a C definition with its closing brace, attributes and semicolon.
 func (p *scriptParser) definition() *C {
 	start := p.pos
 	for !p.end() && p.text[p.pos] != '{' {
@@ -122,7 +123,7 @@ func (p *scriptParser) config() *Config {
 	return c
 }
 
-// configVar reads name = value, nil after an error.
+// configVar parses name = value. It returns nil after an error.
 func (p *scriptParser) configVar() *ConfigVar {
 	v := &ConfigVar{}
 	start := p.pos
@@ -155,7 +156,7 @@ func (p *scriptParser) configVar() *ConfigVar {
 	return v
 }
 
-// skipConfig passes a config block where none may be.
+// skipConfig reports msg and skips a config block in a place where none is allowed.
 func (p *scriptParser) skipConfig(msg string) {
 	start := p.pos
 	p.matchWord("config")
@@ -173,7 +174,7 @@ func (p *scriptParser) skipConfig(msg string) {
 	}
 }
 
-// importPath reads an import, nil after an error.
+// importPath parses an import. It returns nil after an error.
 func (p *parser) importPath() *Import {
 	start := p.pos
 	if !p.expectWord("import") {
@@ -317,7 +318,7 @@ func (p *scriptParser) probe() *Probe {
 	for more := true; more; more = p.match(',') {
 		p.layout()
 		if c := p.peek(0); len(pr.Points) > 0 && (c == '/' || c == '{') {
-			break // after a comma
+			break // the comma was the last one
 		}
 		a := p.attachPoint()
 		if a == nil {
@@ -337,8 +338,8 @@ func (p *scriptParser) probe() *Probe {
 	return pr
 }
 
-// attachPoint reads raw text up to what can only be the predicate, the block, or another
-// attach point. Where a colon was, a slash belongs to a path.
+// attachPoint takes raw text up to the predicate, the block or another attach point. After a
+// colon, a slash is part of a path.
 func (p *scriptParser) attachPoint() *AttachPoint {
 	p.layout()
 	start, colon := p.pos, false
@@ -367,7 +368,7 @@ scan:
 	return &AttachPoint{Loc: p.since(start), Text: p.text[start:p.pos]}
 }
 
-// quoted passes a string of an attach point.
+// quoted skips a string in an attach point.
 func (p *scriptParser) quoted() {
 	p.advance(1)
 	for !p.end() && p.text[p.pos] != '"' {

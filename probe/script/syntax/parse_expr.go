@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// expression reads an expression: a ternary is the loosest operator.
+// expression parses an expression. The ternary is the operator that binds least.
 func (p *parser) expression() Expr {
 	if !p.enter() {
 		p.leave()
@@ -31,8 +31,8 @@ func (p *parser) expression() Expr {
 	return n
 }
 
-// binaryOp is the operator that is here and how strongly it binds, or "". A slash before
-// a brace ends a predicate, and += and the like are no operators of expressions.
+// binaryOp returns the operator that is next and its binding strength, or "". A slash before a
+// brace ends a predicate. The operators of assignments such as += are not part of expressions.
 func (p *parser) binaryOp() (op string, binds int) {
 	c, next := p.peek(0), p.peek(1)
 	switch c {
@@ -82,7 +82,7 @@ func ifElse(cond bool, then, otherwise int) int {
 	return otherwise
 }
 
-// binary reads the operators after x that bind at least so strongly.
+// binary parses the operators after x whose binding strength is at least least.
 func (p *parser) binary(least int, x Expr) Expr {
 	for {
 		at := p.pos
@@ -153,7 +153,7 @@ func (p *parser) address() Expr {
 	return &Unary{p.since(start), "&", false, x}
 }
 
-// postfix reads .field, ->field, .0, [index], ++ and -- after x.
+// postfix parses .field, ->field, .0, [index], ++ and -- after x.
 func (p *parser) postfix(x Expr) Expr {
 	for {
 		at := p.pos
@@ -189,7 +189,7 @@ func (p *parser) postfix(x Expr) Expr {
 	}
 }
 
-// field reads .name, .0 or ->name, nil after an error.
+// field parses .name, .0 or ->name. It returns nil after an error.
 func (p *parser) field(x Expr, start int) Expr {
 	dot := "->"
 	if p.peek(0) == '.' {
@@ -211,7 +211,7 @@ func (p *parser) field(x Expr, start int) Expr {
 	return &Field{p.since(start), x, name}
 }
 
-// primary reads what operators work on.
+// primary parses an operand.
 func (p *parser) primary() Expr {
 	p.layout()
 	start := p.pos
@@ -239,7 +239,7 @@ func (p *parser) primary() Expr {
 	return p.none()
 }
 
-// named reads what begins with a word.
+// named parses an operand that begins with a word.
 func (p *parser) named() Expr {
 	start := p.pos
 	switch p.keyword() {
@@ -373,7 +373,7 @@ func (p *parser) mapOrElement() Expr {
 	return &MapAccess{l, m, &Tuple{l, keys}}
 }
 
-// dollar reads $name, $1 or $#.
+// dollar parses $name, $1 or $#.
 func (p *parser) dollar() Expr {
 	start := p.pos
 	switch {

@@ -1,6 +1,6 @@
 package syntax
 
-// paren reads what is in parentheses: nothing, a record, a cast, a tuple or a group.
+// paren parses parentheses: an empty tuple, a record, a cast, a tuple or a group.
 func (p *parser) paren() Expr {
 	start := p.pos
 	p.pos++
@@ -33,7 +33,7 @@ func (p *parser) paren() Expr {
 	return t
 }
 
-// record reads (name=value, …) behind its parenthesis, nil if it is none.
+// record parses (name=value, …) after its parenthesis. It returns nil if it is not a record.
 func (p *parser) record(start int) Expr {
 	at := p.word(p.pos)
 	eq := p.skip(at)
@@ -62,7 +62,7 @@ func (p *parser) record(start int) Expr {
 	return r
 }
 
-// skipParen goes to the parenthesis that closes the one before.
+// skipParen skips to the parenthesis that closes the one already passed.
 func (p *parser) skipParen() {
 	for depth := 1; !p.end(); p.pos++ {
 		switch p.text[p.pos] {
@@ -77,7 +77,7 @@ func (p *parser) skipParen() {
 	}
 }
 
-// cast reads (type) x behind its parenthesis, nil if it is none.
+// cast parses (type) x after its parenthesis. It returns nil if it is not a cast.
 func (p *parser) cast(start int) Expr {
 	at := p.pos
 	if !letter(p.peek(0)) || grammarBuiltin(p.keyword()) {

@@ -2,15 +2,15 @@ package syntax
 
 import "strings"
 
-// block reads { … }, nil after an error. The last expression is its value where valued is
-// set, a statement elsewhere.
+// block parses { … }. It returns nil after an error. If valued is set, the last expression is
+// the block's value, else a statement.
 func (p *parser) block(valued bool) *Block {
 	if !p.enter() {
 		p.leave()
 		return nil
 	}
 	defer p.leave()
-	start := p.pos // with the spaces before it, as bpftrace has it
+	start := p.pos // the spaces before it are included, as in bpftrace
 	if !p.expect('{') {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (p *parser) block(valued bool) *Block {
 	return b
 }
 
-// body reads the block of a loop, an empty one after an error.
+// body parses the block of a loop. It returns an empty block after an error.
 func (p *parser) body() *Block {
 	if b := p.block(false); b != nil {
 		return b
@@ -48,8 +48,8 @@ func (p *parser) body() *Block {
 	return &Block{Loc: p.since(p.pos), Value: p.none()}
 }
 
-// dropValue makes the values of a block, and of the branches of an if, statements: nobody
-// wants them.
+// dropValue turns the values of a block, and of the branches of an if, into statements, since
+// they are not used.
 func dropValue(x Expr) {
 	switch x := x.(type) {
 	case *Block:
@@ -71,7 +71,7 @@ func dropValue(x Expr) {
 	}
 }
 
-// statement reads one statement of a block, or its value.
+// statement parses one statement of a block, or the block's value.
 func (p *parser) statement(b *Block) {
 	start := p.pos
 	add := func(s Stmt) { b.Stmts = append(b.Stmts, s) }
@@ -104,7 +104,7 @@ func (p *parser) statement(b *Block) {
 	}
 }
 
-// exprStatement reads an expression that is a statement or the block's value.
+// exprStatement parses an expression that is a statement or the block's value.
 func (p *parser) exprStatement(b *Block) {
 	start := p.pos
 	x := p.expression()
@@ -125,8 +125,8 @@ func (p *parser) exprStatement(b *Block) {
 	b.Stmts = append(b.Stmts, &ExprStmt{p.since(start), x})
 }
 
-// sigil reads what begins with a variable or a map: an assignment, a statement, or the
-// block's value.
+// sigil parses an assignment, a statement or a block's value that begins with a variable or a
+// map.
 func (p *parser) sigil(b *Block) {
 	errs := len(p.errs)
 	s := p.assignment()
@@ -145,8 +145,8 @@ func (p *parser) sigil(b *Block) {
 	b.Stmts = append(b.Stmts, s)
 }
 
-// condition reads what follows if, while and unroll: in parentheses any expression,
-// else one that ends before a brace.
+// condition parses the condition of if, while and unroll: any expression in parentheses, or an
+// expression that ends before a brace.
 func (p *parser) condition() Expr {
 	p.layout()
 	if p.peek(0) != '(' {
@@ -212,7 +212,7 @@ func (p *parser) forLoop() Stmt {
 	return f
 }
 
-// skipBlock passes the next block, unless one ends before it.
+// skipBlock skips the next block, unless the enclosing block ends before it.
 func (p *parser) skipBlock() {
 	i := strings.IndexAny(p.text[p.pos:], "{}")
 	if i < 0 {
@@ -238,7 +238,7 @@ func (p *parser) jump(word string) Stmt {
 	return j
 }
 
-// endStatement passes the semicolon, which may be left out before a brace.
+// endStatement skips the semicolon, which is optional before a closing brace.
 func (p *parser) endStatement() {
 	p.layout()
 	if p.peek(0) != '}' {
@@ -280,7 +280,7 @@ func (p *parser) variable() *Variable {
 	return &Variable{p.since(start), name}
 }
 
-// assignment reads a statement that begins with a variable or a map.
+// assignment parses a statement that begins with a variable or a map.
 func (p *parser) assignment() Stmt {
 	start := p.pos
 	var target Expr
@@ -327,14 +327,14 @@ func (p *parser) assigned(start int, a *Assign) Stmt {
 	return a
 }
 
-// compound makes x = x + y the same as x += y.
+// compound converts x = x + y to the form of x += y.
 func (a *Assign) compound() {
 	if b, ok := a.Value.(*Binary); ok && compoundable(b.Op) && Equal(a.Target, b.X) {
 		a.Op, a.OpLoc, a.Value = b.Op, b.Loc, b.Y
 	}
 }
 
-// compoundable reports whether an operator can be one of a compound assignment.
+// compoundable reports whether an operator has a compound assignment.
 func compoundable(op string) bool {
 	switch op {
 	case "+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>":
@@ -343,7 +343,7 @@ func compoundable(op string) bool {
 	return false
 }
 
-// badTarget reads an assignment to what cannot be assigned to.
+// badTarget parses an assignment to an expression that cannot be assigned to, and reports it.
 func (p *parser) badTarget(start int, target Expr) Stmt {
 	p.pos++
 	p.expression()
@@ -362,7 +362,7 @@ func (p *parser) badTarget(start int, target Expr) Stmt {
 	return &ExprStmt{n.Loc, n}
 }
 
-// compoundOp is the operator of += and the like that is here, without "=", or "".
+// compoundOp returns the operator of the compound assignment that is next, without "=", or "".
 func (p *parser) compoundOp() string {
 	c, next := p.peek(0), p.peek(1)
 	switch {
@@ -374,7 +374,7 @@ func (p *parser) compoundOp() string {
 	return ""
 }
 
-// stepOp is the ++ or -- that is here, or "".
+// stepOp returns the ++ or -- that is next, or "".
 func (p *parser) stepOp() string {
 	switch c := p.peek(0); {
 	case c != p.peek(1):

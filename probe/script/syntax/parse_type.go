@@ -2,7 +2,7 @@ package syntax
 
 import "strings"
 
-// typ reads a type, nil after an error, which is reported where say is set.
+// typ parses a type. It returns nil after an error, which is reported if say is set.
 func (p *parser) typ(say bool) *Type {
 	orElse := func(msg string) string {
 		if say {
@@ -25,7 +25,7 @@ func (p *parser) typ(say bool) *Type {
 	return p.typeSuffixes(t)
 }
 
-// typeSuffixes reads any number of * and […].
+// typeSuffixes parses any number of * and […].
 func (p *parser) typeSuffixes(t *Type) *Type {
 	p.layout()
 	for levels := 0; ; levels++ {
@@ -65,8 +65,8 @@ func builtinType(name string) bool {
 	return false
 }
 
-// typeReference reads a type, or a name that may be one (then an *Identifier), if
-// nothing else follows up to one of the bytes of ends; nil if not.
+// typeReference parses a type, or a name that may be a type (then an *Identifier), if it is
+// followed by one of the bytes in ends. Otherwise it returns nil.
 func (p *parser) typeReference(ends string) Node {
 	start := p.pos
 	p.layout()
@@ -100,14 +100,15 @@ func (p *parser) typeReference(ends string) Node {
 	return &Identifier{p.since(p.pos - len(name)), name}
 }
 
-// skipSuffixes is where the suffixes of a type end.
+// skipSuffixes returns the end of a type's suffixes.
 func (p *parser) skipSuffixes(at int) (after int, suffixed, ok bool) {
 	for at = p.skip(at); ; at = p.skip(at) {
 		switch p.char(at) {
 		case '*':
 			at++
 		case '[':
-			// Not further: what is no type may be long, and have others in it.
+			// The search is limited: text that is not a type may be long, and contain more of
+			// the same.
 			if at, ok = balanced(p.text[:min(at+mostType, len(p.text))], at, '[', ']'); !ok {
 				return at, true, false
 			}
@@ -118,7 +119,7 @@ func (p *parser) skipSuffixes(at int) (after int, suffixed, ok bool) {
 	}
 }
 
-// annotation reads a type or typeof(…); where only is not set also an expression.
+// annotation parses a type or typeof(…), and if only is not set also an expression.
 func (p *parser) annotation(only bool) *TypeOf {
 	p.layout()
 	start := p.pos

@@ -6,18 +6,20 @@ import (
 	"strings"
 )
 
-// Limits of what is parsed. No script of bpftrace or of the book has more than a tenth of them.
+// Limits of the parser. No script of bpftrace or of Brendan Gregg's book reaches a tenth of
+// them.
 const (
 	mostBytes  = 256 << 10 // of a script
-	mostHeight = 1000      // of the tree: nodes in each other, or terms that are added
+	mostHeight = 1000      // of the tree: nested nodes, or terms that are added
 	mostErrors = 100
 
-	// mostDepth are the calls of the parser in each other: more than trees of mostHeight
-	// need with all parentheses that Format prints.
+	// mostDepth is the limit on nested calls of the parser. Trees of mostHeight need fewer,
+	// even with all the parentheses that Format prints.
 	mostDepth = 6 * mostHeight
 )
 
-// mostLevels are the pointers and arrays of one type, mostType its bytes behind the name.
+// mostLevels is the largest number of pointers and arrays in one type, mostType the largest
+// number of bytes after its name.
 const (
 	mostLevels = 100
 	mostType   = 4096
@@ -25,15 +27,15 @@ const (
 
 // Options are the options of [Parse].
 type Options struct {
-	// Defined says which names are defined before the script, for #if, #ifdef and #ifndef:
-	// definitions and lines that these leave out are marked as skipped. Nil evaluates
-	// nothing and skips nothing.
+	// Defined reports whether a name is defined before the script, for #if, #ifdef and
+	// #ifndef. Definitions and lines that these exclude are marked as skipped. If Defined is
+	// nil, nothing is evaluated and nothing is skipped.
 	Defined func(name string) bool
 }
 
-// Parse reads a script. Its name is what errors begin with; bpftrace has "stdin" for -e.
-// The error is an [Errors], and the file is then what was read up to there. A script has
-// up to 256 KiB, nested up to 200 deep.
+// Parse parses a script. Errors begin with name; bpftrace uses "stdin" for -e. The error is an
+// [Errors], and the file then has the part that was parsed before it. A script may have up to
+// 256 KiB, and its tree up to 1,000 levels.
 func Parse(name string, text []byte, o *Options) (*File, error) {
 	p := newScript(name, text)
 	f := p.file()
@@ -41,7 +43,7 @@ func Parse(name string, text []byte, o *Options) (*File, error) {
 	return p.done(f, o)
 }
 
-// newScript is the parser of a script, or of as much of it as it may have.
+// newScript returns the parser of a script. It has no text if the script is too large.
 func newScript(name string, text []byte) *scriptParser {
 	p := &scriptParser{newParser(name, string(text[:min(len(text), mostBytes+1)]))}
 	if len(text) > mostBytes {
@@ -50,7 +52,7 @@ func newScript(name string, text []byte) *scriptParser {
 	return p
 }
 
-// done ends the reading of a file.
+// done completes the parsing of a file.
 func (p *scriptParser) done(f *File, o *Options) (*File, error) {
 	if o != nil && o.Defined != nil {
 		p.evaluate(f, o.Defined)
@@ -59,25 +61,25 @@ func (p *scriptParser) done(f *File, o *Options) (*File, error) {
 	return f, p.errs.Err()
 }
 
-// scanner passes over text: names, numbers, strings and what is between them.
+// scanner scans text: names, numbers, strings, and the space between them.
 type scanner struct {
 	src   *Source
 	text  string
 	pos   int
 	errs  Errors
-	dead  bool // a limit was exceeded: no further errors
-	kept  int  // what space has: up to here
+	dead  bool // a limit was exceeded: further errors are not recorded
+	kept  int  // end of the part of text that space covers
 	space []space
 }
 
-// parser reads expressions, types and statements.
+// parser parses expressions, types and statements.
 type parser struct {
 	scanner
 	depth int
-	work  int // expressions that may still be begun, rereading included
+	work  int // number of expressions that may still be begun, also when text is parsed again
 }
 
-// scriptParser reads the declarations of a script.
+// scriptParser parses the declarations of a script.
 type scriptParser struct{ *parser }
 
 func newParser(name, text string) *parser {
@@ -89,7 +91,7 @@ func newParser(name, text string) *parser {
 	return p
 }
 
-// since is the location from a position up to here.
+// since returns the location from start to the current position.
 func (p *scanner) since(start int) Loc {
 	return Loc{Source: p.src, Start: int32(start), End: int32(p.pos)}
 }
@@ -130,14 +132,14 @@ func (p *scanner) fail(msg string) {
 	p.failAt(start, end, msg)
 }
 
-// stop ends the parser at a limit.
+// stop ends the parser at a limit: it moves to the end of the text.
 func (p *scanner) stop(msg string) {
 	p.fail(msg)
 	p.dead = true
 	p.pos = len(p.text)
 }
 
-// enter goes one level deeper, and reports whether that may be.
+// enter begins a nested call of the parser, and reports whether the limits allow it.
 func (p *parser) enter() bool {
 	p.depth++
 	p.work--
@@ -159,8 +161,8 @@ func (p *parser) leave() { p.depth-- }
 
 func (p *scanner) failed() bool { return len(p.errs) > 0 }
 
-// checkHeight refuses trees that recursion through them would need much memory for.
-// Each level takes a byte of the script at least.
+// checkHeight reports an error for a tree so high that recursion over it would need much
+// memory. Each level takes at least one byte of the script.
 func (p *scriptParser) checkHeight(f *File) {
 	if len(p.text) < mostHeight || p.failed() {
 		return
@@ -172,7 +174,7 @@ func (p *scriptParser) checkHeight(f *File) {
 	}
 }
 
-// tooHigh is where a tree gets higher than mostHeight, or nil.
+// tooHigh returns the location at which a tree exceeds mostHeight, or nil.
 func tooHigh(n Node) *Loc {
 	level, next := []Node{n}, []Node(nil)
 	for height := 0; len(level) > 0; height++ {
@@ -190,7 +192,7 @@ func tooHigh(n Node) *Loc {
 	return nil
 }
 
-// file reads the whole script.
+// file parses the whole script.
 func (p *scriptParser) file() *File {
 	f := &File{}
 	p.layout()
@@ -225,7 +227,7 @@ func (p *scriptParser) file() *File {
 	return f
 }
 
-// definitions reads the C definitions that a script may begin with.
+// definitions parses the C definitions at the start of a script.
 func (p *scriptParser) definitions(f *File) {
 	for !p.end() && !p.failed() {
 		switch {
@@ -240,7 +242,7 @@ func (p *scriptParser) definitions(f *File) {
 	}
 }
 
-// preamble reads config and imports, which come next.
+// preamble parses config and imports, which come next.
 func (p *scriptParser) preamble(f *File) {
 	config := false
 	for !p.end() && !p.failed() {
@@ -263,7 +265,7 @@ func (p *scriptParser) preamble(f *File) {
 	}
 }
 
-// decl reads one of the declarations after those, nil after an error.
+// decl parses one of the declarations after these. It returns nil after an error.
 func (p *scriptParser) decl(f *File) Decl {
 	start := p.pos
 	late := func(d Decl) Decl {
@@ -300,7 +302,7 @@ func (p *scriptParser) decl(f *File) Decl {
 	return nil
 }
 
-// orNil makes a nil pointer a nil declaration.
+// orNil converts a nil pointer to a nil Decl.
 func orNil[T any, P interface {
 	*T
 	Decl
@@ -312,7 +314,7 @@ func orNil[T any, P interface {
 	return d
 }
 
-// grammarBuiltin reports whether the grammar has a name as a builtin; others are
+// grammarBuiltin reports whether a name is a builtin of the grammar. Other names are
 // identifiers.
 func grammarBuiltin(name string) bool {
 	switch name {

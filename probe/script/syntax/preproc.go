@@ -2,7 +2,7 @@ package syntax
 
 import "strings"
 
-// directive returns what follows a preprocessor line's name, if it has that name.
+// directive returns the text after the name of a preprocessor line, if the line has that name.
 func directive(c *C, name string) (rest string, ok bool) {
 	s, ok := strings.CutPrefix(c.Text, "#")
 	if !ok {
@@ -15,24 +15,24 @@ func directive(c *C, name string) (rest string, ok bool) {
 	return strings.TrimSpace(s), true
 }
 
-// preprocessor follows #if and #define through the lines of a script.
+// preprocessor evaluates #if and #define through the lines of a script.
 type preprocessor struct {
 	*scanner
 	defined func(string) bool
-	own     map[string]string // defined by the script
-	gone    map[string]bool   // by #undef
+	own     map[string]string // names that the script defines
+	gone    map[string]bool   // names that #undef removed
 	open    []branch
 }
 
 // branch is an #if that is open.
 type branch struct {
 	at      *C
-	active  bool // its lines count
-	taken   bool // a branch of it was active
-	outside bool // lines before it count
+	active  bool // its lines are included
+	taken   bool // one of its branches was included
+	outside bool // lines around it are included
 }
 
-// evaluate marks what #if and the like leave out.
+// evaluate marks what #if, #ifdef and #ifndef exclude as skipped.
 func (p *scriptParser) evaluate(f *File, defined func(string) bool) {
 	pp := &preprocessor{
 		scanner: &p.scanner, defined: defined, own: map[string]string{}, gone: map[string]bool{},
@@ -51,7 +51,7 @@ func (pp *preprocessor) active() bool {
 	return len(pp.open) == 0 || pp.open[len(pp.open)-1].active
 }
 
-// line goes on with a definition or a preprocessor line.
+// line processes a definition or a preprocessor line.
 func (pp *preprocessor) line(c *C) {
 	if rest, ok := directive(c, "ifdef"); ok {
 		pp.enterIf(c, func() bool { return pp.isDefined(rest) })
@@ -103,8 +103,8 @@ func (pp *preprocessor) isDefined(name string) bool {
 	return !pp.gone[name] && pp.defined(name)
 }
 
-// condition evaluates what follows #if: numbers, names that the script defines as numbers,
-// others, which are 0, defined and operators.
+// condition evaluates the expression of #if: numbers, names that the script defines as
+// numbers, other names, which are 0, defined, and operators.
 func (pp *preprocessor) condition(c *C, text string) bool {
 	p := newParser("", parenthesize(text))
 	x := p.expression()
@@ -116,7 +116,7 @@ func (pp *preprocessor) condition(c *C, text string) bool {
 	return pp.value(x) != 0
 }
 
-// parenthesize makes "defined X" a call.
+// parenthesize rewrites "defined X" as a call.
 func parenthesize(text string) string {
 	var b strings.Builder
 	for {
@@ -138,7 +138,7 @@ func parenthesize(text string) string {
 	}
 }
 
-// value is the value of an expression, as far as #if can have it.
+// value evaluates an expression. Operands and operators that #if does not support are 0.
 func (pp *preprocessor) value(x Expr) int64 {
 	switch x := x.(type) {
 	case *Integer:

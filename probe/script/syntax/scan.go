@@ -2,13 +2,13 @@ package syntax
 
 import "strings"
 
-// space is a comment or an empty line, where Format prints it again.
+// space is a comment or the end of an empty line, which Format prints again.
 type space struct {
 	start, end int32
-	comment    bool // else a line's end
+	comment    bool // else a line end
 }
 
-// peek is the byte n after the current one, 0 after the end.
+// peek returns the byte n after the current one, 0 after the end.
 func (p *scanner) peek(n int) byte { return p.char(p.pos + n) }
 
 func (p *scanner) char(at int) byte {
@@ -20,7 +20,7 @@ func (p *scanner) char(at int) byte {
 
 func (p *scanner) end() bool { return p.pos >= len(p.text) }
 
-// advance passes up to n bytes.
+// advance skips up to n bytes.
 func (p *scanner) advance(n int) { p.pos = min(p.pos+n, len(p.text)) }
 
 func hspace(c byte) bool   { return c == ' ' || c == '\t' || c == '\r' }
@@ -33,7 +33,7 @@ func hexDigit(c byte) bool {
 	return digit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// word is the end of the word that begins at a position.
+// word returns the end of the word that begins at a position.
 func (p *scanner) word(at int) int {
 	for at < len(p.text) && wordByte(p.text[at]) {
 		at++
@@ -41,10 +41,10 @@ func (p *scanner) word(at int) int {
 	return at
 }
 
-// keyword is the word that begins here.
+// keyword returns the word that begins here.
 func (p *scanner) keyword() string { return p.text[p.pos:p.word(p.pos)] }
 
-// layout passes spaces and comments, and keeps what Format needs of them.
+// layout skips spaces and comments, and records those that Format needs.
 func (p *scanner) layout() {
 	afterComment := false
 	for p.pos < len(p.text) {
@@ -70,14 +70,15 @@ func (p *scanner) layout() {
 	}
 }
 
-// endsStatement reports whether the text before a line's end needs one anyway.
+// endsStatement reports whether a line ends with a character after which Format begins a new
+// line anyway.
 func (p *scanner) endsStatement(at int) bool {
 	for at--; at >= 0 && hspace(p.text[at]); at-- {
 	}
 	return at >= 0 && (p.text[at] == ';' || p.text[at] == '{' || p.text[at] == '}')
 }
 
-// keep adds a comment or a line's end, unless it was passed before.
+// keep records a comment or a line end, unless it was recorded before.
 func (p *scanner) keep(start, end int, comment bool) {
 	if start < p.kept {
 		return
@@ -100,7 +101,7 @@ func (p *scanner) lineComment() {
 	p.keep(start, p.pos, true)
 }
 
-// blockComment keeps each line by itself, without the stars before it.
+// blockComment records each line separately, without the stars before it.
 func (p *scanner) blockComment() {
 	p.advance(2)
 	if p.peek(0) == ' ' {
@@ -125,7 +126,7 @@ func (p *scanner) blockComment() {
 
 func (p *scanner) closes() bool { return p.peek(0) == '*' && p.peek(1) == '/' }
 
-// commentIndent passes what stands before the text of a further line.
+// commentIndent skips the spaces and stars before the text of a further line.
 func (p *scanner) commentIndent() {
 	for !p.end() && hspace(p.text[p.pos]) {
 		p.pos++
@@ -146,7 +147,7 @@ func (p *scanner) commentIndent() {
 	}
 }
 
-// skip is where the spaces and comments end that begin at a position.
+// skip returns the end of the spaces and comments that begin at a position.
 func (p *scanner) skip(at int) int {
 	for at < len(p.text) {
 		switch c := p.text[at]; {
@@ -171,7 +172,8 @@ func (p *scanner) skip(at int) int {
 	return at
 }
 
-// balanced is where the bracket closes that is at a position: after it, or at the end.
+// balanced returns the position after the bracket that closes the one at at, or the end of the
+// text if none does.
 func (p *scanner) balanced(at int, open, closing byte) (after int, ok bool) {
 	return balanced(p.text, at, open, closing)
 }
@@ -191,7 +193,7 @@ func balanced(text string, at int, open, closing byte) (after int, ok bool) {
 	return at, false
 }
 
-// match passes a byte, after spaces, if it is c.
+// match skips spaces and then the byte c. It reports whether c was there.
 func (p *scanner) match(c byte) bool {
 	p.layout()
 	if p.peek(0) != c || p.end() {
@@ -201,7 +203,7 @@ func (p *scanner) match(c byte) bool {
 	return true
 }
 
-// matchWord passes a word, after spaces, if it is s.
+// matchWord skips spaces and then the word s. It reports whether s was there.
 func (p *scanner) matchWord(s string) bool {
 	p.layout()
 	if !p.isWord(p.pos, s) {
@@ -234,7 +236,8 @@ func (p *scanner) expectWord(s string) bool {
 	return false
 }
 
-// identifier passes a name, "" if there is none, which is an error if one is given.
+// identifier scans a name. If there is none, it returns "" and reports orElse, unless that is
+// "".
 func (p *scanner) identifier(orElse string) string {
 	p.layout()
 	if !letter(p.peek(0)) {
@@ -248,7 +251,7 @@ func (p *scanner) identifier(orElse string) string {
 	return p.text[start:p.pos]
 }
 
-// variableName passes the name of a variable, whose "$" is here.
+// variableName scans the name of a variable, whose "$" is here.
 func (p *scanner) variableName() string {
 	if !letter(p.peek(1)) {
 		p.fail("expected identifier after '$'")
@@ -259,7 +262,7 @@ func (p *scanner) variableName() string {
 	return p.text[start:p.pos]
 }
 
-// mapName passes the name of a map, which may be "@" alone.
+// mapName scans the name of a map, which may be "@" alone.
 func (p *scanner) mapName() string {
 	start := p.pos
 	p.pos++
@@ -269,7 +272,7 @@ func (p *scanner) mapName() string {
 	return p.text[start:p.pos]
 }
 
-// number passes a number as it is written, with all of its errors.
+// number scans a number and returns it as written. It reports all errors in it.
 func (p *scanner) number() string {
 	p.layout()
 	start := p.pos
@@ -302,7 +305,7 @@ func (p *scanner) digits(start int, is func(byte) bool) {
 	}
 }
 
-// suffix passes ns, us, ms, s, m, h, d, or u, l and ll.
+// suffix skips ns, us, ms, s, m, h, d, or u, l and ll.
 func (p *scanner) suffix() {
 	long := func() {
 		for i := 0; i < 2 && (p.peek(0) == 'l' || p.peek(0) == 'L'); i++ {
@@ -322,7 +325,7 @@ func (p *scanner) suffix() {
 	}
 }
 
-// str passes a string, whose first quote is here.
+// str scans a string, whose opening quote is here, and returns its value.
 func (p *scanner) str() string {
 	p.pos++
 	if i := strings.IndexAny(p.text[p.pos:], "\"\\\n"); i >= 0 && p.text[p.pos+i] == '"' {
@@ -356,7 +359,7 @@ func (p *scanner) str() string {
 	return b.String()
 }
 
-// escape passes an escape, behind its backslash.
+// escape scans an escape sequence after its backslash, and writes its value to b.
 func (p *scanner) escape(b *strings.Builder, start int) {
 	const plain, means = `ntr"\`, "\n\t\r\"\\"
 	c := p.text[p.pos]

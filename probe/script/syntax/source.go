@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Source is a text that nodes have positions in: a script, or the expansion of a #define.
-// It is immutable.
+// Source is a text that contains nodes: a script, or the expansion of a #define. It is
+// immutable.
 type Source struct {
-	Name string // as errors begin: a file's name, "stdin" for -e
+	Name string // the start of errors: a file's name, "stdin" for -e
 	Text string
 
-	lines []int32 // where each line starts
+	lines []int32 // byte offset of the start of each line
 }
 
-// NewSource returns a source for positions; name is what errors begin with.
+// NewSource returns a source of text. Errors begin with name.
 func NewSource(name, text string) *Source {
 	s := &Source{Name: name, Text: text, lines: make([]int32, 1, 1+strings.Count(text, "\n"))}
 	for at := 0; ; {
@@ -28,8 +28,8 @@ func NewSource(name, text string) *Source {
 	}
 }
 
-// Position returns the line and the column of a byte offset, both from 1; columns count
-// bytes. Both are 0 of a nil source, as errors of a whole script have it.
+// Position returns the line and the column of a byte offset, both from 1. Columns count bytes.
+// Both are 0 for a nil source, which errors of a whole script have.
 func (s *Source) Position(offset int) (line, column int) {
 	if s == nil {
 		return 0, 0
@@ -38,7 +38,7 @@ func (s *Source) Position(offset int) (line, column int) {
 	return i, offset - int(s.lines[i-1]) + 1
 }
 
-// line is a line's text without its end, or "" after the last.
+// line returns the text of line n without its end, "" if there is no such line.
 func (s *Source) line(n int) string {
 	if n < 1 || n > len(s.lines) {
 		return ""
@@ -50,17 +50,17 @@ func (s *Source) line(n int) string {
 	return text
 }
 
-// Loc is where a node is in its source. Each node embeds one.
+// Loc is the location of a node in its source. Each node embeds one.
 type Loc struct {
 	Source     *Source
 	Start, End int32 // byte offsets
 	From       *Loc  // the use of the macro that this was expanded from, or nil
 }
 
-// At returns the location itself: it makes each node a [Node].
+// At returns the location itself. It makes each node a [Node].
 func (l *Loc) At() *Loc { return l }
 
-// Text returns the source's text there.
+// Text returns the source's text at the location.
 func (l *Loc) Text() string {
 	if l.Source == nil {
 		return ""
@@ -68,7 +68,8 @@ func (l *Loc) Text() string {
 	return l.Source.Text[l.Start:l.End]
 }
 
-// String returns name:line:column-column, or name:line-line where that is several lines.
+// String returns name:line:column-column, name:line-line if the location has several lines,
+// and "-" without a source.
 func (l *Loc) String() string {
 	if l.Source == nil {
 		return "-"
@@ -81,7 +82,7 @@ func (l *Loc) String() string {
 	return fmt.Sprintf("%s:%d:%d-%d", l.Source.Name, line, column, lastColumn)
 }
 
-// prefix is what a line about a location begins with.
+// prefix returns the start of a message about a location.
 func (l *Loc) prefix() string {
 	if l.Source == nil {
 		return ""
@@ -89,11 +90,11 @@ func (l *Loc) prefix() string {
 	return l.String() + ": "
 }
 
-// mostContext is the longest line that errors show.
+// mostContext is the largest length in bytes of a line or a location that errors show.
 const mostContext = 4096
 
-// context writes the source line and the underline of a location, or all the lines
-// of one over several.
+// context writes the source line of a location and its underline, or all the lines of a
+// location that has several.
 func (l *Loc) context(b *strings.Builder) {
 	if l.Source == nil || l.Source.Text == "" {
 		return

@@ -2,8 +2,8 @@ package syntax
 
 import "iter"
 
-// Walk calls visit for n and all nodes below it, a node before its children, in the order
-// of the script. Where visit returns false the node's children are left out.
+// Walk calls visit for n and all nodes below it, a node before its children, in source order.
+// If visit returns false, the node's children are skipped.
 func Walk(n Node, visit func(Node) bool) {
 	if !visit(n) {
 		return
@@ -25,9 +25,9 @@ func All(n Node) iter.Seq[Node] {
 	}
 }
 
-// Rewrite calls f for all nodes below n, the children of a node before it, and replaces
-// each by what f returns, if that is not nil. A replacement has to fit: an expression for
-// an expression, say; others are not taken.
+// Rewrite calls f for all nodes below n, a node's children before the node, and replaces each
+// node by f's result unless it is nil. A replacement must be of a kind that is allowed in its
+// place, for example an expression for an expression; others are ignored.
 func Rewrite(n Node, f func(Node) Node) {
 	n.children(func(c Node) Node {
 		Rewrite(c, f)
@@ -35,7 +35,7 @@ func Rewrite(n Node, f func(Node) Node) {
 	})
 }
 
-// sub is a child that is an interface.
+// sub calls f for a child that is an interface.
 func sub[T Node](f func(Node) Node, p *T) {
 	if any(*p) == nil {
 		return
@@ -45,7 +45,7 @@ func sub[T Node](f func(Node) Node, p *T) {
 	}
 }
 
-// ptr is a child that is a pointer, which may be nil.
+// ptr calls f for a child that is a pointer and may be nil.
 func ptr[S any, T interface {
 	*S
 	Node

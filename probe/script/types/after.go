@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// after checks what the types are used for.
+// after checks the uses of values against their types.
 func (c *checker) after() {
 	v := &useChecker{
 		checker: c, kinds: map[string]string{}, used: map[string]bool{}, sizes: map[string]string{},
@@ -30,9 +30,9 @@ func (c *checker) after() {
 
 type useChecker struct {
 	*checker
-	kinds map[string]string // of maps that are declared
-	used  map[string]bool   // maps
-	sizes map[string]string // of the histograms and series of maps
+	kinds map[string]string // kinds that maps are declared with
+	used  map[string]bool   // names of maps that are used
+	sizes map[string]string // parameters of the maps' histograms and series
 	loops int
 	probe *syntax.Probe
 }
@@ -56,8 +56,8 @@ func (c *useChecker) topLevel(n syntax.Node) {
 	}
 }
 
-// mapKinds are the kinds of maps that can be declared, and whether each CPU has its own
-// values.
+// mapKinds are the kinds of maps that can be declared. The value is true for kinds that have
+// separate values for each CPU.
 var mapKinds = map[string]bool{
 	"hash": false, "lruhash": false, "percpuhash": true, "percpulruhash": true,
 }
@@ -263,7 +263,7 @@ func (c *useChecker) part(n syntax.Expr) {
 	}
 }
 
-// asked visits an expression whose type is asked for.
+// asked visits an expression of which only the type is used.
 func (c *useChecker) asked(n syntax.Node) {
 	if x, ok := n.(syntax.Expr); ok {
 		c.visit(x)

@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// before checks what needs no types: variables, numbers of arguments, literals.
+// before makes the checks that need no types: variables, numbers of arguments, literals.
 func (c *checker) before() {
 	c.top(func(n syntax.Node) { flow.Variables(n, c.say) })
 	for n := range syntax.All(c.file) {
@@ -38,7 +38,7 @@ func (c *checker) before() {
 	})
 }
 
-// callChecker checks calls as far as they need no types.
+// callChecker makes the checks of calls that need no types.
 type callChecker struct {
 	*checker
 	probe *syntax.Probe
@@ -102,7 +102,8 @@ func (c *callChecker) unroll(n *syntax.Unroll) {
 	}
 }
 
-// counts says how many arguments functions take, those that sugar adds included.
+// counts are the least and the largest number of arguments of functions, including those that
+// sugar adds.
 var counts = map[string][2]int{
 	"dw_ustack": {0, 2}, "uaddr": {1, 1}, "avg": {3, 3}, "bswap": {1, 1}, "buf": {1, 2},
 	"cat": {1, 128}, "cgroup_path": {1, 2}, "cgroupid": {1, 1}, "clear": {1, 1}, "count": {2, 2},
@@ -117,7 +118,7 @@ var counts = map[string][2]int{
 	"ustack": {0, 2}, "usym": {1, 1}, "warnf": {1, 128}, "zero": {1, 1},
 }
 
-// libraryCounts are those of bpftrace's library, which has macros for them.
+// libraryCounts are the same for the functions that are macros in bpftrace's library.
 var libraryCounts = map[string][2]int{
 	"comm": {1, 1}, "delete": {1, 2}, "find": {3, 3}, "has_key": {2, 2}, "len": {1, 1},
 	"override": {1, 1}, "write_user": {3, 3}, "signal": {1, 1}, "signal_thread": {1, 1},
@@ -162,7 +163,7 @@ func (c *callChecker) check(n *syntax.Call) {
 	c.literals(n, name)
 }
 
-// count checks the number of arguments.
+// count checks the number of arguments of a call, and reports whether it is right.
 func (c *callChecker) count(n *syntax.Call, least, most int) bool {
 	extra := c.injected[n]
 	got := len(n.Args) - extra
@@ -189,7 +190,7 @@ func (c *callChecker) count(n *syntax.Call, least, most int) bool {
 	return false
 }
 
-// natural is a literal that is not negative.
+// natural returns the value of an integer literal that is not negative.
 func natural(x syntax.Expr) (uint64, bool) {
 	i, ok := x.(*syntax.Integer)
 	if !ok || i.Negative {

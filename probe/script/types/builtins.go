@@ -15,17 +15,17 @@ import (
 
 const defaultArch = runtime.GOARCH
 
-// builtinName is a builtin's name without what bpftrace's library has before it.
+// builtinName returns a builtin's name without the prefix that it has in bpftrace's library.
 func builtinName(name string) string { return strings.TrimPrefix(name, "__builtin_") }
 
-// libraryNames are the names without arguments that bpftrace's library has.
+// libraryNames are the builtins without arguments that bpftrace's library defines.
 const libraryNames = " arch safe_mode cgroup comm cpid cpu curtask elapsed func gid uid " +
 	"jiffies ncpus numaid ppid " +
 	"leader_tid pcomm leader_comm probe probetype rand retval usermode username has_cpid " +
 	"dw_ustack default_str_length elf_is_exe elf_info "
 
-// Library reports whether bpftrace's library has a macro of a name: Check knows what these
-// mean, and a script's own macro of the name stands beside it (syntax.ExpandOptions).
+// Library reports whether bpftrace's library has a macro of a name. Check implements these
+// itself. A script's own macro of the name is tried first (see syntax.ExpandOptions).
 func Library(name string) bool {
 	if _, ok := libraryCounts[name]; ok {
 		return true
@@ -33,12 +33,12 @@ func Library(name string) bool {
 	return name != "" && strings.Contains(libraryNames, " "+name+" ")
 }
 
-// definitions are what a script's C says.
+// definitions are the C definitions of a script.
 type definitions struct {
 	types  map[string]btf.Type
 	values map[string]enumerator
 	enums  map[string]*btf.Enum
-	own    map[btf.Type]bool // structs and unions that the script declares, true, or only uses
+	own    map[btf.Type]bool // structs and unions: true if declared in the script, else only used
 }
 
 type enumerator struct {
@@ -46,7 +46,7 @@ type enumerator struct {
 	value uint64
 }
 
-// define reads the C of a script.
+// define parses the C definitions of a script.
 func (c *checker) define() {
 	c.defs = definitions{
 		map[string]btf.Type{}, map[string]enumerator{}, map[string]*btf.Enum{}, map[btf.Type]bool{},
@@ -94,7 +94,8 @@ func (c *checker) addEnum(e *btf.Enum) {
 	}
 }
 
-// resolveC finds a type for a declaration. One that is nowhere is left to it.
+// resolveC finds a type for a C declaration. The result is nil if there is none, and
+// cdecl.Parse then handles it.
 func (c *checker) resolveC(k cdecl.Kind, name string) (btf.Type, error) {
 	if k != cdecl.Typedef {
 		name = k.String() + " " + name
@@ -106,7 +107,7 @@ func (c *checker) resolveC(k cdecl.Kind, name string) (btf.Type, error) {
 	return t, nil
 }
 
-// owns notes a struct or union, and those in it, as the script's.
+// owns records a struct or union, and those in it, as declared by the script.
 func (c *checker) owns(t btf.Type, depth int) {
 	t = btf.UnderlyingType(t)
 	if a, ok := t.(*btf.Array); ok && depth < deepest {
@@ -121,7 +122,7 @@ func (c *checker) owns(t btf.Type, depth int) {
 	}
 }
 
-// memberType is the type of a member.
+// memberType returns the type of a member.
 func (c *checker) memberType(of btf.Type, m *btf.Member) Type {
 	if c.defs.own[of] {
 		return fromC(m.Type)
@@ -129,7 +130,7 @@ func (c *checker) memberType(of btf.Type, m *btf.Member) Type {
 	return fromBTF(m.Type)
 }
 
-// lookup finds a type by its name.
+// lookup finds a type by its name, nil if there is none.
 func (c *checker) lookup(name string) btf.Type {
 	if t := c.defs.types[name]; t != nil {
 		return t
@@ -137,7 +138,7 @@ func (c *checker) lookup(name string) btf.Type {
 	return c.sys.Type(name)
 }
 
-// enumerator finds the enum of a name.
+// enumerator finds an enumerator by its name.
 func (c *checker) enumerator(name string) (enumerator, bool) {
 	if e, ok := c.defs.values[name]; ok {
 		return e, true
@@ -149,8 +150,8 @@ func (c *checker) enumerator(name string) (enumerator, bool) {
 	return enumerator{}, false
 }
 
-// builtins checks builtins against the probes they are used in, and replaces those that are
-// constants there.
+// builtins checks builtins against the probes that use them, and replaces those that are
+// constant there.
 func (c *checker) builtins() {
 	c.top(func(top syntax.Node) {
 		p, _ := top.(*syntax.Probe)
@@ -190,7 +191,7 @@ func (c *checker) builtinsOfLoop(f *syntax.For) {
 	}
 }
 
-// argument reports whether a name is arg0, arg1 …
+// argument reports whether a name is arg0, arg1 and so on.
 func argument(name string) bool {
 	n, ok := strings.CutPrefix(name, "arg")
 	if !ok || n == "" || len(n) > 3 {
@@ -200,7 +201,7 @@ func argument(name string) bool {
 	return err == nil
 }
 
-// constantCall is a call whose value is known already.
+// constantCall returns the value of a call that is known before types are, or nil.
 func (c *checker) constantCall(n *syntax.Call, p *syntax.Probe) syntax.Node {
 	switch name := builtinName(n.Name); {
 	case len(n.Args) == 0 && strings.Contains(libraryNames, " "+name+" "):
@@ -237,7 +238,7 @@ func (c *checker) signalNumber(n *syntax.Call, s *syntax.String) syntax.Node {
 	return &syntax.Integer{Loc: s.Loc, Value: uint64(v)}
 }
 
-// registers is how many arguments are in registers.
+// registers returns the number of arguments that a machine passes in registers.
 func registers(arch string) int {
 	if arch == "amd64" {
 		return 6
@@ -245,7 +246,7 @@ func registers(arch string) int {
 	return 8
 }
 
-// machines are bpftrace's names of machines.
+// machine returns bpftrace's name of a machine.
 func machine(arch string) string {
 	switch arch {
 	case "amd64":
@@ -256,7 +257,7 @@ func machine(arch string) string {
 	return arch
 }
 
-// builtin checks a builtin, and returns what replaces it, or nil.
+// builtin checks a builtin. It returns the node's replacement, or nil.
 func (c *checker) builtin(n syntax.Node, name string, p *syntax.Probe) syntax.Node {
 	canonical := builtinName(name)
 	inLibrary := strings.Contains(libraryNames, " "+canonical+" ")
@@ -315,7 +316,7 @@ func (c *checker) builtin(n syntax.Node, name string, p *syntax.Probe) syntax.No
 	return &syntax.Builtin{Loc: l, Name: canonical}
 }
 
-// constant is a name that a header defines.
+// constant returns the value of a name that a header of the kernel defines, or nil.
 func (c *checker) constant(n *syntax.Identifier) syntax.Node {
 	if _, ok := c.enumerator(n.Name); ok {
 		return nil

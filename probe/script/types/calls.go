@@ -9,13 +9,13 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// argSpec says what an argument of a function is; of kind None, anything.
+// argSpec describes an argument of a function. If kind is None, any type is allowed.
 type argSpec struct {
 	kind    Kind
 	literal bool
 }
 
-// argSpecs are the arguments of the functions, those that sugar adds included.
+// argSpecs are the arguments of functions, including those that sugar adds.
 var argSpecs = map[string][]argSpec{
 	"buf": {{}, {Integer, false}}, "cat": {{String, true}}, "cgroupid": {{String, true}},
 	"cgroup_path": {{Integer, false}, {String, false}}, "debugf": {{String, true}},
@@ -44,7 +44,7 @@ func (c *useChecker) callUse(n *syntax.Call) {
 	ok := true
 	for i, spec := range argSpecs[name] {
 		if i < len(n.Args) {
-			ok = c.argument(n, i, spec) // the last one decides, as in bpftrace
+			ok = c.argument(n, i, spec) // the last argument decides, as in bpftrace
 		}
 	}
 	if !ok {
@@ -93,7 +93,7 @@ func (c *useChecker) argument(n *syntax.Call, i int, s argSpec) bool {
 	return true
 }
 
-// firstArg checks the argument that only some functions have rules for.
+// firstArg checks the first argument of functions that have special rules for it.
 func (c *useChecker) firstArg(n *syntax.Call, name string, t Type) {
 	in := func(kinds ...Kind) bool {
 		for _, k := range kinds {
@@ -205,7 +205,7 @@ func (c *useChecker) length(n *syntax.Call, t Type) {
 	}
 }
 
-// library checks what bpftrace checks in macros of its library.
+// library makes the checks that bpftrace makes in macros of its library.
 func (c *useChecker) library(n *syntax.Call, name string, t Type) {
 	switch name {
 	case "has_key", "find", "delete":

@@ -6,8 +6,8 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// cast writes out the casts that bpftrace makes itself: of what is assigned, of keys, of
-// operands, to the type that was found for the variable, map or operation.
+// cast inserts bpftrace's implicit casts: of assigned values, keys and operands, to the type
+// that was determined for the variable, map or operation.
 func (c *checker) cast() {
 	c.top(func(top syntax.Node) {
 		f, _ := top.(*syntax.Func)
@@ -25,7 +25,7 @@ func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
 	case *syntax.Binary:
 		x, y := c.types[n.X], c.types[n.Y]
 		if x.Kind == String || y.Kind == String {
-			return // a text need not be as long as the longest one to be compared
+			return // strings of different lengths can be compared
 		}
 		t := c.types[n]
 		if comparison(n.Op) {
@@ -142,7 +142,7 @@ func (c *checker) castReturn(n *syntax.Jump, f *syntax.Func) {
 	c.fail(n, "Function "+f.Name+" is of type "+want.String()+", cannot return "+t.String())
 }
 
-// castTo casts an expression, if it needs it, and reports whether it can be.
+// castTo casts an expression, if needed, and reports whether the types allow it.
 func (c *checker) castTo(x *syntax.Expr, from, to Type) bool {
 	switch {
 	case from.Equal(to), from.Kind == to.Kind && from.castable():
@@ -184,7 +184,7 @@ func (c *checker) castInteger(x *syntax.Expr, from, to Type) bool {
 	return true
 }
 
-// holds reports whether a literal is one of a type's values.
+// holds reports whether a type has the value of a literal.
 func holds(t Type, n *syntax.Integer) bool {
 	width := 8 * t.Size
 	switch {
@@ -196,13 +196,13 @@ func holds(t Type, n *syntax.Integer) bool {
 	return width >= 64 || n.Value < 1<<width
 }
 
-// castNodeTo is a cast that bpftrace writes.
+// castNodeTo returns an implicit cast of x.
 func castNodeTo(x syntax.Expr, to Type) syntax.Expr {
 	l := *x.At()
 	return &syntax.Cast{Loc: l, Type: &syntax.TypeOf{Loc: l, X: typeNode(l, to)}, X: x}
 }
 
-// typeNode writes a type out.
+// typeNode returns the syntax of a type.
 func typeNode(l syntax.Loc, t Type) *syntax.Type {
 	switch t.Kind {
 	case Pointer:

@@ -10,39 +10,41 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// Limits of what a script may ask of Check.
+// Limits of the work that a script can cause in Check.
 const (
-	mostErrors = 100    // that are kept
-	mostRounds = 50     // of types that depend on literals that depend on types
-	mostNodes  = 25_000 // of the script with one copy of an action for each attach point
+	mostErrors = 100    // errors that are recorded
+	mostRounds = 50     // rounds, for types that depend on literals that depend on types
+	mostNodes  = 25_000 // nodes of the script, with one copy of an action for each attach point
 	mostSteps  = 500_000
-	mostWeight = 10_000 // types that a type is made of
+	mostWeight = 10_000 // types that one type consists of
 )
 
 // Options are the options of [Check].
 type Options struct {
-	System System // Nil: no types of a kernel, all features
-	Unsafe bool   // functions that change the system may be called
+	System System // nil: no types of a kernel, all features
+	Unsafe bool   // allows functions that change the system
 	// Params are the positional parameters.
 	Params []string
-	// Config is the script's configuration, which config.Read reads. Nil: bpftrace's defaults.
+	// Config is the script's configuration, as config.Read returns it. Nil: bpftrace's
+	// defaults.
 	Config *config.Config
-	// Arch is the machine, as GOARCH spells it. "": this program's.
+	// Arch is the machine, as GOARCH names it. "": that of this program.
 	Arch string
 }
 
-// Program is a script whose types are known.
+// Program is a script whose types are determined.
 type Program struct {
-	// File is the script as it is to be run: numbers folded, each probe with one attach point
-	// where types depend on it, keys of maps and casts that bpftrace adds written out.
+	// File is the script in the form that is compiled: constants are folded, a probe has one
+	// attach point if types depend on it, and the keys of maps and the casts that bpftrace
+	// adds are explicit.
 	File *syntax.File
-	// Warnings are what is odd, but not wrong.
+	// Warnings are the warnings about the script, which has no errors.
 	Warnings syntax.Errors
 
 	types map[any]Type
 }
 
-// Type returns the type of a node of File: of an expression, or where a type stands.
+// Type returns the type of a node of File: of an expression, or of a type in the script.
 func (p *Program) Type(n syntax.Node) Type { return p.types[n] }
 
 // Map returns the types of the keys and values of a map, whose name begins with "@".
@@ -50,7 +52,7 @@ func (p *Program) Map(name string) (key, value Type) {
 	return p.types[keyOf(name)], p.types[valueOf(name)]
 }
 
-// Maps returns the names of the maps, and of the options that getopt reads, sorted.
+// Maps returns the names of the maps, and of the options that getopt parses, sorted.
 func (p *Program) Maps() []string {
 	var names []string
 	for k := range p.types {
@@ -62,20 +64,21 @@ func (p *Program) Maps() []string {
 	return names
 }
 
-// keyOf and valueOf are what a map has types for.
+// keyOf and valueOf are the keys of a map's two types.
 type (
 	keyOf   string
 	valueOf string
 )
 
-// scoped is a variable in the node in which it is seen.
+// scoped is a variable and the node that is its scope.
 type scoped struct {
 	scope syntax.Node
 	name  string
 }
 
-// Check types a script whose macros are expanded and whose attach points are read. The file
-// is not changed. The error is a [syntax.Errors], with the warnings after the errors.
+// Check determines the types of a script whose macros are expanded and whose attach points are
+// parsed. It does not change the file. The error is a [syntax.Errors]. It may also contain
+// warnings, which its String method prints last.
 func Check(f *syntax.File, o *Options) (*Program, error) {
 	c := newChecker(f, o)
 	for _, pass := range []func(){
@@ -101,7 +104,7 @@ func Check(f *syntax.File, o *Options) (*Program, error) {
 	return &Program{File: c.file, Warnings: c.errs, types: c.types}, nil
 }
 
-// checker is the state of a Check.
+// checker is the state of a call of Check.
 type checker struct {
 	file      *syntax.File
 	sys       System
@@ -109,7 +112,7 @@ type checker struct {
 	args      []string
 	maxString uint64
 	arch      string
-	mode      string // of stacks
+	mode      string // default mode of stacks
 
 	errs   syntax.Errors
 	said   map[said]bool
@@ -117,17 +120,17 @@ type checker struct {
 
 	own      map[string]*syntax.Func
 	defs     definitions
-	scalar   map[string]bool        // of maps: without keys
-	bad      map[syntax.Node]misuse // maps that are used with and without keys
-	injected map[*syntax.Call]int   // arguments that sugar puts before the others
-	opts     map[string]Type        // of getopt
+	scalar   map[string]bool        // maps, true for those without keys
+	bad      map[syntax.Node]misuse // uses of maps that contradict earlier uses
+	injected map[*syntax.Call]int   // number of arguments that sugar puts before the others
+	opts     map[string]Type        // types of the options of getopt
 	types    map[any]Type
 	locked   map[any]Type
 	steps    int
-	size     int // nodes of the script, about
+	size     int // approximate number of nodes of the script
 }
 
-// said is an error that need not be said again.
+// said is an error that was reported: it is not reported again.
 type said struct {
 	start, end int32
 	severity   syntax.Severity
@@ -180,7 +183,7 @@ func (c *checker) say(n syntax.Node, s syntax.Severity, msg string) *syntax.Erro
 	return e
 }
 
-// jumps checks where break, continue and return stand.
+// jumps checks the places of break, continue and return.
 func (c *checker) jumps() {
 	c.top(func(n syntax.Node) {
 		switch n := n.(type) {
@@ -192,7 +195,7 @@ func (c *checker) jumps() {
 	})
 }
 
-// params puts in the positional parameters.
+// params replaces the positional parameters.
 func (c *checker) params() { c.errs = append(c.errs, syntax.SetParams(c.file, c.args)...) }
 
 // foldLiterals replaces expressions of literals by their values.
@@ -200,7 +203,7 @@ func (c *checker) foldLiterals() {
 	fold.File(c.file, func(n syntax.Node, s syntax.Severity, msg string) { c.say(n, s, msg) })
 }
 
-// top calls f for all probes and functions: functions first, as bpftrace has them.
+// top calls f for all functions and then for all probes, in bpftrace's order.
 func (c *checker) top(f func(syntax.Node)) {
 	for _, d := range c.file.Decls {
 		if d, ok := d.(*syntax.Func); ok {
@@ -214,8 +217,8 @@ func (c *checker) top(f func(syntax.Node)) {
 	}
 }
 
-// split makes one probe for each attach point where the action speaks of it, and
-// writes conditions of probes into their blocks.
+// split makes one probe for each attach point if the action depends on it, and moves
+// predicates into an if around the block.
 func (c *checker) split() {
 	fits := func(n syntax.Node) bool {
 		syntax.Walk(n, func(syntax.Node) bool { c.size++; return c.size <= mostNodes })
@@ -260,7 +263,7 @@ func (c *checker) split() {
 	}
 }
 
-// betweenSlashes is the place of a condition with the slashes around it.
+// betweenSlashes returns the location of a predicate with the slashes around it.
 func betweenSlashes(l syntax.Loc) syntax.Loc {
 	if l.Source == nil {
 		return l
@@ -279,8 +282,8 @@ func betweenSlashes(l syntax.Loc) syntax.Loc {
 	return l
 }
 
-// speaksOfProbe reports whether an action has a builtin whose type or value depends on
-// the attach point.
+// speaksOfProbe reports whether an action has a builtin whose type or value depends on the
+// attach point.
 func speaksOfProbe(p *syntax.Probe) bool {
 	for n := range syntax.All(p) {
 		name := ""

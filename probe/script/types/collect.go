@@ -6,7 +6,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// visit makes the rules of a node and of those below it.
+// visit adds the rules of a node and of those below it.
 func (c *collector) visit(n syntax.Node) {
 	switch n := n.(type) {
 	case *syntax.Probe:
@@ -92,7 +92,7 @@ func (c *collector) assign(n *syntax.Assign) {
 	}
 	v := scoped{c.scopeOf(name), name}
 	if c.sized[v] {
-		return // what is assigned is checked against it later
+		return // the assigned value is checked against it later
 	}
 	c.s.add(v, func(in []Type) Type {
 		if !assignable(in[0], c.s.types[v], false) {
@@ -103,7 +103,7 @@ func (c *collector) assign(n *syntax.Assign) {
 	}, n.Value)
 }
 
-// examples are how the aggregations are called that cannot be copied.
+// examples are calls of the aggregations that cannot be copied, for errors.
 var examples = map[Kind]string{
 	Count: "count()", Sum: "sum(retval)", Min: "min(retval)", Max: "max(retval)",
 	Avg: "avg(retval)", Hist: "hist(retval)", Lhist: "lhist(rand %10, 0, 10, 1)",
@@ -213,7 +213,7 @@ func (c *collector) rangeType(r *syntax.Range, from, to Type) Type {
 	return from
 }
 
-// mapItself is a map that is named, its value not read.
+// mapItself adds the rules of a map that is named without reading its value.
 func (c *collector) mapItself(m *syntax.Map) {
 	if c.bad[m] == noKey {
 		c.fail(m, m.Name+" used as a map without an explicit key (scalar map), previously used "+
@@ -268,7 +268,7 @@ var builtinTypes = map[string]Type{
 	"inet": {Kind: Inet, Internal: true},
 }
 
-// named finds the type that is written somewhere.
+// named returns the type that is written in the script, and sets it as the type of t.
 func (c *collector) named(t *syntax.Type, n syntax.Node) (Type, bool) {
 	res, ok := c.checker.named(t, n)
 	if ok {
@@ -322,7 +322,7 @@ func (c *checker) named(t *syntax.Type, n syntax.Node) (Type, bool) {
 	return Type{}, false
 }
 
-// enumOf is an enum by its name, or nil.
+// enumOf returns an enum by its name, or nil.
 func (c *checker) enumOf(name string) *btf.Enum {
 	if e := c.defs.enums[name]; e != nil {
 		return e

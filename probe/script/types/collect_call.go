@@ -11,7 +11,8 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// simpleTypes are builtins, and calls without arguments, that have one type everywhere.
+// simpleTypes are builtins, and calls without arguments, that have the same type in all
+// probes.
 var simpleTypes = map[string]Type{
 	"pid": integer(4, false), "tid": integer(4, false),
 	"nsecs":   {Kind: Integer, Size: 8, Mode: "boot"},
@@ -19,13 +20,13 @@ var simpleTypes = map[string]Type{
 	"gid": integer(8, false), "cpu": integer(8, false), "rand": integer(8, false),
 	"jiffies": integer(8, false), "ncpus": integer(8, false), "cpid": integer(8, false),
 	"username": simple(Username, 8), "usermode": integer(1, false),
-	// What bpftrace has in its library.
+	// Those of bpftrace's library.
 	"numaid": integer(8, false), "has_cpid": simple(Bool, 1), "elf_is_exe": simple(Bool, 1),
 	"elf_info": integer(8, false), "ppid": integer(4, true), "leader_tid": integer(4, true),
 	"pcomm": text(16), "leader_comm": text(16),
 }
 
-// callTypes are calls that have one type whatever they are called with.
+// callTypes are calls whose type does not depend on the arguments.
 var callTypes = map[string]Type{
 	"ksym": simple(Ksym, 8), "usym": simple(Usym, 16), "cgroupid": integer(8, false),
 	"cgroup_path": simple(CgroupPath, 16), "stack_len": integer(8, true),
@@ -35,7 +36,7 @@ var callTypes = map[string]Type{
 	"kaddr":        {Kind: Integer, Size: 8, Space: KernelSpace},
 	"percpu_kaddr": {Kind: Integer, Size: 8, Space: KernelSpace},
 	"reg":          integer(8, false),
-	// What bpftrace has in its library.
+	// Those of bpftrace's library.
 	"has_key": simple(Bool, 1), "find": simple(Bool, 1), "delete": simple(Bool, 1),
 	"len": integer(8, true), "strlen": integer(8, false), "strcap": integer(8, false),
 	"strstr": integer(8, true), "strerror": text(64),
@@ -45,7 +46,7 @@ var callTypes = map[string]Type{
 	"leader_tid": integer(4, true), "pcomm": text(16), "leader_comm": text(16),
 }
 
-// nothings are the functions that return nothing.
+// nothings are the functions without a result.
 const nothings = " join printf errorf warnf system cat debugf print clear zero time unwatch fail " +
 	"signal signal_thread override assert_str check_key assert_userspace_probe "
 
@@ -93,7 +94,7 @@ func (c *collector) builtinType(n *syntax.Builtin) {
 	c.s.set(n, t)
 }
 
-// context is the type of ctx.
+// context returns the type of ctx.
 func (c *collector) context() Type {
 	if c.probe == nil {
 		return Type{}
@@ -172,7 +173,7 @@ func (c *collector) callExpr(n *syntax.Call) {
 	}
 	name := builtinName(n.Name)
 	if name == "exit" {
-		return // what follows is not reached: there is no value
+		return // execution ends here: there is no value
 	}
 	if strings.Contains(nothings, " "+name+" ") {
 		c.s.set(n, simple(Void, 0))
@@ -193,7 +194,8 @@ func (c *collector) callExpr(n *syntax.Call) {
 	c.otherCall(n, name)
 }
 
-// keyed has a map's key hold what a function is called with.
+// keyed adds rules that make the type of a map's key include the key that a function is called
+// with.
 func (c *collector) keyed(n *syntax.Call) {
 	if len(n.Args) < 2 {
 		return
@@ -203,7 +205,7 @@ func (c *collector) keyed(n *syntax.Call) {
 		return
 	}
 	if c.scalar[m.Name] {
-		return // said later
+		return // useChecker.keyedUse reports it
 	}
 	c.s.add(keyOf(m.Name), func(in []Type) Type { return c.keyType(m.Name, in[0], n) }, n.Args[1])
 	if len(n.Args) < 3 || n.Name != "find" {
@@ -215,7 +217,7 @@ func (c *collector) keyed(n *syntax.Call) {
 	}
 }
 
-// aggregation gives a map the type of what is aggregated in it.
+// aggregation adds the rules that make an aggregation the value of its map.
 func (c *collector) aggregation(n *syntax.Call) {
 	m, ok := n.Args[0].(*syntax.Map)
 	if !ok {
@@ -242,7 +244,7 @@ func (c *collector) aggregation(n *syntax.Call) {
 	c.s.set(n, simple(Void, 0))
 }
 
-// aggregated1 is the type of a map by one call of sum, avg, …
+// aggregated1 returns the type that one call of sum, avg and the like gives a map.
 func (c *collector) aggregated1(n *syntax.Call, m *syntax.Map, k Kind, t Type) Type {
 	if t.Kind != Integer {
 		c.fail(n, n.Name+"() only supports integer arguments ("+t.String()+" provided)")
@@ -262,7 +264,7 @@ func (c *collector) aggregated1(n *syntax.Call, m *syntax.Map, k Kind, t Type) T
 	return c.aggregateType(m.Name, aggregate(k, t.Signed), n)
 }
 
-// otherCall makes the rules of a call whose type depends on what it is called with.
+// otherCall adds the rules of a call whose type depends on its arguments.
 func (c *collector) otherCall(n *syntax.Call, name string) {
 	if len(n.Args) > 0 {
 		first := n.Args[0]
@@ -314,7 +316,7 @@ func (c *collector) otherCall(n *syntax.Call, name string) {
 	c.external(n)
 }
 
-// callType is the type of a call by its literals.
+// callType returns the type of a call that depends on literals only.
 func (c *collector) callType(n *syntax.Call, name string) (t Type, known bool) {
 	switch name {
 	case "str":
@@ -365,7 +367,7 @@ func (c *collector) strLength(n *syntax.Call) uint64 {
 	return c.maxString
 }
 
-// mostBuffer is how many bytes a buffer may have.
+// mostBuffer returns the largest number of bytes of a buffer.
 func (c *collector) mostBuffer() uint64 { return max(c.maxString, bufferHead) - bufferHead }
 
 func (c *collector) bufferOf(t Type) Type {
@@ -403,7 +405,7 @@ func (c *collector) pton(n *syntax.Call) Type {
 	return t
 }
 
-// mostFrames is how many frames a stack may have.
+// mostFrames is the largest number of frames of a stack.
 const mostFrames = 1024
 
 func (c *collector) stackType(n *syntax.Call, kernel bool) Type {
@@ -423,7 +425,7 @@ func (c *collector) stackType(n *syntax.Call, kernel bool) Type {
 	}
 	if at < len(n.Args) {
 		if i, ok := n.Args[at].(*syntax.Integer); ok && !i.Negative {
-			limit = i.Value & 0xffff // as wide as bpftrace keeps it
+			limit = i.Value & 0xffff // bpftrace keeps 16 bits
 		} else {
 			c.fail(n, n.Name+": invalid limit value")
 		}

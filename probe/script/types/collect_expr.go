@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// expr makes the rules of an expression.
+// expr adds the rules of an expression.
 func (c *collector) expr(n syntax.Expr) {
 	switch n := n.(type) {
 	case *syntax.Integer:
@@ -65,7 +65,8 @@ func (c *collector) expr(n syntax.Expr) {
 	}
 }
 
-// exprOfParts makes the rules of what takes a part of another value, or asks for its type.
+// exprOfParts adds the rules of expressions that access a part of another value, or use its
+// type.
 func (c *collector) exprOfParts(n syntax.Expr) {
 	switch n := n.(type) {
 	case *syntax.Field:
@@ -105,8 +106,8 @@ func (c *collector) exprOfParts(n syntax.Expr) {
 	}
 }
 
-// inspect makes the rules of sizeof and offsetof: literals later, the smallest integer by
-// now.
+// inspect adds the rules of sizeof and offsetof. They become literals later; until then they
+// have the smallest integer type.
 func (c *collector) inspect(n, x syntax.Node, ok func(Type) bool) {
 	small := integer(1, false)
 	if t, isType := x.(*syntax.Type); isType {
@@ -126,7 +127,7 @@ func (c *collector) inspect(n, x syntax.Node, ok func(Type) bool) {
 	}, x)
 }
 
-// checkOffset checks that all fields are there.
+// checkOffset reports whether all fields exist.
 func (c *collector) checkOffset(n *syntax.Offsetof, t Type) bool {
 	for _, name := range n.Fields {
 		if t.Kind != C {
@@ -201,7 +202,7 @@ func (c *collector) ifExpr(n *syntax.If) {
 	if ct, ok := n.Cond.(*syntax.Comptime); ok {
 		c.visit(ct.X)
 		c.comptimes = append(c.comptimes, ct)
-		return // the branch that is not taken need not have types
+		return // the other branch need not have types
 	}
 	c.visit(n.Cond)
 	then := n.Then
@@ -259,7 +260,7 @@ func (c *collector) identifier(n *syntax.Identifier) {
 	}
 }
 
-// fieldType is the type of a field, through any pointers.
+// fieldType returns the type of a field, through any pointers.
 func (c *collector) fieldType(n *syntax.Field, in Type, p *syntax.Probe) Type {
 	t := in
 	for t.Kind == Pointer {
@@ -304,7 +305,7 @@ func (c *collector) fieldType(n *syntax.Field, in Type, p *syntax.Probe) Type {
 	return res
 }
 
-// elementType is the type of x[i].
+// elementType returns the type of x[i].
 func (c *collector) elementType(n *syntax.Index, t Type) Type {
 	var e Type
 	switch t.Kind {
@@ -358,8 +359,8 @@ func (c *collector) castExpr(n *syntax.Cast) {
 	}, n.Type)
 }
 
-// castType completes the type of a cast by what is cast: arrays without a length, and where
-// addresses point to.
+// castType completes the type of a cast from the type of its operand: arrays without a length
+// get one, and addresses their address space.
 func castType(t, from Type, p *syntax.Probe) Type {
 	if t.Kind == None {
 		return t
@@ -381,7 +382,7 @@ func castType(t, from Type, p *syntax.Probe) Type {
 	return t
 }
 
-// kernelStruct is a pointer to a struct of the kernel.
+// kernelStruct returns the type of a pointer to a struct of the kernel.
 func (c *collector) kernelStruct(name string, context bool) Type {
 	t := Type{Kind: C, Name: name, BTF: &btf.Struct{Name: name[len("struct "):]}}
 	if found := c.lookup(name); found != nil {

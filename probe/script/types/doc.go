@@ -1,5 +1,5 @@
-// Package types gives the nodes of bpftrace's scripts their types, by the rules of 0.26.1,
-// or says in bpftrace's words why there are none.
+// Package types determines the types of the nodes of bpftrace's scripts, by the rules of
+// 0.26.1, or returns bpftrace's errors if it cannot.
 //
 //	f, err := syntax.Parse("stdin", []byte(`kprobe:vfs_read { @[comm] = count(); }`), nil)
 //	…
@@ -13,14 +13,15 @@
 //		fmt.Println(name, key, value) // @ string[16] count_t
 //	}
 //
-// Macros are expanded before (syntax.Expand) and attach points read (attach.Parse). What
-// structs there are, and what arguments probes have, the caller's [System] says; without
-// one there are none but those that the script declares.
+// Before, macros must be expanded (syntax.Expand) and attach points parsed (attach.Parse). The
+// caller's [System] provides the types of the kernel and the arguments of probes. Without a
+// System there are only those that the script declares.
 //
-// Integers are as small as what is assigned to them, and grow; so do strings, and the
-// elements of tuples and records. Types are therefore found for the whole script at a
-// time, in rounds: what sizeof, typeinfo and comptime ask for is a literal in the next one.
+// An integer is as small as the values assigned to it allow, and grows with them. So do
+// strings, and the elements of tuples and records. Types are therefore determined for the
+// whole script at once, in rounds: the values of sizeof, typeinfo and comptime are literals in
+// the next round.
 //
-// Whatever the script is, time and memory have limits: 25,000 nodes in all copies of
-// actions, 50 rounds, 500,000 steps, 100 errors.
+// Time and memory are limited for every script: 25,000 nodes in all copies of actions, 50
+// rounds, 500,000 steps, 100 errors.
 package types

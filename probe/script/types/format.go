@@ -10,7 +10,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// format checks the arguments of printf and the like against the format.
+// format checks the arguments of printf and similar functions against the format.
 func (c *useChecker) format(n *syntax.Call) {
 	f, ok := n.Args[0].(*syntax.String)
 	if !ok {
@@ -53,7 +53,8 @@ func (c *useChecker) format(n *syntax.Call) {
 	}
 }
 
-// unfit says why a value cannot be printed by a specifier, or nothing.
+// unfit returns bpftrace's error for a value that a conversion specifier cannot print, "" if
+// it can.
 func unfit(spec string, t Type) string {
 	fits := false
 	switch spec {
@@ -77,7 +78,7 @@ func unfit(spec string, t Type) string {
 	return ""
 }
 
-// failCall is an error that the script itself makes.
+// failCall reports the error of the script's call of fail.
 func (c *useChecker) failCall(n *syntax.Call) {
 	for _, a := range n.Args {
 		if !fold.Literal(a) {
@@ -105,7 +106,7 @@ func (c *useChecker) failCall(n *syntax.Call) {
 	c.fail(n, b.String())
 }
 
-// shown is a literal as fail prints it.
+// shown returns a literal as fail prints it.
 func shown(x syntax.Expr, spec string) string {
 	switch x := x.(type) {
 	case *syntax.Integer:

@@ -9,8 +9,9 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// functions finds the script's own, which can be called here, as in bpftrace 0.26.1 they
-// cannot. It refuses two of a name and those that call themselves: no stack has room for that.
+// functions collects the script's own functions. Here they can be called, unlike in bpftrace
+// 0.26.1. Two functions of one name are refused, and so is recursion, for which the stack has
+// no room.
 func (c *checker) functions() {
 	c.own = map[string]*syntax.Func{}
 	for _, d := range c.file.Decls {
@@ -33,10 +34,10 @@ func (c *checker) functions() {
 	}
 }
 
-// mostCalls is how many functions may call each other.
+// mostCalls is the largest depth of nested calls of functions.
 const mostCalls = 100
 
-// callees follows the calls of a function.
+// callees checks the calls of a function, and those of the functions that it calls.
 func (c *checker) callees(f *syntax.Func, chain []string, done map[*syntax.Func]bool) {
 	if done[f] {
 		return
@@ -63,14 +64,15 @@ func (c *checker) callees(f *syntax.Func, chain []string, done map[*syntax.Func]
 	done[f] = true
 }
 
-// param is what a function takes.
+// param is a parameter of a function. A pointer parameter of a kernel function takes any
+// pointer, since the script's author knows its target better.
 type param struct {
 	name    string
 	t       Type
-	pointer bool // of the kernel: who writes it knows better what it points to
+	pointer bool // it is a pointer parameter of a kernel function
 }
 
-// said names it in an error, if it has a name.
+// said returns the parameter's name as errors show it, "" if it has none.
 func (p param) said() string {
 	if p.name == "" {
 		return ""
@@ -78,7 +80,7 @@ func (p param) said() string {
 	return " for argument `" + p.name + "`"
 }
 
-// paramsOf are those of a function of the script or of the kernel.
+// paramsOf returns the parameters of a function of the script or of the kernel.
 func (c *checker) paramsOf(name string) (list []param, ok bool) {
 	if f := c.own[name]; f != nil {
 		for _, a := range f.Args {
@@ -97,7 +99,7 @@ func (c *checker) paramsOf(name string) (list []param, ok bool) {
 	return list, true
 }
 
-// external is a call of a function of the kernel or of the script.
+// external adds the rules of a call of a function of the script or of the kernel.
 func (c *collector) external(n *syntax.Call) {
 	if f := c.own[n.Name]; f != nil && f.Result != nil {
 		c.s.same(n, f.Result)
@@ -111,8 +113,8 @@ func (c *collector) external(n *syntax.Call) {
 	c.s.set(n, fromBTF(proto.Return))
 }
 
-// castArguments casts the arguments of such a call: integers, and to the script's own functions
-// whatever can be.
+// castArguments casts the arguments of such a call: for kernel functions only integers, for
+// the script's own functions all that can be cast.
 func (c *checker) castArguments(n *syntax.Call) {
 	params, ok := c.paramsOf(n.Name)
 	if !ok || len(params) != len(n.Args) {

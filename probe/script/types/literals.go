@@ -6,7 +6,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// literals checks the literals that functions need.
+// literals checks the literals that functions require.
 func (c *callChecker) literals(n *syntax.Call, name string) {
 	switch name {
 	case "hist":
@@ -140,7 +140,7 @@ func (c *callChecker) path(n *syntax.Call) {
 	}
 }
 
-// register reports whether a machine has a register of that name.
+// register reports whether a machine has a register of a name.
 func register(arch, name string) bool {
 	for _, r := range registerNames[arch] {
 		if r == name {
@@ -150,8 +150,8 @@ func register(arch, name string) bool {
 	return len(registerNames[arch]) == 0
 }
 
-// registerNames are the registers that reg knows; of other machines than these all are
-// accepted.
+// registerNames are the registers that reg accepts. On other machines than these it accepts
+// all names.
 var registerNames = map[string][]string{
 	"amd64": {
 		"r15", "r14", "r13", "r12", "bp", "bx", "r11", "r10", "r9", "r8", "ax", "cx", "dx", "si",

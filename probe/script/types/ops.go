@@ -5,7 +5,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// comparison reports whether an operator gives a bool.
+// comparison reports whether the result of an operator is a bool.
 func comparison(op string) bool {
 	_, ok := fold.Compared(op, 0)
 	return ok || op == "&&" || op == "||"
@@ -17,7 +17,7 @@ func (c *checker) invalidOp(n *syntax.Binary, x, y Type) Type {
 	return Type{}
 }
 
-// binary is the type of an operation.
+// binary returns the type of a binary operation.
 func (c *checker) binary(n *syntax.Binary, x, y Type) Type {
 	if x.Kind == Bool && y.Kind == Bool {
 		return simple(Bool, 1)
@@ -48,7 +48,7 @@ func (c *checker) binary(n *syntax.Binary, x, y Type) Type {
 	return t
 }
 
-// pointers is an operation of a pointer and something else, or two.
+// pointers returns the type of an operation with one or two pointers.
 func (c *checker) pointers(n *syntax.Binary, x, y Type) Type {
 	p, other := x, y
 	if x.Kind != Pointer {
@@ -79,7 +79,7 @@ func (c *checker) pointers(n *syntax.Binary, x, y Type) Type {
 	return c.invalidOp(n, x, y)
 }
 
-// integers is an operation of two numbers, which has 64 bits.
+// integers returns the type of an operation on two numbers: 64 bits, or bool for a comparison.
 func (c *checker) integers(n *syntax.Binary, x, y Type) Type {
 	if comparison(n.Op) {
 		return simple(Bool, 1)
@@ -97,7 +97,7 @@ func (c *checker) integers(n *syntax.Binary, x, y Type) Type {
 	return integer(8, signed)
 }
 
-// unary makes the rules of an operation of one operand. ++ and -- are also assignments.
+// unary adds the rules of a unary operation. ++ and -- are also assignments.
 func (c *collector) unary(n *syntax.Unary) {
 	c.visit(n.X)
 	if n.Op == "++" || n.Op == "--" {

@@ -7,7 +7,7 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// special are the probes that bpftrace runs itself.
+// special reports whether bpftrace itself runs a probe.
 func special(a *syntax.AttachPoint) bool {
 	switch a.Provider {
 	case "begin", "end", "self":
@@ -16,7 +16,7 @@ func special(a *syntax.AttachPoint) bool {
 	return false
 }
 
-// probeType is what probetype says.
+// probeType returns the value of probetype.
 func probeType(a *syntax.AttachPoint) string {
 	if special(a) {
 		return "special"
@@ -27,7 +27,7 @@ func probeType(a *syntax.AttachPoint) string {
 	return a.Provider
 }
 
-// hasRegisters reports whether a probe has the registers of where it fired.
+// hasRegisters reports whether a probe has the registers of the place where it fired.
 func hasRegisters(a *syntax.AttachPoint) bool {
 	switch a.Provider {
 	case "kprobe", "kretprobe", "uprobe", "uretprobe", "usdt", "profile", "interval", "software",
@@ -50,7 +50,7 @@ func available(a *syntax.AttachPoint, name string) bool {
 	return true
 }
 
-// space is where addresses point to that a probe gives.
+// space returns the address space of the addresses that a probe provides.
 func space(p *syntax.Probe) Space {
 	if p == nil {
 		return NoSpace
@@ -64,7 +64,7 @@ func space(p *syntax.Probe) Space {
 	return NoSpace
 }
 
-// pointName is an attach point's name, as probe says it.
+// pointName returns an attach point's name, the value of probe.
 func pointName(a *syntax.AttachPoint) string {
 	if a.Label != "" {
 		return a.Label

@@ -1,6 +1,6 @@
 package types
 
-// ofLiteral is the smallest type of a number that is not negative.
+// ofLiteral returns the smallest type of a number that is not negative.
 func ofLiteral(n uint64) Type {
 	t := integer(8, true)
 	switch {
@@ -17,7 +17,7 @@ func ofLiteral(n uint64) Type {
 	return t
 }
 
-// ofNegative is the smallest type of a negative number, whose magnitude is given.
+// ofNegative returns the smallest type of a negative number of a magnitude.
 func ofNegative(magnitude uint64) Type {
 	switch {
 	case magnitude <= 1<<7:
@@ -30,7 +30,7 @@ func ofNegative(magnitude uint64) Type {
 	return integer(8, true)
 }
 
-// promote is the type that holds what was there and what comes. Where there is none, ok is
+// promote returns the type for both the old values and the new one. If there is none, ok is
 // false.
 func promote(old, t Type) (res Type, ok bool) {
 	switch {
@@ -46,8 +46,9 @@ func promote(old, t Type) (res Type, ok bool) {
 	return Type{}, false
 }
 
-// promoteInteger is the integer that holds both. Of two with different signs it is the
-// signed one if that is longer, else a signed one twice as long.
+// promoteInteger returns the integer type for the values of both. A flexible type takes the
+// sign of the other. Of two types with different signs, the result is the signed one if it is
+// longer, else a signed one of twice the size, but at most 64 bits.
 func promoteInteger(old, t Type) Type {
 	size := max(old.Size, t.Size)
 	res := integer(size, old.Signed)
@@ -66,7 +67,7 @@ func promoteInteger(old, t Type) Type {
 	return integer(2*size, true)
 }
 
-// promoteAlike promotes types that are compatible.
+// promoteAlike promotes compatible types.
 func promoteAlike(old, t Type) (Type, bool) {
 	switch {
 	case old.Kind == Integer:

@@ -7,27 +7,27 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// rule says what the type of one thing is by the types of others. Things are nodes, scoped
-// variables, and keys and values of maps.
+// rule determines the type of one item from the types of others. Items are nodes, scoped
+// variables, and the keys and values of maps.
 type rule struct {
 	output   any
-	from, to int32                // its inputs
-	result   func(in []Type) Type // None: as before
+	from, to int32                // its inputs, in solver.inputs
+	result   func(in []Type) Type // None: no change
 }
 
-// use is that of an input by a rule, and the one before it of the same input.
+// use is the use of an input by a rule. before is the index of the previous use of the input.
 type use struct{ rule, before int32 }
 
-// solver finds the types that satisfy all rules. Types only grow, so that it ends. Rules are
-// many, one for almost each node: what belongs to them lies in few slices.
+// solver finds the types that satisfy all rules. It terminates because types only grow. There
+// is a rule for almost every node, so rules and their inputs are stored in a few slices.
 type solver struct {
 	c       *checker
 	types   map[any]Type
 	seeds   []any
 	rules   []rule
 	inputs  []any
-	uses    []use         // from 1
-	last    map[any]int32 // use of an input
+	uses    []use         // index 0 is not used
+	last    map[any]int32 // index of the last use of an input
 	queue   []int32
 	waiting []bool
 }
@@ -40,7 +40,7 @@ func newSolver(c *checker) *solver {
 	}
 }
 
-// set says what a type is before any rule is applied.
+// set sets the type of an item before any rule is applied.
 func (s *solver) set(n any, t Type) {
 	if t.Kind != None {
 		s.types[n] = t
@@ -58,12 +58,13 @@ func (s *solver) add(output any, result func([]Type) Type, inputs ...any) {
 	s.rules = append(s.rules, rule{output, from, int32(len(s.inputs)), result})
 }
 
-// same gives a thing the type of another.
+// same adds a rule that an item has the type of another.
 func (s *solver) same(output, input any) {
 	s.add(output, func(in []Type) Type { return in[0] }, input)
 }
 
-// changed queues the rules that a type is an input of, in their order.
+// changed queues the rules that have an item as an input, in the order in which they were
+// added.
 func (s *solver) changed(n any) {
 	from := len(s.queue)
 	for u := s.last[n]; u != 0; u = s.uses[u].before {
@@ -75,8 +76,8 @@ func (s *solver) changed(n any) {
 	slices.Reverse(s.queue[from:])
 }
 
-// solve applies rules until nothing changes. A map that is only ever increased has the
-// type of a 0.
+// solve applies rules until nothing changes. A map that is only incremented gets the type of a
+// 0.
 func (s *solver) solve(values []valueOf) {
 	s.waiting = make([]bool, len(s.rules))
 	for {
@@ -135,7 +136,8 @@ func (s *solver) run() {
 	}
 }
 
-// tooWide refuses a tuple of tuples that grows without an end.
+// tooWide refuses a type of more than mostWeight types, such as a tuple of tuples that grows
+// without end.
 func (s *solver) tooWide(output any) {
 	n, ok := output.(syntax.Node)
 	if !ok {
@@ -144,14 +146,14 @@ func (s *solver) tooWide(output any) {
 	s.c.fail(n, "the type has more than "+strconv.Itoa(mostWeight)+" elements: use fewer")
 }
 
-// settled reports whether a type need not be replaced by another.
+// settled reports whether an item can keep its old type.
 func settled(old, t Type) bool {
 	return old.Kind != None && old.Equal(t) && (old.Flexible == t.Flexible || t.Flexible) &&
 		(old.Space == t.Space || old.Space != NoSpace) && old.Context == t.Context
 }
 
-// resolve finds all types, and then the literals that depend on them (sizeof, typeinfo,
-// comptime), until there are none left.
+// resolve determines all types, and then the literals that depend on them (sizeof, typeinfo,
+// comptime), until none are left.
 func (c *checker) resolve() {
 	c.foldLiterals()
 	var before []*syntax.Comptime
@@ -180,8 +182,8 @@ func (c *checker) resolve() {
 	}
 }
 
-// resolveOnce finds the types of the script as it is, and returns what could not be
-// decided yet.
+// resolveOnce determines the types of the current script, and returns the comptime expressions
+// that are not evaluated yet.
 func (c *checker) resolveOnce() []*syntax.Comptime {
 	col := &collector{
 		checker: c, s: newSolver(c), vars: map[syntax.Node]map[string]bool{},
@@ -201,24 +203,24 @@ func (c *checker) resolveOnce() []*syntax.Comptime {
 	return col.comptimes
 }
 
-// collector makes the rules of a script.
+// collector adds the rules of a script to a solver.
 type collector struct {
 	*checker
 	s            *solver
 	vars         map[syntax.Node]map[string]bool
-	sized        map[scoped]bool // declared with a type that has a size
+	sized        map[scoped]bool // variables that are declared with a type that has a size
 	scopes       []syntax.Node
 	probe        *syntax.Probe
-	call         string // whose arguments are visited
-	inspecting   int    // within sizeof, typeinfo …
+	call         string // the function whose arguments are visited
+	inspecting   int    // depth of sizeof, typeinfo and the like
 	introspected map[any]bool
 	comptimes    []*syntax.Comptime
 	values       []valueOf
 	seen         map[valueOf]bool
-	aggregated   map[string]Type // what sum, avg … of a map are called with
+	aggregated   map[string]Type // the type of the arguments of sum, avg and the like, by map
 }
 
-// scopeOf is the node in which a variable is seen, or nil.
+// scopeOf returns the node that is the scope of a variable, or nil.
 func (c *collector) scopeOf(name string) syntax.Node {
 	for _, s := range c.scopes {
 		if c.vars[s][name] {
@@ -231,8 +233,8 @@ func (c *collector) scopeOf(name string) syntax.Node {
 func (c *collector) push(n syntax.Node) { c.scopes = append(c.scopes, n) }
 func (c *collector) pop()               { c.scopes = c.scopes[:len(c.scopes)-1] }
 
-// assignable reports whether a value can be kept: an aggregation only as its number, and in a
-// map only where that has numbers already.
+// assignable reports whether a value can be stored. An aggregation can only be stored as its
+// number, and in a map only if the map already has numbers.
 func assignable(t, old Type, toMap bool) bool {
 	switch {
 	case t.Kind == Void || t.aggregation() && !t.castable():
@@ -243,7 +245,8 @@ func assignable(t, old Type, toMap bool) bool {
 	return true
 }
 
-// lock checks a type that sizeof or the like has seen: it cannot change any more.
+// lock checks a new type against one that sizeof or the like has used, which can no longer
+// change. It returns that type, and whether there is one.
 func (c *collector) lock(key any, t Type, n syntax.Node, name string) (Type, bool) {
 	old, ok := c.locked[key]
 	if !ok {

@@ -7,7 +7,8 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// resource checks what a map can have only one of: the sizes of its histograms or series.
+// resource checks that a map's histograms or series all have the same parameters, since a map
+// has one of each.
 func (c *useChecker) resource(n *syntax.Call, name string) {
 	what := ""
 	switch name {
@@ -24,7 +25,7 @@ func (c *useChecker) resource(n *syntax.Call, name string) {
 	}
 	var b strings.Builder
 	b.WriteString(name)
-	for _, a := range n.Args[min(3, len(n.Args)):] { // behind map, key and value
+	for _, a := range n.Args[min(3, len(n.Args)):] { // after map, key and value
 		switch a := a.(type) {
 		case *syntax.Integer:
 			b.WriteString(" " + fold.Decimal(a))

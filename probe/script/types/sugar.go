@@ -7,16 +7,17 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// misuse is a map that is used with keys here and without elsewhere, or the other way.
+// misuse is a use of a map that contradicts its first use, with or without keys.
 type misuse uint8
 
 const (
-	noKey  misuse = iota + 1 // here without
-	hasKey                   // here with
-	loop                     // here in a for
+	noKey  misuse = iota + 1 // used without a key
+	hasKey                   // used with a key
+	loop                     // used in a for
 )
 
-// aggregates are the functions whose result is assigned to a map and nothing else.
+// aggregates reports whether a function is an aggregation, whose result must be assigned to a
+// map.
 func aggregates(name string) bool {
 	switch name {
 	case "hist", "lhist", "count", "sum", "min", "max", "avg", "stats", "tseries":
@@ -25,7 +26,7 @@ func aggregates(name string) bool {
 	return false
 }
 
-// takesMap reports whether the first argument of a function is a map, not its value.
+// takesMap reports whether the first argument of a function is a map rather than its value.
 func takesMap(name string) bool {
 	switch name {
 	case "print", "clear", "zero", "len", "is_scalar", "delete", "has_key", "find":
@@ -34,8 +35,8 @@ func takesMap(name string) bool {
 	return false
 }
 
-// sugar writes out what bpftrace's short forms of maps stand for: the key 0 of maps without
-// keys, x = x + y, and the map and key as the first arguments of aggregations.
+// sugar expands bpftrace's short forms for maps: the key 0 of maps without keys, x += y, and
+// the map and the key as the first arguments of aggregations.
 func (c *checker) sugar() {
 	syntax.Rewrite(c.file, func(n syntax.Node) syntax.Node {
 		if a, ok := n.(*syntax.Assign); ok && a.Op != "" {
@@ -114,8 +115,9 @@ func (c *checker) inject(n syntax.Node) syntax.Node {
 	return &syntax.Discard{Loc: a.Loc, X: a.Value}
 }
 
-// findScalars finds which maps have keys, by their first use, and which uses are other ones.
-// It returns the maps that stand for themselves, not for their value.
+// findScalars determines from the first use of a map whether it has keys, and records the uses
+// that contradict it. It returns the nodes that stand for a map itself rather than for its
+// value.
 func (c *checker) findScalars() (raw map[*syntax.Map]bool) {
 	raw = map[*syntax.Map]bool{}
 	var later []*syntax.TypeOf
@@ -175,7 +177,7 @@ func (c *checker) findScalars() (raw map[*syntax.Map]bool) {
 	return raw
 }
 
-// callScalars looks at a call whose first argument is a map itself.
+// callScalars processes a call whose first argument is a map itself.
 func (c *checker) callScalars(n *syntax.Call, raw map[*syntax.Map]bool,
 	use func(*syntax.Map, bool, misuse), visit func(syntax.Node) bool,
 ) bool {
@@ -183,7 +185,7 @@ func (c *checker) callScalars(n *syntax.Call, raw map[*syntax.Map]bool,
 		return true
 	}
 	if a, ok := n.Args[0].(*syntax.MapAccess); ok && n.Name == "delete" && len(n.Args) == 1 {
-		n.Args = []syntax.Expr{a.Map, a.Key} // as it was once written
+		n.Args = []syntax.Expr{a.Map, a.Key} // the form of older scripts
 	}
 	m, ok := n.Args[0].(*syntax.Map)
 	if !ok {
@@ -214,7 +216,7 @@ func (c *checker) callScalars(n *syntax.Call, raw map[*syntax.Map]bool,
 	return false
 }
 
-// options reads the options of the command line: getopt.
+// options replaces the calls of getopt, which return options of the command line.
 func (c *checker) options() {
 	values := map[string]string{}
 	about := map[string]string{}

@@ -6,28 +6,28 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// System answers what a script asks of the machine that it is for. All methods are called
-// from the goroutine of Check.
+// System describes the machine that a script is compiled for. All methods are called from the
+// goroutine of Check.
 type System interface {
-	// Type returns a type by its name as scripts write it: "struct task_struct", "u32". Nil
-	// if there is none.
+	// Type returns a type by its name in scripts: "struct task_struct", "u32". Nil if there is
+	// none.
 	Type(name string) btf.Type
-	// Enumerator returns the enum that has a name, or nil. The value is that of the name.
+	// Enumerator returns the enum with an enumerator of a name, and the enumerator's value. e
+	// is nil if there is none.
 	Enumerator(name string) (e *btf.Enum, value uint64)
-	// Args returns what args has at an attach point, by name; what is returned there is
-	// named "$retval". Nil if nothing is known of it.
+	// Args returns the fields of args at an attach point. The return value's field is named
+	// "$retval". Nil if the arguments are not known.
 	Args(p *syntax.AttachPoint) *btf.Struct
 	// Func returns the prototype of a function that scripts may call, or nil.
 	Func(name string) *btf.FuncProto
-	// Variable returns the type of a variable of the kernel that is there once for each CPU,
-	// or nil.
+	// Variable returns the type of one of the kernel's per-CPU variables, or nil.
 	Variable(name string) btf.Type
-	// Has reports whether the kernel has what a feature of the language needs: loop,
+	// Has reports whether the kernel supports a feature of the language: loop,
 	// map_lookup_percpu_elem, get_func_ip, d_path, ktime_get_tai_ns.
 	Has(feature string) bool
 }
 
-// nothing is a system without types that has all features.
+// nothing is a System without types that has all features.
 type nothing struct{}
 
 var _ System = nothing{}
@@ -39,18 +39,19 @@ func (nothing) Func(string) *btf.FuncProto            { return nil }
 func (nothing) Variable(string) btf.Type              { return nil }
 func (nothing) Has(string) bool                       { return true }
 
-// retvalField is what Args names the value that is returned.
+// retvalField is the name of the return value's field in the result of Args.
 const retvalField = "$retval"
 
-// deepest is how many qualifiers, typedefs and dimensions a type of BTF may have around it.
+// deepest is the largest nesting of qualifiers, typedefs, dimensions and structs that is
+// followed in BTF.
 const deepest = 64
 
-// fromBTF is the type of a value of the kernel. Its arrays of bytes are texts, char or not, for
-// BTF does not tell.
+// fromBTF returns the type of a value of the kernel. Arrays of one-byte integers become
+// strings, whether they are of char or not, since BTF does not tell.
 func fromBTF(t btf.Type) Type { return fromBTFAt(t, false, 0) }
 
-// fromC is the type of a value that the script itself declares: of its arrays those of char are
-// texts, which need not end with a 0.
+// fromC returns the type of a value that the script itself declares. Of its arrays only those
+// of char become strings, with one more byte, since they need not end with a 0.
 func fromC(t btf.Type) Type { return fromBTFAt(t, true, 0) }
 
 func fromBTFAt(t btf.Type, own bool, depth int) Type {
@@ -90,7 +91,7 @@ func fromBTFAt(t btf.Type, own bool, depth int) Type {
 	return Type{}
 }
 
-// members are those of a struct or union.
+// members returns the members of a struct or union, nil for other types.
 func members(t btf.Type) []btf.Member {
 	switch t := t.(type) {
 	case *btf.Struct:
@@ -101,8 +102,8 @@ func members(t btf.Type) []btf.Member {
 	return nil
 }
 
-// member finds a member by its name, also in structs and unions without one, and its
-// offset in bits.
+// member finds a member by its name, also in unnamed structs and unions, and its offset in
+// bits.
 func member(t btf.Type, name string, depth int) (*btf.Member, btf.Bits) {
 	if depth > deepest {
 		return nil, 0
@@ -122,10 +123,10 @@ func member(t btf.Type, name string, depth int) (*btf.Member, btf.Bits) {
 	return nil, 0
 }
 
-// alignof is the alignment of a type of C.
+// alignof returns the alignment of a C type in bytes.
 func alignof(t btf.Type) int { return alignofAt(t, map[btf.Type]int{}) }
 
-// alignofAt looks at each struct once, however often it is in others.
+// alignofAt visits each struct once, however many others contain it.
 func alignofAt(t btf.Type, known map[btf.Type]int) int {
 	switch u := btf.UnderlyingType(t).(type) {
 	case *btf.Int:
@@ -151,7 +152,7 @@ func alignofAt(t btf.Type, known map[btf.Type]int) int {
 	return 1
 }
 
-// tags are the type tags of what a pointer points to.
+// tags returns the type tags of a pointer's target.
 func tags(t btf.Type) []string {
 	var list []string
 	p, ok := btf.UnderlyingType(t).(*btf.Pointer)

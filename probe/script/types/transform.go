@@ -5,8 +5,8 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// transform replaces what is a literal once types are known, and comparisons of tuples and
-// records by ones of their bytes. It reports whether there was any.
+// transform replaces nodes that are literals once types are known, and comparisons of tuples
+// and records by comparisons of their bytes. It reports whether it replaced any.
 func (c *checker) transform() bool {
 	changed := false
 	syntax.Rewrite(c.file, func(n syntax.Node) syntax.Node {
@@ -23,7 +23,8 @@ func (c *checker) transform() bool {
 	return changed
 }
 
-// dereference writes out the pointers that x.y goes through.
+// dereference makes the pointers that x.y goes through explicit, and reports whether there are
+// any.
 func (c *checker) dereference(n *syntax.Field) bool {
 	t := c.types[n.X]
 	changed := false
@@ -70,7 +71,7 @@ func (c *checker) transformNode(n syntax.Node) syntax.Node {
 	return nil
 }
 
-// typeInfo is what typeinfo says of a type.
+// typeInfo returns the record that typeinfo returns for a type.
 func typeInfo(l syntax.Loc, t Type) syntax.Node {
 	arg := func(name string, v syntax.Expr) *syntax.NamedArg {
 		return &syntax.NamedArg{Loc: l, Name: name, Value: v}
@@ -82,7 +83,7 @@ func typeInfo(l syntax.Loc, t Type) syntax.Node {
 	}}
 }
 
-// asks is the answer of the library's functions that ask for a type.
+// asks returns the result of the library's functions that test a type, or nil.
 func (c *checker) asks(n *syntax.Call) syntax.Node {
 	if len(n.Args) != 1 {
 		return nil
@@ -129,7 +130,8 @@ func (c *checker) offset(n *syntax.Offsetof) syntax.Node {
 	return &syntax.Integer{Loc: n.Loc, Value: at}
 }
 
-// compareGroups compares tuples and records by their bytes, once they are laid out alike.
+// compareGroups replaces the comparison of two tuples or records by a memcmp, after it has
+// cast both to the same layout.
 func (c *checker) compareGroups(n *syntax.Binary) syntax.Node {
 	x, y := c.types[n.X], c.types[n.Y]
 	if n.Op != "==" && n.Op != "!=" || x.Kind != Tuple && x.Kind != Record || !x.compatible(y) ||

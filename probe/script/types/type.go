@@ -7,12 +7,12 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Kind says what a type is.
+// Kind is the kind of a type.
 type Kind uint8
 
 // The kinds of types.
 const (
-	None Kind = iota // not known
+	None Kind = iota // the type is not known
 	Void
 	Integer
 	Bool
@@ -59,7 +59,7 @@ func (k Kind) String() string {
 	return name
 }
 
-// Space is the memory that an address is of.
+// Space is an address space.
 type Space uint8
 
 // The address spaces.
@@ -72,25 +72,25 @@ const (
 // Type is the type of a value. It is immutable.
 type Type struct {
 	Kind     Kind
-	Signed   bool // of integers, and of what is aggregated
-	Flexible bool // a literal that is not negative: with or without a sign, as needed
-	Context  bool // reached from the program's context
-	Args     bool // args: its fields are arguments
-	Internal bool // held by the program, not read from memory
+	Signed   bool // of integers and aggregations
+	Flexible bool // of a literal that is not negative: signed or unsigned, as needed
+	Context  bool // it is reached from the program's context
+	Args     bool // it is args: its fields are arguments
+	Internal bool // it is stored by the program, not read from memory
 	Space    Space
-	Size     uint64 // in bytes; a string without one takes it from what is assigned to it
-	Name     string // of an enum, and of a struct or union with that word before it
+	Size     uint64 // in bytes; a string of size 0 takes that of the assigned value
+	Name     string // of an enum; also of a struct or union, with that keyword before it
 	Elem     *Type  // of a pointer or array
 	Len      uint64 // of an array, in elements
 	Fields   []Field
-	Mode     string   // of a stack, and of what nsecs returns: boot, say
+	Mode     string   // of a stack, and of the result of nsecs: boot, for example
 	Limit    uint64   // of a stack, in frames
 	BTF      btf.Type // of a struct or union
 
-	weight int // how many types it is made of; with it 120 bytes, which maps hold inline
+	weight int // number of types in it; with it Type has 120 bytes, which maps still store inline
 }
 
-// Field is an element of a tuple, or a named one of a record.
+// Field is an element of a tuple, or a named element of a record. Offset is in bytes.
 type Field struct {
 	Name   string
 	Type   Type
@@ -137,7 +137,7 @@ func (t Type) sign(signed, unsigned string) string {
 	return unsigned
 }
 
-// cName is a struct's name, or its fields where it has none.
+// cName returns a struct's name, or the types of its fields if it has none.
 func (t Type) cName() string {
 	if !strings.HasSuffix(t.Name, " ") {
 		return t.Name
@@ -163,8 +163,8 @@ func joinFields(fields []Field, sep string) string {
 	return b.String()
 }
 
-// Equal reports whether two types are the same to bpftrace: literals and where an address
-// points to aside.
+// Equal reports whether two types are the same in bpftrace. It ignores whether a value is a
+// literal, and address spaces.
 func (t Type) Equal(u Type) bool {
 	if t.Kind != u.Kind {
 		return false
@@ -195,7 +195,7 @@ func (t Type) Equal(u Type) bool {
 	return t.Size == u.Size && t.Signed == u.Signed
 }
 
-// compatible reports whether values may be assigned and compared, sizes aside.
+// compatible reports whether values may be assigned and compared, apart from their sizes.
 func (t Type) compatible(u Type) bool {
 	if t.Kind != u.Kind {
 		return false
@@ -231,7 +231,7 @@ func (t Type) compatible(u Type) bool {
 	return true
 }
 
-// fits reports whether a value keeps its meaning in another type.
+// fits reports whether all values of a type have the same meaning in another.
 func (t Type) fits(u Type) bool {
 	if !t.compatible(u) {
 		return false
@@ -271,7 +271,7 @@ func (t Type) field(name string) *Field {
 	return nil
 }
 
-// castable is an aggregation that has a number.
+// castable reports whether an aggregation has a number as its value.
 func (t Type) castable() bool {
 	switch t.Kind {
 	case Count, Sum, Min, Max, Avg:
@@ -280,7 +280,7 @@ func (t Type) castable() bool {
 	return false
 }
 
-// manyKeys is an aggregation that is several elements of a map.
+// manyKeys reports whether an aggregation takes several elements of a map.
 func (t Type) manyKeys() bool {
 	return t.Kind == Hist || t.Kind == Lhist || t.Kind == Tseries
 }
@@ -289,7 +289,7 @@ func (t Type) aggregation() bool { return t.castable() || t.manyKeys() || t.Kind
 
 func (t Type) number() bool { return t.castable() || t.Kind == Integer || t.Kind == Bool }
 
-// bytes is a kind that is a row of bytes.
+// bytes reports whether a value is a sequence of bytes, which have no alignment.
 func (t Type) bytes() bool {
 	switch t.Kind {
 	case String, Usym, Inet, Buffer, Timestamp, MAC, CgroupPath:
@@ -298,7 +298,7 @@ func (t Type) bytes() bool {
 	return false
 }
 
-// align is the alignment in a tuple.
+// align returns the alignment in a tuple, in bytes.
 func (t Type) align() uint64 {
 	switch {
 	case t.bytes():
@@ -321,7 +321,7 @@ func (t Type) align() uint64 {
 	return 8
 }
 
-// integer is an integer of so many bytes.
+// integer returns the integer type of a size in bytes, at most 8.
 func integer(size uint64, signed bool) Type {
 	return Type{Kind: Integer, Size: min(size, 8), Signed: signed}
 }
@@ -336,7 +336,7 @@ func pointer(to Type, s Space) Type {
 	return Type{Kind: Pointer, Size: 8, Elem: &to, Space: s, weight: to.weight + 1}
 }
 
-// pointee is what a pointer points to, in its address space.
+// pointee returns the type of a pointer's target, in the pointer's address space.
 func (t Type) pointee() Type {
 	e := *t.Elem
 	if t.Space == UserSpace || t.Space == KernelSpace && e.Space != NoSpace {
@@ -349,7 +349,7 @@ func array(n uint64, elem Type) Type {
 	return Type{Kind: Array, Size: n * elem.Size, Elem: &elem, Len: n, weight: elem.weight + 1}
 }
 
-// group lays out a tuple or record.
+// group returns the tuple or record of fields, and sets their offsets.
 func group(k Kind, fields []Field) Type {
 	t := Type{Kind: k, Fields: fields}
 	for i := range fields {
@@ -363,12 +363,13 @@ func group(k Kind, fields []Field) Type {
 	return t
 }
 
-// bufferHead is what a buffer has before its bytes: their number.
+// bufferHead is the size of the length that precedes a buffer's bytes.
 const bufferHead = 4
 
 func buffer(size uint64) Type { return simple(Buffer, size+bufferHead) }
 
-// stack is a stack of so many frames, after its length, and the process if it is a user's.
+// stack returns the type of a stack of limit frames, which follow its length and, if it is a
+// user stack, the process.
 func stack(kernel bool, mode string, limit uint64) Type {
 	elem, k, head := uint64(8), Kstack, uint64(8)
 	if mode == "build_id" {
@@ -380,7 +381,7 @@ func stack(kernel bool, mode string, limit uint64) Type {
 	return Type{Kind: k, Size: limit*elem + head, Mode: mode, Limit: limit}
 }
 
-// defaultFrames is how many frames a stack has if no number is given.
+// defaultFrames is the number of frames of a stack if none is given.
 const defaultFrames = 127
 
 func stackMode(name string) bool {
