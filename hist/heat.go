@@ -129,17 +129,6 @@ func (h *Heat) newColumn() Distribution {
 	return h.empty.(*Linear).Clone()
 }
 
-// Count returns the number of values.
-func (h *Heat) Count() uint64 {
-	sum := uint64(0)
-	for _, d := range h.columns {
-		if d != nil {
-			sum += d.Count()
-		}
-	}
-	return sum
-}
-
 // Column is a column of a heat map.
 type Column struct {
 	// Start is the start of its interval.

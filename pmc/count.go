@@ -236,7 +236,7 @@ type rowKey struct{ event, tid, cpu int }
 
 // Sub returns what was counted between an earlier reading and this one. Rows that the
 // earlier reading does not have are taken whole. Counts never decrease, so a row that is
-// smaller now (a Reset in between) is taken whole too.
+// smaller now (the event was reset in between) is taken whole too.
 func (c Counts) Sub(earlier Counts) Counts {
 	old := make(map[rowKey]Row, len(earlier.Rows))
 	for _, r := range earlier.Rows {

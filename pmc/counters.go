@@ -266,10 +266,6 @@ func (c *Counters) Enable() error { return c.each(iocEnable) }
 // Disable stops all events; the counts remain.
 func (c *Counters) Disable() error { return c.each(iocDisable) }
 
-// Reset sets all counts to 0, but not the times, which the kernel keeps. If scaling
-// matters, use a difference (Counts.Sub).
-func (c *Counters) Reset() error { return c.each(iocReset) }
-
 func (c *Counters) each(op uint) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -287,9 +283,9 @@ func (c *Counters) each(op uint) error {
 // Events returns the events, in the order in which they were given.
 func (c *Counters) Events() []Event { return slices.Clone(c.events) }
 
-// Groups returns how many groups the events were split into at each place: 1 if all fit
+// groupsPerPlace returns how many groups the events were split into at each place: 1 if all fit
 // the counters together.
-func (c *Counters) Groups() int {
+func (c *Counters) groupsPerPlace() int {
 	n := 0
 	for i := range c.groups {
 		n = max(n, c.groups[i].number+1)

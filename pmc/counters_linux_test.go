@@ -253,8 +253,8 @@ func TestGroupConsistent(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	lockThread(t)
 	c := openAll(t, Scope{}, nil, TaskClock(), CPUClock(), PageFaults(), ContextSwitches())
-	if c.Groups() != 1 {
-		t.Fatalf("%d groups", c.Groups())
+	if c.groupsPerPlace() != 1 {
+		t.Fatalf("%d groups", c.groupsPerPlace())
 	}
 	first := read(t, c)
 	last := first
@@ -334,7 +334,7 @@ func TestSplitReportsAll(t *testing.T) {
 	atomic.StoreUint64(&watched, 1)
 	k := read(t, c)
 	if len(k.Rows) != 3 || k.Totals()[0].Count == 0 || k.Totals()[1].Count == 0 {
-		t.Errorf("%d groups, %+v", c.Groups(), k.Rows)
+		t.Errorf("%d groups, %+v", c.groupsPerPlace(), k.Rows)
 	}
 }
 

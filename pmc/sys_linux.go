@@ -18,7 +18,6 @@ import (
 const (
 	iocEnable    = unix.PERF_EVENT_IOC_ENABLE
 	iocDisable   = unix.PERF_EVENT_IOC_DISABLE
-	iocReset     = unix.PERF_EVENT_IOC_RESET
 	iocID        = unix.PERF_EVENT_IOC_ID
 	iocSetBPF    = unix.PERF_EVENT_IOC_SET_BPF
 	iocSetFilter = unix.PERF_EVENT_IOC_SET_FILTER

@@ -9,7 +9,6 @@ import "github.com/borescope/borescope/internal/perfring"
 const (
 	iocEnable = iota
 	iocDisable
-	iocReset
 	iocID
 	iocSetBPF
 	iocSetFilter

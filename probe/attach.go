@@ -63,19 +63,6 @@ func (l *Link) Sites() []Site { return slices.Clone(l.sites) }
 // without them.
 func (l *Link) Missing() []Missing { return slices.Clone(l.missing) }
 
-// Targets returns the attached targets, each once.
-func (l *Link) Targets() []Target {
-	var out []Target
-	seen := map[string]bool{}
-	for i := range l.sites {
-		if t := l.sites[i].Target; !seen[t.String()] {
-			seen[t.String()] = true
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
 // Attach attaches the plan's programs, which progs holds by their names in the plan,
 // at their sites. It returns one Link for all of them; the caller closes it. The
 // programs remain the caller's and may be closed as soon as Attach returns.

@@ -13,6 +13,7 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/usercode"
 )
@@ -129,7 +130,7 @@ func TestTypeBombs(t *testing.T) {
 			args := plan.Programs[0].Args
 			got := ""
 			if len(args) > 0 && args[0].Type != nil {
-				got = TypeString(args[0].Type)
+				got = ctype.String(args[0].Type)
 			}
 			t.Logf("%d bytes of file: %d of memory, %v: %q %v", len(image), mem, cpu, got, len(plan.Programs))
 			if tt.want != "" && got != tt.want {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/kallsyms"
+	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/internal/prototype"
 )
 
@@ -50,13 +51,13 @@ func (l Match) String() string {
 	var b strings.Builder
 	b.WriteString(l.Target.String())
 	for _, a := range slices.Concat(l.Args, l.Fields) {
-		b.WriteString("\n    " + declaration(a.Type, a.Name))
+		b.WriteString("\n    " + ctype.Declaration(a.Type, a.Name))
 		if a.Loc.Reason != "" {
 			b.WriteString(" (" + a.Loc.Reason + ")")
 		}
 	}
 	if l.Ret != nil {
-		b.WriteString("\n    " + declaration(l.Ret.Type, "retval"))
+		b.WriteString("\n    " + ctype.Declaration(l.Ret.Type, "retval"))
 	}
 	return b.String()
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe/internal/ctype"
 )
 
 // ProgramSpec returns what program i must be loaded with: name, type, attach type, target
@@ -97,78 +98,7 @@ func (l Location) operand() string {
 // String returns the argument as a C declaration with its location:
 // "struct file *file @ reg 5".
 func (a Arg) String() string {
-	return declaration(a.Type, a.Name) + " @ " + a.Loc.String()
-}
-
-// declaration returns "TYPE NAME" in C.
-func declaration(t btf.Type, name string) string {
-	if arr, ok := t.(*btf.Array); ok {
-		n := ""
-		if arr.Nelems > 0 {
-			n = fmt.Sprint(arr.Nelems)
-		}
-		return declaration(arr.Type, name) + "[" + n + "]"
-	}
-	s := TypeString(t)
-	if !strings.HasSuffix(s, "*") && name != "" {
-		s += " "
-	}
-	return s + name
-}
-
-// TypeString returns a type as a C declaration spells it: "const char *",
-// "struct file *", "u32". nil is "?".
-func TypeString(t btf.Type) string {
-	for depth := 0; depth < 16; depth++ {
-		switch v := t.(type) {
-		case nil:
-			return "?"
-		case *btf.Void:
-			return "void"
-		case *btf.Pointer:
-			if fn, ok := v.Target.(*btf.FuncProto); ok {
-				return funcPointer(fn)
-			}
-			s := TypeString(v.Target)
-			if strings.HasSuffix(s, "*") {
-				return s + "*"
-			}
-			return s + " *"
-		case *btf.Const:
-			if _, ok := v.Type.(*btf.Pointer); ok {
-				return TypeString(v.Type) + "const"
-			}
-			return "const " + TypeString(v.Type)
-		case *btf.Volatile:
-			return "volatile " + TypeString(v.Type)
-		case *btf.Restrict:
-			t = v.Type
-		case *btf.TypeTag:
-			t = v.Type
-		case *btf.Array:
-			return TypeString(v.Type) + "[]"
-		case *btf.Struct:
-			return "struct " + anonymous(v.Name)
-		case *btf.Union:
-			return "union " + anonymous(v.Name)
-		case *btf.Enum:
-			return "enum " + anonymous(v.Name)
-		case *btf.Fwd:
-			return v.Kind.String() + " " + v.Name
-		default:
-			return t.TypeName()
-		}
-	}
-	return "?"
-}
-
-func funcPointer(*btf.FuncProto) string { return "void (*)()" }
-
-func anonymous(name string) string {
-	if name == "" {
-		return "{…}"
-	}
-	return name
+	return ctype.Declaration(a.Type, a.Name) + " @ " + a.Loc.String()
 }
 
 // String returns the whole plan as readable text, the same for equal plans.

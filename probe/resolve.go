@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/internal/spelling"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
@@ -390,8 +391,8 @@ func sameType(a, b btf.Type) bool {
 	if a == nil || b == nil {
 		return false
 	}
-	s := TypeString(a)
-	return s == TypeString(b) && !strings.ContainsAny(s, "({")
+	s := ctype.String(a)
+	return s == ctype.String(b) && !strings.ContainsAny(s, "({")
 }
 
 // commonArgs returns the arguments that two sites both offer: as many as the one with

@@ -78,8 +78,8 @@ func cfiRoom(f *elffile.File) int64 { return 64<<20 + 8*f.Stored() }
 // Stats returns the counts of the compiled input.
 func (t *CFITable) Stats() CFIStats { return t.stats }
 
-// Covers reports whether the table has a rule for an address in the file's own numbering.
-func (t *CFITable) Covers(vaddr uint64) bool {
+// covers reports whether the table has a rule for an address in the file's own numbering.
+func (t *CFITable) covers(vaddr uint64) bool {
 	return t.rules.Lookup(vaddr).CFA.Kind != rules.CFANone
 }
 

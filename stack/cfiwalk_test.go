@@ -312,8 +312,8 @@ func TestCFITableRows(t *testing.T) {
 		if got != want {
 			t.Errorf("%#x: CFA rsp%+d, want rsp%+d", addr, got, want)
 		}
-		if table.Covers(addr) != (want >= 0) {
-			t.Errorf("%#x: Covers is %v", addr, table.Covers(addr))
+		if table.covers(addr) != (want >= 0) {
+			t.Errorf("%#x: Covers is %v", addr, table.covers(addr))
 		}
 	}
 }

@@ -15,8 +15,9 @@ import (
 )
 
 // Kernel names kernel addresses from /proc/kallsyms: functions of the kernel and of its
-// modules ("[ext4]"), and BPF programs and trampolines ("[bpf]"). It is a snapshot: Reload
-// returns another one that has the code loaded since. It is safe for concurrent use.
+// modules ("[ext4]"), and BPF programs and trampolines ("[bpf]"). It is a snapshot: code that
+// is loaded later is in the next one that OpenKernel returns, or in that of With. It is safe
+// for concurrent use.
 type Kernel struct {
 	opts KernelOptions
 
@@ -114,9 +115,6 @@ func ParseKallsyms(r io.Reader) (*Kernel, error) {
 	_, _ = k.loaded(t, nil)
 	return k, nil
 }
-
-// Reload returns a new snapshot, which is read at its first use; k stays as it is.
-func (k *Kernel) Reload() (*Kernel, error) { return OpenKernel(&k.opts) }
 
 func (k *Kernel) read() (*ksyms.Table, error) {
 	if k.opts.Cache == "" {

@@ -133,7 +133,7 @@ func TestKernelHidden(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	tr["proc/kallsyms"].Data = []byte("what is this\n")
-	if k, err = k.Reload(); err != nil {
+	if k, err = OpenKernel(&KernelOptions{Root: tr}); err != nil {
 		t.Fatal(err)
 	}
 	if f := k.Resolve(nil, []uint64{1})[0]; f.Reason != ReasonNoKallsyms {

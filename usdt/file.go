@@ -73,43 +73,6 @@ type Probe struct {
 	Sites []Site
 }
 
-// ArgType is what is known of an argument over all sites of its probe.
-type ArgType struct {
-	// Size is the largest size in bytes. Signed and Float are set if they are set at any
-	// site.
-	Size   int
-	Signed bool
-	Float  bool
-	// Varies is set if sites differ in any of it, or have fewer arguments.
-	Varies bool
-	// Readable is set if the argument can be read at run time at every site
-	// that has it.
-	Readable bool
-}
-
-// ArgTypes merges the arguments of the probe's sites. Their sizes and signs often differ,
-// because the compiler writes the type of the expression at the site.
-func (p *Probe) ArgTypes() []ArgType {
-	var types []ArgType
-	for i, s := range p.Sites {
-		for j, a := range s.Args {
-			if j == len(types) {
-				types = append(types, ArgType{a.Size, a.Signed, a.Float, i > 0, true})
-			}
-			t := &types[j]
-			if a.Size != t.Size || a.Signed != t.Signed || a.Float != t.Float {
-				t.Varies = true
-			}
-			t.Size, t.Signed, t.Float = max(t.Size, a.Size), t.Signed || a.Signed, t.Float || a.Float
-			t.Readable = t.Readable && a.Reason == ReasonNone
-		}
-		for j := len(s.Args); j < len(types); j++ {
-			types[j].Varies = true
-		}
-	}
-	return types
-}
-
 // File is an ELF file whose probes can be read. Its methods are safe for concurrent use,
 // except for Close, which must come last.
 type File struct {

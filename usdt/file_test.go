@@ -122,10 +122,6 @@ func TestSites(t *testing.T) {
 	if err != nil || len(probes) != 4 || len(probes[0].Sites) != 2 || probes[1].Name != "two" {
 		t.Fatalf("probes: %+v, %v", probes, err)
 	}
-	want := []usdt.ArgType{{8, true, false, true, true}, {4, true, false, true, true}}
-	if got := probes[0].ArgTypes(); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("merged arguments %v, want %v", got, want)
-	}
 	// Offsets are those of the bytes themselves.
 	image := f.Bytes()
 	for _, s := range probes[0].Sites {

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/ctype"
 )
 
 // mapLayout is what two versions of a program must agree on to share a map.
@@ -85,7 +85,7 @@ func layoutText(t btf.Type, depth int) string {
 	case *btf.Enum:
 		return fmt.Sprintf("enum %d", v.Size*8)
 	default:
-		return probe.TypeString(v)
+		return ctype.String(v)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/probe/ir/internal/ctype"
+	"github.com/borescope/borescope/probe/internal/ctype"
 )
 
 // Kind is the kind of a value.
@@ -188,7 +188,7 @@ func (t Type) String() string {
 func (t Type) ptrString() string {
 	name := "void"
 	if t.Elem != nil {
-		name = ctype.Name(t.Elem)
+		name = ctype.String(t.Elem)
 	}
 	if t.User {
 		return "uptr(" + name + ")"

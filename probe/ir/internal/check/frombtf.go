@@ -5,8 +5,8 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/ir"
-	"github.com/borescope/borescope/probe/ir/internal/ctype"
 )
 
 // FromBTF returns the type of a value that C declares as t. For a type without values (a
@@ -43,7 +43,7 @@ func FromBTF(t btf.Type, user bool) (ir.Type, error) {
 	case *btf.Union:
 		return ir.Type{Kind: ir.KindBytes, Size: int(u.Size), Elem: u}, nil
 	}
-	return ir.Type{}, fmt.Errorf("type %s has no value", ctype.Name(t))
+	return ir.Type{}, fmt.Errorf("type %s has no value", ctype.String(t))
 }
 
 // StructOf returns the struct or union that t is, nil if it is neither.

@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/ir"
-	"github.com/borescope/borescope/probe/ir/internal/ctype"
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
@@ -172,11 +172,12 @@ func field(p place, name string) (place, error) {
 	case *btf.Union:
 		members = t.Members
 	default:
-		return p, fmt.Errorf("%s is no struct and has no member %q", ctype.Name(p.typ), name)
+		return p, fmt.Errorf("%s is no struct and has no member %q", ctype.String(p.typ), name)
 	}
 	m, off := kernel.Member(members, name)
 	if m == nil {
-		return p, fmt.Errorf("%s has no member %q%s", ctype.Name(p.typ), name, nearMember(members, name))
+		return p, fmt.Errorf("%s has no member %q%s", ctype.String(p.typ), name,
+			nearMember(members, name))
 	}
 	out := place{base: p.base, typ: m.Type, user: p.user}
 	if m.BitfieldSize == 0 {
@@ -205,16 +206,16 @@ func index(p place, pointer bool, i *typed.Node) (place, error) {
 		}
 		elem = ptr.Target
 	} else if !pointer {
-		return p, fmt.Errorf("%s is no array", ctype.Name(p.typ))
+		return p, fmt.Errorf("%s is no array", ctype.String(p.typ))
 	}
 	size, err := btf.Sizeof(elem)
 	if err != nil || size == 0 {
-		return p, fmt.Errorf("element %s has no size", ctype.Name(elem))
+		return p, fmt.Errorf("element %s has no size", ctype.String(elem))
 	}
 	out := place{base: p.base, off: p.off, typ: elem, user: p.user}
 	if i.Const() {
 		if limit >= 0 && (i.Int < 0 || i.Int >= limit) {
-			return p, fmt.Errorf("index %d of %s", i.Int, ctype.Name(p.typ))
+			return p, fmt.Errorf("index %d of %s", i.Int, ctype.String(p.typ))
 		}
 		out.off += i.Int * int64(size)
 		return out, nil
@@ -283,7 +284,7 @@ func valueAt(p place) (*typed.Node, error) {
 func bitsAt(p place) (*typed.Node, error) {
 	t, err := FromBTF(p.typ, false)
 	if err != nil || !t.Scalar() {
-		return nil, fmt.Errorf("bit field of type %s", ctype.Name(p.typ))
+		return nil, fmt.Errorf("bit field of type %s", ctype.String(p.typ))
 	}
 	size := int64(t.Size)
 	first, width := int64(p.bits.Offset), int64(p.bits.BitfieldSize)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/ir"
-	"github.com/borescope/borescope/probe/ir/internal/ctype"
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
@@ -42,7 +42,7 @@ func (c *checker) enumerator(name string) (*typed.Node, error) {
 		}
 		en, ok := ctype.Underlying(t).(*btf.Enum)
 		if !ok {
-			return nil, fmt.Errorf("%s is no enum", ctype.Name(t))
+			return nil, fmt.Errorf("%s is no enum", ctype.String(t))
 		}
 		if x := enumValue(en, name[i+1:]); x != nil {
 			return x, nil
@@ -51,7 +51,8 @@ func (c *checker) enumerator(name string) (*typed.Node, error) {
 		for i, v := range en.Values {
 			names[i] = v.Name
 		}
-		return nil, fmt.Errorf("%s has no %q%s", ctype.Name(en), name[i+1:], near.Hint(name[i+1:], names))
+		return nil, fmt.Errorf("%s has no %q%s", ctype.String(en), name[i+1:],
+			near.Hint(name[i+1:], names))
 	}
 	for t, err := range c.plan.BTF.All() {
 		if err != nil {
@@ -142,7 +143,7 @@ func elementType(t ir.Type) (ir.Type, error) {
 			et, err := FromBTF(elem, false)
 			if err != nil || !et.Scalar() || et.Kind == ir.KindBool {
 				return ir.Type{}, fmt.Errorf("elements of %s cannot be picked from a value: use its address",
-					ctype.Name(elem))
+					ctype.String(elem))
 			}
 			return et, nil
 		}

@@ -2,35 +2,10 @@
 package ctype
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/cilium/ebpf/btf"
 )
-
-// Name returns a BTF type in C's notation, shortened for readers: without qualifiers and with
-// typedefs by name.
-func Name(t btf.Type) string {
-	switch t := t.(type) {
-	case *btf.Struct:
-		return "struct " + t.Name
-	case *btf.Union:
-		return "union " + t.Name
-	case *btf.Enum:
-		return "enum " + t.Name
-	case *btf.Pointer:
-		return Name(t.Target) + "*"
-	case *btf.Const:
-		return Name(t.Type)
-	case *btf.Volatile:
-		return Name(t.Type)
-	case *btf.Array:
-		return fmt.Sprintf("%s[%d]", Name(t.Type), t.Nelems)
-	case *btf.Void:
-		return "void"
-	}
-	return t.TypeName()
-}
 
 // Underlying removes qualifiers, tags and typedefs. btf.UnderlyingType does the same, but
 // returns a nil type for a cycle, which malicious BTF may contain. Underlying returns a
