@@ -46,11 +46,11 @@ func Example() {
 	//
 	//   -i, --interval TIME  print every so often: 1, 5s, 100ms
 	//   -json                one JSON object per line
-	//   -record DIR          also write down what the result is made from
+	//   -record DIR          also record the input of the result in DIR
 	//   -replay DIR          show a recording instead; needs no root
-	//   -v                   say how the probes are attached
-	//   -requires            say what privileges the run needs, and end
-	//   -unsafe              probe also where no instruction is known to begin
+	//   -v                   print how the probes are attached
+	//   -requires            print the privileges that the run needs, and end
+	//   -unsafe              also probe addresses that may be inside an instruction
 	//
 	// Examples:
 	//   switches 1          every second

@@ -245,11 +245,11 @@ func (t *Tool) Parse(args []string, stdout io.Writer) error {
 		name, usage string
 	}{
 		{&t.json, "json", "one JSON object per line"},
-		{&t.record, "record DIR", "also write down what the result is made from"},
+		{&t.record, "record DIR", "also record the input of the result in DIR"},
 		{&t.replay, "replay DIR", "show a recording instead; needs no root"},
-		{&t.verbose, "v", "say how the probes are attached"},
-		{&t.requires, "requires", "say what privileges the run needs, and end"},
-		{&t.unsafe, "unsafe", "probe also where no instruction is known to begin"},
+		{&t.verbose, "v", "print how the probes are attached"},
+		{&t.requires, "requires", "print the privileges that the run needs, and end"},
+		{&t.unsafe, "unsafe", "also probe addresses that may be inside an instruction"},
 	} {
 		t.lines = append(t.lines, flagLine{"-" + c.name, c.usage})
 		name, _, _ := strings.Cut(c.name, " ")

@@ -30,6 +30,21 @@ func addMap(spec *ebpf.CollectionSpec, m *ir.Map, ms *ebpf.MapSpec) {
 	}
 }
 
+// kernelMaps returns the names of the kernel's maps that hold a map's entries: that of the full
+// depth and the classes of an aggregation by stack, and of each of these two if m has Flip.
+func kernelMaps(m *ir.Map) []string {
+	names := append([]string{m.Name}, classNames(m)...)
+	if !m.Flip {
+		return names
+	}
+	var pairs []string
+	for _, name := range names {
+		pair := flipNames(name)
+		pairs = append(pairs, pair[:]...)
+	}
+	return pairs
+}
+
 // tableMap returns the kernel's map that holds a map's entries, one of the two if m has Flip.
 // It is nil if there is no kernel.
 func tableMap(h Reader, m *ir.Map) *ebpf.Map {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
@@ -88,4 +90,53 @@ func liveAndRecorded(t *testing.T, w *probetest.Workload, p *ir.Program, declare
 		t.Fatal(err)
 	}
 	read(recorded)
+}
+
+// TestMapStats compares the bytes of a map with those of all maps in the kernel that hold its
+// entries: one for each depth of stacks, each twice.
+func TestMapStats(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	m := &ir.Map{
+		Name: "mapst", Agg: ir.AggCount, Flip: true,
+		Key: ir.BytesType(8 * 30).WithFormat(ir.FormatKstack),
+	}
+	stack := &ir.Expr{Op: ir.OpKstack, Int: 30}
+	p := &ir.Program{Name: "mapstats", Actions: []ir.Action{{
+		Target: probe.RawTracepoint{Name: "sys_enter"},
+		Body:   []*ir.Stmt{{Op: ir.StmtAgg, Map: m, Key: stack}},
+	}}}
+	plan, err := bpf.Resolve(nil, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := bpf.Load(p, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loaded.Close()
+	st, err := loaded.Stats()
+	if err != nil || len(st.Maps) != 1 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	var bytes uint64
+	var names []string
+	for id := ebpf.MapID(0); ; {
+		if id, err = ebpf.MapGetNextID(id); err != nil {
+			break
+		}
+		km, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue // closed meanwhile
+		}
+		info, err := km.Info()
+		if err == nil && strings.HasPrefix(info.Name, m.Name) && info.Type != ebpf.ArrayOfMaps {
+			n, _ := info.Memlock()
+			bytes += n
+			names = append(names, info.Name)
+		}
+		km.Close()
+	}
+	if len(names) != 6 || bytes == 0 || st.Maps[0].Bytes != bytes {
+		t.Errorf("%d bytes; the kernel has %d in %q", st.Maps[0].Bytes, bytes, names)
+	}
 }

@@ -86,12 +86,8 @@ func classTable[K comparable, S comparable, V, R any](s Reader, name string,
 func opaqueStackTable[K comparable, V, R any](h Reader, m *ir.Map,
 	reduce func([]V) (R, bool),
 ) (mapx.Table[K, R], error) {
-	names := []string{m.Name}
-	for _, n := range check.ClassesOf(m) {
-		names = append(names, check.ClassName(m, n))
-	}
 	var all joined[K, R]
-	for _, name := range names {
+	for _, name := range append([]string{m.Name}, classNames(m)...) {
 		t, err := widened(h, name, func(key string) K {
 			return any(key + string(make([]byte, max(m.Key.Size-len(key), 0)))).(K)
 		}, reduce)
@@ -101,6 +97,14 @@ func opaqueStackTable[K comparable, V, R any](h Reader, m *ir.Map,
 		all = append(all, t)
 	}
 	return all, nil
+}
+
+// classNames returns the names of the kernel's maps for the classes of an aggregation by stack.
+func classNames(m *ir.Map) (names []string) {
+	for _, n := range check.ClassesOf(m) {
+		names = append(names, check.ClassName(m, n))
+	}
+	return names
 }
 
 // widened opens the map of one class with its own keys S; widen converts them to K.

@@ -66,18 +66,19 @@ type ProgramStats struct {
 	Instructions, JITed int
 }
 
-// MapStats describes one map. For an aggregation by stack, Capacity and Bytes are those of the
-// map for the deepest stacks.
+// MapStats describes one map. The kernel may have several maps for it: two with Flip, and for
+// an aggregation by stack one for each of up to three depths.
 type MapStats struct {
-	// Name is the map's name in the program, ID the kernel's number for it.
+	// Name is the map's name in the program, ID the kernel's number for it; with several, that
+	// of the first for the deepest stacks.
 	Name string
 	ID   ebpf.MapID
 	// Full counts entries or events that did not fit.
 	Full uint64
-	// Capacity is the number of entries that the kernel's map can hold. For a ring it is its
-	// size in bytes, for a perf buffer the number of possible CPUs, and for storage 0.
+	// Capacity is the number of entries that each of the kernel's maps can hold. For a ring it
+	// is its size in bytes, for a perf buffer the number of possible CPUs, and for storage 0.
 	Capacity uint32
-	// Bytes is the map's memory as the kernel reports it, 0 if it does not.
+	// Bytes is the memory of the kernel's maps as the kernel reports it, 0 if it does not.
 	Bytes uint64
 }
 
@@ -98,13 +99,16 @@ func (l *Loaded) Stats() (Stats, error) {
 		Busy:   counts[check.CntBusy],
 	}
 	for i, m := range l.lay.Maps {
-		em := tableMap(l, m)
-		ms := MapStats{Name: m.Name, Full: counts[check.CntMaps+i], Capacity: em.MaxEntries()}
-		if info, err := em.Info(); err == nil {
-			ms.ID, _ = info.ID()
-			ms.Bytes, _ = info.Memlock()
-			if m.Flip {
-				ms.Bytes *= 2
+		ms := MapStats{
+			Name: m.Name, Full: counts[check.CntMaps+i], Capacity: tableMap(l, m).MaxEntries(),
+		}
+		for _, name := range kernelMaps(m) {
+			if info, err := l.coll.Maps[name].Info(); err == nil {
+				if ms.ID == 0 {
+					ms.ID, _ = info.ID()
+				}
+				bytes, _ := info.Memlock()
+				ms.Bytes += bytes
 			}
 		}
 		st.Full += ms.Full
