@@ -7,7 +7,7 @@ import (
 	"github.com/borescope/borescope/escape"
 )
 
-// A thread's name may be anything, what clears a screen too.
+// The name of a thread may contain any bytes, such as those that clear a terminal.
 func Example() {
 	comm := "evil\x1b[2J\n"
 	escape.Fprintf(os.Stdout, "%-16s %d\n", comm, 4711)

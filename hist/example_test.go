@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/hist"
 )
 
-// Latencies in microseconds, drawn as bpftrace draws them.
+// Print draws latencies in microseconds as bpftrace does.
 func Example() {
 	h, err := hist.NewLog2(0)
 	if err != nil {
@@ -39,7 +39,7 @@ func Example() {
 	// p50 between 4 and 7
 }
 
-// Latencies over time: the slow ones begin in the fourth second.
+// A heat map shows latencies over time. Here slow ones begin in the fourth second.
 func ExampleHeat() {
 	h, err := hist.NewHeat(time.Second, &hist.Log2{})
 	if err != nil {

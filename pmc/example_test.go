@@ -8,8 +8,8 @@ import (
 	"github.com/borescope/borescope/pmc"
 )
 
-// Encoding an event needs no Linux and no privileges: the machine's files may
-// be recorded ones.
+// Encoding an event needs no Linux and no privileges if the files are those of a recorded
+// machine.
 func ExampleParseEvent() {
 	machine := fstest.MapFS{
 		"sys/bus/event_source/devices/cpu/type":         {Data: []byte("4\n")},
@@ -29,8 +29,8 @@ func ExampleParseEvent() {
 	// event "cpu/evnt=1/": column 1: PMU cpu: no term "evnt"; it has config, event, umask; did you mean "event"?
 }
 
-// Counts are plain data: scaled where the event had a counter for a part of the
-// time only, and saying so.
+// Counts are plain data. A count of an event that had a counter for a part of the time only
+// is scaled, and has a lower confidence.
 func ExampleCounts_Totals() {
 	counts := pmc.Counts{
 		Time:   time.Second,

@@ -47,7 +47,6 @@
 // Options.Filter restricts probes of every kind to processes, control groups or a
 // container's namespaces; programs check it before anything else. Package container
 // names the control groups that events come from.
-// names the control groups that events come from.
 //
 // # Several users, several versions
 //

@@ -24,7 +24,7 @@ func ExampleParseTarget() {
 	// target "kprobe:vfs_read+x": column 17: bad offset "x": want a decimal number or one that begins with 0x
 }
 
-// A plan for another machine, from a recording of its files.
+// Resolve makes a plan for another machine from a recording of its files.
 func ExampleResolve() {
 	format := `name: sched_process_exit
 ID: 310

@@ -25,7 +25,6 @@ type UnsupportedError = feature.UnsupportedError
 // ProcessMemory is the memory of a live process, by its pid. Reading needs Linux and ptrace
 // read permission (the same user, or CAP_SYS_PTRACE). It holds no resource and is safe for
 // concurrent use. The pid may be reused for another process once this one has ended.
-// this one has ended.
 type ProcessMemory int
 
 // ReadMemory implements Memory with process_vm_readv.

@@ -11,7 +11,7 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 )
 
-// ReadInto reads one record after the other into the same memory.
+// ReadInto reads all records into the same memory, one after the other.
 func ExampleReplay_ReadInto() {
 	rec, err := recording.Open(os.DirFS("testdata/recording-1"))
 	if err != nil {

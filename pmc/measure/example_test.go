@@ -6,7 +6,8 @@ import (
 	"github.com/borescope/borescope/pmc/measure"
 )
 
-// What a function costs, by this machine's own counters.
+// Func counts the instructions, cycles and branches of a function, or the events that this
+// machine has instead.
 func ExampleFunc() {
 	m, err := measure.Func(func() {
 		for i := range 1000 {
@@ -14,7 +15,7 @@ func ExampleFunc() {
 		}
 	})
 	if err != nil {
-		fmt.Println(err) // who may not count, and what to do about it
+		fmt.Println(err) // names the missing privilege and the remedy
 		return
 	}
 	for _, v := range m.Counts.Totals() {

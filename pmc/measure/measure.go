@@ -1,6 +1,18 @@
-// Package measure counts what a function does: its instructions, cycles and branches, or
-// the events that the machine has instead, for benchmarks and experiments. For code that
+// Package measure counts what a function costs, for benchmarks and experiments: its
+// instructions, cycles and branches, or the events that the machine has instead. For code that
 // runs for long, or in other processes, use package pmc.
+//
+//	m, err := measure.Func(func() { parse(input) })
+//	if err != nil {
+//		return err
+//	}
+//	for _, v := range m.Counts.Totals() {
+//		fmt.Println(v.Event, v.Count, v.Confidence)
+//	}
+//
+// In a benchmark, Report adds the counts of one operation to its results. The kernel limits
+// what may be counted (see package pmc); user space of the own thread needs no privileges
+// unless kernel.perf_event_paranoid is 3.
 package measure
 
 import (

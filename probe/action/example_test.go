@@ -7,8 +7,8 @@ import (
 	"github.com/borescope/borescope/probe/action"
 )
 
-// How long threads wait on a run queue before they get a CPU: a histogram in
-// microseconds, by two tracepoints and a map between them.
+// This program measures how long threads wait on a run queue before they get a CPU. Two
+// tracepoints share a map; the result is a histogram in microseconds.
 func Example() {
 	start := action.NewHash[uint32, uint64]("start", 10240)
 	usecs := action.NewHist[action.None]("usecs", 1)
@@ -42,8 +42,8 @@ func Example() {
 	// }
 }
 
-// Count system calls by process and name, without a single line for the keys:
-// the struct says what they are.
+// This program counts system calls by process and thread name. The key is a struct, and Inc
+// takes a value for each of its fields.
 func ExampleCounter() {
 	type who struct {
 		PID  uint32
@@ -58,7 +58,7 @@ func ExampleCounter() {
 	// Output: calls percpu_hash[(PID u32, Comm buf[16])] count entries 4096
 }
 
-// Emit an event for every file that is opened under /etc.
+// This program emits an event for every file that is opened under /etc.
 func ExampleEvents() {
 	type open struct {
 		PID  uint32

@@ -11,7 +11,8 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// The size of the last read of each thread: the oldest entries go when the map is full.
+// NewLRU makes a map that drops its oldest entries when it is full. This one holds the size
+// of each thread's last read.
 func ExampleNewLRU() {
 	last := action.NewLRU[uint32, uint64]("last", 1024)
 	p := action.NewProgram("reads")
@@ -27,7 +28,7 @@ func ExampleNewLRU() {
 	// }
 }
 
-// Bytes read by each CPU, in an array: its entries are always there.
+// NewArray makes a map whose entries always exist. This one holds the bytes read on each CPU.
 func ExampleNewArray() {
 	bytes := action.NewArray[uint64]("bytes", 64)
 	p := action.NewProgram("reads")
@@ -50,7 +51,8 @@ func ExampleNewArray() {
 	// }
 }
 
-// A single value that programs share: when the last file was opened.
+// NewCell makes a single value that programs share: here the time when the last file was
+// opened.
 func ExampleNewCell() {
 	last := action.NewCell[uint64]("last")
 	p := action.NewProgram("opens")
@@ -67,8 +69,8 @@ func ExampleNewCell() {
 	// }
 }
 
-// How many system calls each thread makes between two of its reads: the count lies with
-// the thread, and goes with it.
+// NewTaskStorage keeps a value with each thread, which ends with the thread. Here it counts
+// the system calls between two reads of a thread.
 func ExampleNewTaskStorage() {
 	calls := action.NewTaskStorage[uint64]("calls")
 	between := action.NewHist[action.None]("between", 1)
@@ -96,8 +98,8 @@ func ExampleNewTaskStorage() {
 	// }
 }
 
-// How long reads take, by thread name: Pair keeps when a thread entered, and misses no
-// return that belongs to an entry.
+// NewPair joins entries and returns of calls. This program measures how long reads take, by
+// thread name.
 func ExamplePair() {
 	type reading struct{ Begun uint64 }
 	reads := action.NewPair[reading]("reads", 0)
@@ -113,7 +115,7 @@ func ExamplePair() {
 	// Output: usecs percpu_hash[buf[16]] hist(0) entries 4096
 }
 
-// The sizes of writes by process, log-linear: four buckets for each power of two.
+// NewHist counts the sizes of writes by process, with four buckets for each power of two.
 func ExampleHist() {
 	sizes := action.NewHist[uint32]("sizes", 4096).Sub(2)
 	p := action.NewProgram("writesize")
@@ -122,7 +124,7 @@ func ExampleHist() {
 	// Output: sizes percpu_hash[u32] hist(2) entries 4096
 }
 
-// The largest request of each disk, and the mean and the number of all.
+// Aggregations keep the largest request of each disk, and the mean and number of all.
 func ExampleAggregate() {
 	largest := action.NewMax[uint32]("largest", 64)
 	sizes := action.NewStats[uint32]("sizes", 64)
@@ -138,8 +140,9 @@ func ExampleAggregate() {
 	// sizes percpu_hash[u32] stats entries 64
 }
 
-// A chase of pointers: the name of the directory that a file is read from, and of its
-// parent. Every step is a read that may fail, which Stats counts; none is a fault.
+// Member follows pointers, here to the name of the directory that a file is read from, and
+// to that of its parent. Each step is a read of kernel memory. If one fails, Stats counts it
+// and the value is 0.
 func ExamplePtr() {
 	dirs := action.NewCounter[[32]byte]("dirs", 4096)
 	p := action.NewProgram("dirs")
@@ -162,8 +165,8 @@ func ExamplePtr() {
 	// }
 }
 
-// Lines, by the verbs of package fmt, as bpftrace's printf prints them. The kernel emits the
-// values only; the reader makes the text.
+// Printf takes the verbs of package fmt. The kernel emits only the values; the reader formats
+// them.
 func ExampleLog() {
 	lines := action.NewLog("lines", 0)
 	p := action.NewProgram("kills")
@@ -195,7 +198,7 @@ func ExampleLog() {
 	}
 }
 
-// Events as Go values: Open reads those of a program that is attached, or of its recording.
+// Events are Go values. Open reads them from an attached program or from its recording.
 func ExampleEvents_Open() {
 	type exit struct {
 		PID  uint32
@@ -231,8 +234,8 @@ func ExampleEvents_Open() {
 	}
 }
 
-// User stacks of a program without frame pointers, by its call frame information: the
-// walker's tables are filled for each process that is to be walked.
+// UstackWalk walks user stacks of programs without frame pointers, by call frame information.
+// AddProcess fills the walker's tables for a process.
 func ExampleCtx_UstackWalk() {
 	stacks := action.NewCounter[[32]uint64]("stacks", 4096)
 	p := action.NewProgram("mallocs")

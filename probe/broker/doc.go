@@ -67,7 +67,6 @@
 //
 // Serve has a goroutine for each connection. Each request has another one, which may
 // remain: a file system that never answers blocks it, but not the client.
-// behind: a file system that never answers keeps it, though not the client.
 //
 // # Privileges and kernels
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/borescope/borescope/probe/broker"
 )
 
-// The helper's side: a policy, what it offers, and a loop.
+// The helper has a policy, a list of offers, and a loop that serves clients.
 func ExampleServer() {
 	policy := broker.Policy{Rules: []broker.Rule{{
 		UIDs:            []uint32{65534},

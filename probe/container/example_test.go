@@ -7,7 +7,8 @@ import (
 	"github.com/borescope/borescope/probe/container"
 )
 
-// The names on a recorded node, for a group that a tracepoint told of.
+// Resolve names a control group on a recorded node. Observe passed it the group, as a
+// tracepoint would report it.
 func Example() {
 	const id = "3f1c0d9e8f7000114d1f1a1f9d0b6f0f6c0f6f3f1e6c1d2b3a49586776859403"
 	node := fstest.MapFS{

@@ -11,7 +11,7 @@ import (
 	"github.com/borescope/borescope/probe/deploy"
 )
 
-// Two users of one attachment, of which one may have a thousand events a second.
+// Two users share one attachment. One of them receives at most a thousand events a second.
 func ExampleShare() {
 	share := func(plan *probe.Plan, all, some *ebpf.CollectionSpec) error {
 		mux, err := deploy.Share(plan, nil)

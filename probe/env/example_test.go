@@ -7,7 +7,7 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
-// What a recorded machine can do, and why not.
+// Supports returns nil for a feature that a recorded machine has, and otherwise the reason.
 func ExampleEnv_Supports() {
 	e := env.New(&env.Options{
 		Root:    fstest.MapFS{},

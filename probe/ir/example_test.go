@@ -7,7 +7,7 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// A histogram of the sizes that one process reads, as data.
+// A program is data: this one makes a histogram of the sizes that one process reads.
 func Example() {
 	sizes := &ir.Map{Name: "sizes", Agg: ir.AggHist}
 	p := &ir.Program{Name: "reads", Actions: []ir.Action{{

@@ -63,7 +63,7 @@ func check(name, text string, sys *system.System) (*syntax.File, *types.Program,
 	return f, nil, append(said, wrong...)
 }
 
-// All steps, and their results: the types of maps, and of each expression.
+// A script passes through all steps. The results are the types of its maps and expressions.
 func Example() {
 	const script = `import "lib/low.bt";
 tracepoint:sched:sched_w* /low(args.prio)/ { @[args.comm] = hist(args.prio); }`
@@ -89,7 +89,7 @@ tracepoint:sched:sched_w* /low(args.prio)/ { @[args.comm] = hist(args.prio); }`
 	// 2:66 prio is int32
 }
 
-// An editor needs places of mistakes instead of text: here each has the range to underline.
+// Errors have positions: an editor underlines the range of each.
 func Example_diagnostics() {
 	const script = "kprobe:f {\n  $a = 1;\n  $a = \"one\";\n  print($b)\n}\nend { @ = }\n"
 	f, _, said := check("new.bt", script, machine())
@@ -112,7 +112,7 @@ func Example_diagnostics() {
 	//         ~~
 }
 
-// The smallest expression under a cursor, with its type.
+// An editor shows the type of the smallest expression under the cursor.
 func Example_hover() {
 	const script = `begin { @sum = (uint8)3 + 1000; }`
 	_, p, _ := check("stdin", script, machine())
@@ -129,7 +129,7 @@ func Example_hover() {
 	// Output: *syntax.Cast uint8
 }
 
-// A policy checks the tree, here for the functions that a script calls, before anything runs.
+// A policy checks the tree before anything runs, here for the functions that a script calls.
 func Example_policy() {
 	f, err := syntax.Parse("stdin", []byte(`
 kprobe:f { if (arg0 == 0) { system("id"); } @ = count(); }`), nil)
@@ -149,7 +149,7 @@ kprobe:f { if (arg0 == 0) { system("id"); } @ = count(); }`), nil)
 	//                             ~~~~~~~~~~~~
 }
 
-// Formatting keeps comments, and does not change a formatted script.
+// Format keeps comments, and does not change a formatted script.
 func Example_format() {
 	f, err := syntax.Parse("stdin", []byte("k:f{@++// how often\n}"), nil)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/borescope/borescope/probe/sysnames"
 )
 
-// A system call has another number on each architecture.
+// System calls have different numbers on each architecture.
 func Example() {
 	for _, arch := range []string{"amd64", "arm64"} {
 		nr, _ := sysnames.SyscallNumber(arch, "openat")

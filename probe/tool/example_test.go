@@ -10,7 +10,7 @@ import (
 	"github.com/borescope/borescope/probe/tool"
 )
 
-// A whole tool: this is what main gives to tool.Main.
+// This is a complete tool; its main passes it to tool.Main.
 func Example() {
 	run := func(ctx context.Context, args []string, stdout io.Writer) error {
 		t := tool.New("switches", "Count context switches by thread name.",

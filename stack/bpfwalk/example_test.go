@@ -6,7 +6,7 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
-// The maps that a program with the walker needs, and what is called in it.
+// Maps returns the maps that a program with the walker needs; the program calls WalkFunc.
 func Example() {
 	for _, m := range bpfwalk.Maps(nil) {
 		fmt.Println(m.Name)

@@ -42,5 +42,4 @@
 // kernel masks interrupts, the tops of kernel stacks skid (pmc.SamplingSpec). A sample
 // costs one to three microseconds, most of it for the kernel's walk; the overhead of 99
 // samples a second and CPU is below 0.1 %.
-// and CPU is below 0.1 %.
 package collect

@@ -11,8 +11,8 @@ import (
 	"github.com/borescope/borescope/stack/collect"
 )
 
-// Attach needs privileges, and says so: a program can count on one line that
-// names what is missing.
+// Without the privileges that it needs, Attach returns an error of one line that names what
+// is missing.
 func ExampleAttach() {
 	c, err := collect.Attach([]probe.Target{probe.Perf{Freq: 99}}, &collect.Options{NoKernel: true, NoUser: true})
 	if err != nil {
@@ -24,8 +24,8 @@ func ExampleAttach() {
 	// collect: neither kernel nor user stacks are asked for
 }
 
-// The cost of an instruction, by stack: two hardware events are sampled, each by
-// its own period, and a sample's Program says which of them it is of.
+// Two hardware events, each sampled by its own period, show the cycles per instruction by
+// stack. A sample's Program tells the events apart.
 func ExampleAttach_value() {
 	cycles, err := pmc.ParseEvent("cycles", nil)
 	if err != nil {
@@ -73,8 +73,8 @@ func ExampleAttach_value() {
 	}
 }
 
-// What was waited for, for how long, and who ended it. The stacks are named by
-// package symbol, as in examples/profile.
+// AttachWaits collects waits: their stacks, how long they took, and the thread that ended
+// them. Package symbol names the stacks, as in examples/profile.
 func ExampleAttachWaits() {
 	c, err := collect.AttachWaits(collect.OffWake, &collect.WaitOptions{
 		Min:    time.Millisecond,
@@ -99,7 +99,7 @@ func ExampleAttachWaits() {
 	}
 }
 
-// Whole user stacks of an event, walked in Go by every rule that there is.
+// AttachCopies copies user stacks of an event; they are walked in Go.
 func ExampleAttachCopies() {
 	c, err := collect.AttachCopies([]probe.Target{
 		probe.Tracepoint{Group: "syscalls", Name: "sys_enter_fsync"},

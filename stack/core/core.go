@@ -1,6 +1,20 @@
-// Package core reads core files: the memory and the threads of processes that crashed or
-// were recorded, and the files that they had mapped, so that package stack can walk their
-// stacks. Write makes small core files, which hold only what that needs.
+// Package core reads core files, of processes that crashed or that gcore recorded: the memory
+// and the threads of the process, and the files that it had mapped. Package stack walks the
+// stacks.
+//
+//	c, err := core.Open("core.1234")
+//	if err != nil {
+//		return err
+//	}
+//	defer c.Close()
+//	mods, err := c.Modules(nil) // joins the errors of files that are not there; mods has the others
+//	w := stack.CFIWalker{Modules: mods}
+//	for i := range c.Threads {
+//		n, end := w.Walk(frames[:], &c.Threads[i].Regs, c)
+//	}
+//
+// Write makes small core files, which hold only the memory that walking needs. The package
+// needs neither privileges nor Linux.
 package core
 
 import (

@@ -7,7 +7,7 @@ import (
 	"github.com/borescope/borescope/stack/core"
 )
 
-// The stacks of the threads of a process that crashed.
+// This program walks the stacks of all threads of a process that crashed.
 func Example() {
 	c, err := core.Open("testdata/no-such-core")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/stack/perfdata"
 )
 
-// A sample is written as perf would, and read again.
+// Write writes a sample as perf does, and New reads it.
 func Example() {
 	sample := &perfdata.Sample{
 		PID: 7, TID: 7, Comm: "sh", Time: 10, Period: 1, IP: 0x1010, Chain: []uint64{0x1010, 0x1020},

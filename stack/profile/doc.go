@@ -8,5 +8,4 @@
 // names from package symbol, through the code that fills a Profile (package stack/collect
 // does). It holds no resource, starts no goroutine and needs no Linux. Names are not
 // trusted: every form escapes them for its readers.
-// escapes them for its readers.
 package profile

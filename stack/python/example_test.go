@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/stack/python"
 )
 
-// The functions that a thread of a CPython process is in.
+// Frames returns the Python functions on the stack of a thread.
 func Example() {
 	pid := os.Getpid()
 	p, err := python.Open(pid)

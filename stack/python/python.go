@@ -1,5 +1,19 @@
-// Package python reads the interpreted frames of CPython processes, from live ones and from
-// core files, and puts them among the native frames of package stack.
+// Package python reads the interpreted frames of CPython 3.11 to 3.13, from live processes and
+// from core files, and merges them with the native frames of package stack.
+//
+//	p, err := python.Open(pid) // ErrNotFound: this is no CPython process
+//	if err != nil {
+//		return err
+//	}
+//	frames, err := p.Frames(nil, tid)
+//	for _, f := range frames {
+//		if code, err := p.Code(f.PC); err == nil {
+//			fmt.Println(code.Name, code.File, f.Line)
+//		}
+//	}
+//
+// Reading another process's memory needs ptrace read permission (CAP_SYS_PTRACE for other
+// users' processes). Core files need no privileges.
 package python
 
 import (

@@ -10,8 +10,7 @@ import (
 	"github.com/borescope/borescope/symbol/lifecycle"
 )
 
-// A CPU's records of the lives of processes keep the table of processes as it was
-// at each of them.
+// Records of a CPU about processes keep a table of processes up to date.
 func Example() {
 	s, err := pmc.OpenSampler(pmc.Dummy(), pmc.Scope{CPUs: []int{0}}, pmc.SamplingSpec{Task: true, Comm: true, Mmap: true}, nil)
 	if err != nil {

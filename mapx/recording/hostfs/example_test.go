@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 )
 
-// What a tool read of the machine while it recorded is there where it is replayed.
+// The files that a tool read from the machine while it recorded are available at replay.
 func Example() {
 	rec, err := recording.Open(os.DirFS("../testdata/recording-1"))
 	if err != nil {

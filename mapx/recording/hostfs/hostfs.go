@@ -1,7 +1,15 @@
 // Package hostfs records the files of the host that a result was made from, beside the
 // traced data, and returns them as a file system at replay: probe.NewEnv and
-// symbol.Options.Root take it. It is apart from package recording because only it needs
-// archives; a program that keeps no host files doesn't link them.
+// symbol.Options.Root take it.
+//
+//	root, err := hostfs.Record(rec, "host", os.DirFS("/")) // files read from root are recorded
+//
+// and at replay
+//
+//	root, err := hostfs.Open(recorded, "host")
+//
+// It is separate from package recording because only it needs archives; a program that keeps
+// no files of the host does not link them.
 package hostfs
 
 import (

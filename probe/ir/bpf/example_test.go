@@ -11,8 +11,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// A front end makes a program at run time, from plain data, attaches it for a while and reads
-// it.
+// A front end makes a program from plain data at run time, attaches it for a while, and reads
+// its map.
 func ExampleLoad() {
 	target, err := probe.ParseTarget("rawtracepoint:sys_enter")
 	if err != nil {
@@ -60,8 +60,8 @@ func ExampleLoad() {
 	// }
 }
 
-// A program can be compiled for any plan: here for one that is written down, for another
-// machine's kernel.
+// Compile compiles a program for any plan, here for one that was made for the kernel of
+// another machine.
 func ExampleCompile() {
 	hits := &ir.Map{Name: "hits", Agg: ir.AggCount, Key: ir.StringType(16)}
 	p := &ir.Program{Name: "count", Actions: []ir.Action{{

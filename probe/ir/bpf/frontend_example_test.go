@@ -171,10 +171,10 @@ func (t *toy) report(w io.Writer, h bpf.Reader, n int) error {
 	return err
 }
 
-// A front end of one page: it parses a script, finds the types that its expressions have at
-// the probe, and reads maps and events of which it has only the declarations. This one reads
-// a recording, and so needs no kernel and no privileges. With those, bpf.Resolve makes the
-// plan, bpf.Load returns the handles, and Plan.Attach attaches the probes.
+// A front end of one page parses a script, determines the types that its expressions have at
+// the probe, and reads maps and events by their declarations. This one reads a recording, so
+// it needs neither a kernel nor privileges. On a live machine, bpf.Resolve makes the plan,
+// bpf.Load returns the handles, and Plan.Attach attaches the probes.
 func Example_frontEnd() {
 	t, err := parseToy(toyScript("/usr/lib/libexample.so"))
 	if err != nil {

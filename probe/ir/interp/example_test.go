@@ -11,7 +11,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
-// A program runs for two contexts of a raw tracepoint, without a kernel.
+// Run runs a program without a kernel, here for two contexts of a raw tracepoint.
 func ExampleInterp() {
 	sum := &ir.Map{Name: "sum", Kind: ir.MapArray, Value: ir.Uint64Type()}
 	p := &ir.Program{Name: "sum", Actions: []ir.Action{{

@@ -11,8 +11,8 @@ import (
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// The machine is a recording. For one in a folder use os.DirFS; nil options mean this
-// machine.
+// The machine is recorded. For a recording in a folder use os.DirFS; with nil options it is
+// this machine.
 func Example() {
 	const format = `name: sched_wakeup
 ID: 5

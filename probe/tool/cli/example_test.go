@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-// A mistake prints one line and gives status 2.
+// A mistake on the command line prints one line and gives status 2.
 func Example() {
 	run := func(args []string) error {
 		fs := flag.NewFlagSet("lines", flag.ContinueOnError)

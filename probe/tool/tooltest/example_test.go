@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
 
-// A tool's test calls the tool's own run.
+// The test of a tool calls the tool's run function.
 func Example() {
 	var run tooltest.Run = func(ctx context.Context, args []string, stdout io.Writer) error {
 		_, err := fmt.Fprintln(stdout, "what the tool prints")
