@@ -4,8 +4,8 @@
 //	# characterize 't:syscalls:sys_enter_read args.count'
 //	Characterizing tracepoint:syscalls:sys_enter_read... Hit Ctrl-C to end.
 //	WHO: 23 events
-//	COUNT       %  PID     COMM
-//	23      100.0  7850    cat
+//	COUNT       PCT PID     COMM
+//	23        100.0 7850    cat
 //
 // See README.md.
 package main

@@ -1,11 +1,12 @@
 // Funccount counts the calls of functions, and the hits of tracepoints and user probes.
 //
 //	# funccount 'vfs_*'
-//	Counting 66 probes of kprobe:vfs_*... Hit Ctrl-C to end.
-//	FUNC                                       COUNT
-//	vfs_fsync_range                               10
-//	vfs_statfs                                    10
-//	vfs_read                                    5041
+//	Counting kprobe:vfs_*... Hit Ctrl-C to end.
+//
+//	FUNC                                        COUNT
+//	vfs_fsync_range                                10
+//	vfs_statfs                                     10
+//	vfs_read                                     5041
 //
 // See README.md.
 package main

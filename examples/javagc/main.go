@@ -4,8 +4,8 @@
 //	# javagc 4711
 //	Tracing garbage collections... Hit Ctrl-C to end.
 //	START(s)  TIME(us)   DESCRIPTION
-//	0.011     31.10      MarkSweepCompact Eden Space: 5122K -> 0K of 69952K
-//	0.000     11482.02   full collection
+//	0.022     42561.50   MarkSweepCompact Eden Space: 14433K -> 0K of 17472K
+//	0.022     42730.11   full collection
 //
 // See README.md.
 package main

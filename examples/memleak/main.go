@@ -4,7 +4,7 @@
 //	# memleak -p 5193
 //	Tracing outstanding allocations... Hit Ctrl-C to end.
 //	[11:16:33] Top 10 stacks with outstanding allocations:
-//	    2300 bytes in 23 allocations from stack
+//	  2300 bytes in 23 allocations from stack
 //	    keep
 //	    main
 //
