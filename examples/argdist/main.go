@@ -73,7 +73,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 		"argdist -H 'kr:vfs_read /retval > 0/ retval'", "sizes of reads",
 		"argdist -C 't:syscalls:sys_enter_openat comm, args.flags' 5", "")
 	o := &options{Tool: t, pid: t.PID(), tid: t.TID("t,tid")}
-	o.top = t.Int("T,top", "N", 0, "show only so many values, the most frequent")
+	o.top = t.Int("T,top", "N", 0, "show only the N most frequent values")
 	add := func(histogram bool) func(string) error {
 		return func(s string) error {
 			o.dists = append(o.dists, &dist{text: s, histogram: histogram})

@@ -81,7 +81,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 		"characterize -d 10 't:block:block_rq_issue comm'", "disk I/O, by whom")
 	t.Operands("EVENT", 1, 1)
 	o := &options{Tool: t, pid: t.PID()}
-	o.top = t.Int("n", "N", 5, "so many processes, stacks and values, the most frequent")
+	o.top = t.Int("n", "N", 5, "the N most frequent processes, stacks and values")
 	t.Duration()
 	err := t.Parse(args, stdout)
 	if err != nil {

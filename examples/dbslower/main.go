@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t.Operands("postgres|mysql", 1, 1)
 	pid := t.PID()
 	path := t.String("x,exe", "FILE", "the server's executable")
-	least := t.Int("m,threshold", "MSECS", 1, "only queries that took so long")
+	least := t.Int("m,threshold", "MSECS", 1, "only queries that took at least this long")
 	t.Duration()
 	if err := t.Parse(args, stdout); err != nil {
 		return err

@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 func parse(args []string, stdout io.Writer) (*options, error) {
 	t := tool.New("execsnoop", "Trace exec calls: every program that is started, with its arguments.",
 		"execsnoop -T", "with the time of day",
-		"execsnoop -x -n mount", "commands named so, also those that failed")
+		"execsnoop -x -n mount", "commands with mount in their name, also failed ones")
 	o := &options{
 		Tool:   t,
 		clock:  t.Bool("T,time", "with the time of day"),
@@ -73,7 +73,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 		parent: t.Int("P,ppid", "PID", 0, "only children of this process"),
 		match:  t.Regexp("n,name", "REGEX", "only commands whose name or file matches"),
 		line:   t.Regexp("l,line", "REGEX", "only commands whose line matches"),
-		most:   t.Int("max-args", "N", 20, "show so many arguments"),
+		most:   t.Int("max-args", "N", 20, "show up to N arguments"),
 	}
 	t.Duration()
 	return o, t.Parse(args, stdout)

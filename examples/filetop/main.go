@@ -86,7 +86,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 		Tool:  t,
 		pid:   t.PID(),
 		all:   t.Bool("a,all-files", "with sockets, pipes and all that is no regular file"),
-		most:  t.Int("r,maxrows", "ROWS", 20, "so many rows"),
+		most:  t.Int("r,maxrows", "ROWS", 20, "print up to ROWS rows"),
 		order: orders["all"],
 	}
 	t.Func("s,sort", "COLUMN", "sort by all, reads, writes, rbytes or wbytes", func(s string) error {

@@ -73,7 +73,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	t.Operands("PID", 1, 1)
 	o := &options{
 		Tool:   t,
-		least:  t.Int("M", "MSECS", 0, "only those that took so long"),
+		least:  t.Int("M", "MSECS", 0, "only collections that took at least this long"),
 		millis: t.Bool("m", "in milliseconds instead of microseconds"),
 		filter: t.String("F", "TEXT", "only with this text in the description"),
 	}

@@ -60,7 +60,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	o := &options{
 		Tool: t,
 		period: t.Int("c,sample_period", "N", 10000,
-			"count by so many, which is what an interrupt costs"),
+			"sample one in N events; each sample costs an interrupt"),
 		threads: t.Bool("t,tid", "by thread"),
 		events:  []pmc.Event{pmc.CacheReferences(), pmc.CacheMisses()},
 	}

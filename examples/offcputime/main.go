@@ -74,7 +74,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 		shortest: t.Int("m,min-block-time", "USECS", 1, "only waits of at least this time"),
 		longest:  t.Int("M,max-block-time", "USECS", 0, "only waits of at most this time"),
 		state:    t.Int("state", "BITS", 0, "only in these states (2: uninterruptible)"),
-		room:     t.Int("stack-storage-size", "N", 0, "room for so many stacks (16384)"),
+		room:     t.Int("stack-storage-size", "N", 0, "keep up to N stacks (16384)"),
 	}
 	err := t.Parse(args, stdout)
 	switch {

@@ -96,7 +96,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 		o.only = append(o.only, n)
 		return nil
 	})
-	o.pages = t.Int("b,buffer-pages", "N", 256, "a buffer of so many pages of 4 KiB")
+	o.pages = t.Int("b,buffer-pages", "N", 256, "a buffer of N pages of 4 KiB")
 	t.Duration()
 	// Not every architecture has open, not every kernel openat2.
 	t.Options.Resolve = &probe.Options{Missing: probe.MissingIgnore}

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	pid := t.PID()
 	kernel := t.Bool("K,kernel-stacks-only", "only kernel stacks")
 	user := t.Bool("U,user-stacks-only", "only user stacks")
-	byPID := t.Bool("P,perpid", "by process, too")
+	byPID := t.Bool("P,perpid", "also by process")
 	delimit := t.Bool("d,delimited", "with a line between kernel and user frames")
 	folded := t.Bool("f,folded", "folded: a line for each stack")
 	times := t.Bool("T,timestamp", "with the time of day")

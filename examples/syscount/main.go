@@ -49,13 +49,13 @@ type options struct {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	t := tool.New("syscount", "Count system calls by name or process, with their time.",
 		"syscount -d 10 -L", "of ten seconds, with times, the longest first",
-		"syscount -P -e EPERM", "who may not do what it tries")
+		"syscount -P -e EPERM", "calls that lacked a permission, by process")
 	o := options{pid: t.PID(), call: -1}
 	o.tid = t.TID("t,tid")
 	o.parent = t.Int("c,ppid", "PID", 0, "only children of this process")
-	o.top = t.Int("T,top", "TOP", 10, "print so many")
+	o.top = t.Int("T,top", "TOP", 10, "print the TOP first")
 	o.failed = t.Bool("x,failures", "only calls that failed")
-	t.Func("e,errno", "ERRNO", "only calls that failed so: EPERM, or 1", func(s string) (err error) {
+	t.Func("e,errno", "ERRNO", "only calls that failed with this error: EPERM, or 1", func(s string) (err error) {
 		var ok bool
 		if o.errno, ok = sysnames.ErrnoNumber(s); !ok {
 			err = fmt.Errorf("%q is not an error", s)

@@ -79,7 +79,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 		uid:       t.UID("uid"),
 		comm:      t.String("n,name", "NAME", "only threads with this in their name"),
 		match:     t.String("f,msg-filter", "TEXT", "only messages with this in them"),
-		most:      t.Int("M,max-events", "N", 0, "end after so many messages"),
+		most:      t.Int("M,max-events", "N", 0, "end after N messages"),
 		clock:     t.Bool("T,time", "with the time of day"),
 		times:     t.Bool("t,timestamp", "with seconds since the first message"),
 		cpus:      t.Bool("C,print_cpu", "with the CPU"),
@@ -90,7 +90,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 		aggregate: t.Bool("A,aggregate", "count messages that are the same, until the end"),
 		self:      t.Bool("S,include-self", "also what trace itself does"),
 		cgroup:    t.String("c,cgroup-path", "PATH", "only in this cgroup"),
-		pages:     t.Int("b,buffer-pages", "N", 256, "a buffer of so many pages of 4 KiB"),
+		pages:     t.Int("b,buffer-pages", "N", 256, "a buffer of N pages of 4 KiB"),
 	}
 	t.Duration()
 	return o, t.Parse(args, stdout)

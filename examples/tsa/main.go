@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func parse(args []string, stdout io.Writer) (*options, error) {
-	t := tool.New("tsa", "Say in which states a process's threads spend their time.",
+	t := tool.New("tsa", "Show in which states a process's threads spend their time.",
 		"tsa -p 4711", "of process 4711, until Ctrl-C",
 		"tsa -p 4711 1 10", "every second, ten times")
 	o := &options{t, t.PID()}

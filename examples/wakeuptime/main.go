@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	folded := t.Bool("f,folded", "folded: a line for each stack")
 	shortest := t.Int("m,min-block-time", "USECS", 1, "only waits of at least this time")
 	longest := t.Int("M,max-block-time", "USECS", 0, "only waits of at most this time")
-	room := t.Int("stack-storage-size", "N", 0, "room for so many stacks (16384)")
+	room := t.Int("stack-storage-size", "N", 0, "keep up to N stacks (16384)")
 	if err := t.Parse(args, stdout); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func Example() {
 	// Usage: switches [flags] [interval [count]]
 	// Count context switches by thread name.
 	//
-	//   -i, --interval TIME  print every so often: 1, 5s, 100ms
+	//   -i, --interval TIME  print at this interval: 1, 5s, 100ms
 	//   -json                one JSON object per line
 	//   -record DIR          also record the input of the result in DIR
 	//   -replay DIR          show a recording instead; needs no root

@@ -188,7 +188,7 @@ func (t *Tool) DurationFlag(name string) {
 // Session.Every. def is the default interval; 0 means one result at the end.
 func (t *Tool) Interval(def time.Duration) {
 	t.takesInterval, t.interval = true, def
-	t.Func("i,interval", "TIME", "print every so often: 1, 5s, 100ms", func(s string) (err error) {
+	t.Func("i,interval", "TIME", "print at this interval: 1, 5s, 100ms", func(s string) (err error) {
 		t.interval, err = parseTime(s)
 		return err
 	})
@@ -196,7 +196,7 @@ func (t *Tool) Interval(def time.Duration) {
 
 // CountFlag declares a flag for the count, the number of times that Every calls its function.
 func (t *Tool) CountFlag(name string) {
-	t.Func(name, "N", "end after so many intervals", func(s string) (err error) {
+	t.Func(name, "N", "end after N intervals", func(s string) (err error) {
 		if t.count, err = strconv.Atoi(s); err != nil || t.count <= 0 {
 			err = fmt.Errorf("%q is not a number of at least 1", s)
 		}

@@ -13,7 +13,7 @@ import (
 func Example() {
 	run := func(args []string) error {
 		fs := flag.NewFlagSet("lines", flag.ContinueOnError)
-		n := fs.Int("n", 0, "so many `lines`")
+		n := fs.Int("n", 0, "number of `lines`")
 		if err := cli.Parse(fs, args, os.Stdout); err != nil {
 			return err
 		}
