@@ -1,6 +1,9 @@
 package usdt
 
-import "debug/elf"
+import (
+	"debug/elf"
+	"strings"
+)
 
 // x86 parses an operand in AT&T syntax: "%rdi", "$5", "$sym", "-8(%rbp)",
 // "(%rax,%rcx,8)", "sym+4(%rip)", "%fs:x@tpoff", "arr(,%rdi,8)".
@@ -185,83 +188,27 @@ func i386Number(r Reg) (Reg, bool) {
 // x86General returns the general register of that name: System V ABI, AMD64 supplement,
 // figure 3.36.
 func x86General(name string) (Reg, bool) {
-	switch name {
-	case "rax":
-		return Reg{Num: 0, Bytes: 8}, true
-	case "rdx":
-		return Reg{Num: 1, Bytes: 8}, true
-	case "rcx":
-		return Reg{Num: 2, Bytes: 8}, true
-	case "rbx":
-		return Reg{Num: 3, Bytes: 8}, true
-	case "rsi":
-		return Reg{Num: 4, Bytes: 8}, true
-	case "rdi":
-		return Reg{Num: 5, Bytes: 8}, true
-	case "rbp":
-		return Reg{Num: 6, Bytes: 8}, true
-	case "rsp":
-		return Reg{Num: 7, Bytes: 8}, true
-	case "rip":
-		return Reg{Num: 16, Bytes: 8}, true
-	case "eax":
-		return Reg{Num: 0, Bytes: 4}, true
-	case "edx":
-		return Reg{Num: 1, Bytes: 4}, true
-	case "ecx":
-		return Reg{Num: 2, Bytes: 4}, true
-	case "ebx":
-		return Reg{Num: 3, Bytes: 4}, true
-	case "esi":
-		return Reg{Num: 4, Bytes: 4}, true
-	case "edi":
-		return Reg{Num: 5, Bytes: 4}, true
-	case "ebp":
-		return Reg{Num: 6, Bytes: 4}, true
-	case "esp":
-		return Reg{Num: 7, Bytes: 4}, true
-	case "eip":
-		return Reg{Num: 16, Bytes: 4}, true
-	case "ax":
-		return Reg{Num: 0, Bytes: 2}, true
-	case "dx":
-		return Reg{Num: 1, Bytes: 2}, true
-	case "cx":
-		return Reg{Num: 2, Bytes: 2}, true
-	case "bx":
-		return Reg{Num: 3, Bytes: 2}, true
-	case "si":
-		return Reg{Num: 4, Bytes: 2}, true
-	case "di":
-		return Reg{Num: 5, Bytes: 2}, true
-	case "bp":
-		return Reg{Num: 6, Bytes: 2}, true
-	case "sp":
-		return Reg{Num: 7, Bytes: 2}, true
-	case "al":
-		return Reg{Num: 0, Bytes: 1}, true
-	case "dl":
-		return Reg{Num: 1, Bytes: 1}, true
-	case "cl":
-		return Reg{Num: 2, Bytes: 1}, true
-	case "bl":
-		return Reg{Num: 3, Bytes: 1}, true
-	case "sil":
-		return Reg{Num: 4, Bytes: 1}, true
-	case "dil":
-		return Reg{Num: 5, Bytes: 1}, true
-	case "bpl":
-		return Reg{Num: 6, Bytes: 1}, true
-	case "spl":
-		return Reg{Num: 7, Bytes: 1}, true
-	case "ah":
-		return Reg{Num: 0, Bytes: 1, Shift: 8}, true
-	case "dh":
-		return Reg{Num: 1, Bytes: 1, Shift: 8}, true
-	case "ch":
-		return Reg{Num: 2, Bytes: 1, Shift: 8}, true
-	case "bh":
-		return Reg{Num: 3, Bytes: 1, Shift: 8}, true
+	switch len(name) {
+	case 2:
+		if name[1] == 'l' || name[1] == 'h' { // al, ah
+			r := Reg{Num: int16(strings.IndexByte("adcb", name[0])), Bytes: 1}
+			if name[1] == 'h' {
+				r.Shift = 8
+			}
+			return r, r.Num >= 0
+		}
+		if n := x86Word(name); n >= 0 && n < 8 { // ip has no 16-bit name
+			return Reg{Num: n, Bytes: 2}, true
+		}
+	case 3:
+		if n := x86Word(name[1:]); n >= 0 && name[0] == 'r' {
+			return Reg{Num: n, Bytes: 8}, true
+		} else if n >= 0 && name[0] == 'e' {
+			return Reg{Num: n, Bytes: 4}, true
+		}
+		if n := x86Word(name[:2]); n >= 4 && n < 8 && name[2] == 'l' { // sil
+			return Reg{Num: n, Bytes: 1}, true
+		}
 	}
 	// r8 … r15 with d, w, b. APX's r16 … r31 have DWARF numbers 130 and up, and are not
 	// in pt_regs.
@@ -281,6 +228,31 @@ func x86General(name string) (Reg, bool) {
 		r.Bytes = 1
 	}
 	return r, r.Ok()
+}
+
+// x86Word returns the DWARF number of a register with a 16-bit name, and of ip; else -1.
+func x86Word(name string) int16 {
+	switch name {
+	case "ax":
+		return 0
+	case "dx":
+		return 1
+	case "cx":
+		return 2
+	case "bx":
+		return 3
+	case "si":
+		return 4
+	case "di":
+		return 5
+	case "bp":
+		return 6
+	case "sp":
+		return 7
+	case "ip":
+		return 16
+	}
+	return -1
 }
 
 // numbered splits "xmm12d" into 12 and "d"; the number is -1 if the name
