@@ -24,7 +24,7 @@ func MapBytes(m *ebpf.MapSpec, cpus int64) int64 {
 	words := func(n uint32) int64 { return (int64(n) + 7) / 8 * 8 }
 	n, key, value := int64(m.MaxEntries), words(m.KeySize), words(m.ValueSize)
 	switch m.Type {
-	case ebpf.RingBuf: // the data, its pages' addresses twice, and three pages for the header and the positions
+	case ebpf.RingBuf: // data, addresses of its pages twice, pages of the header and positions
 		return n + n/PageBytes*16 + 3*PageBytes + mapHead
 	case ebpf.PerCPUArray:
 		return n*(8+cpus*value) + mapHead
