@@ -1,13 +1,13 @@
-// Package uapi has constants that the headers of Linux have for programs, and that are
-// macros there, so that BTF does not have them: errors, signals, families of sockets,
-// flags of system calls.
+// Package uapi contains constants of Linux's headers for user programs that are macros, and so
+// are not in BTF: errors, signals, socket families, flags of system calls.
 //
 //	flag, ok := uapi.Lookup("arm64", "O_DIRECT") // 65536; on amd64 it is 16384
 //
-// There are some 2,700, of Linux 6.1's headers and golang.org/x/sys, for amd64, arm64, riscv64,
-// loong64 and ppc64le. Some are enumerators too, such as IPPROTO_TCP and the states of TCP:
-// whoever looks here first need not read BTF for them. Numbers of system calls are not
-// here, and neither is what changes with each kernel, such as BPF_MAP_TYPE_… and CAP_LAST_CAP.
+// There are about 2,700, from Linux 6.1's headers and golang.org/x/sys, for amd64, arm64,
+// riscv64, loong64 and ppc64le. Some are enumerators too, such as IPPROTO_TCP and the states
+// of TCP, so that users need not read BTF for them. Numbers of system calls are not included,
+// and neither are constants that change with each kernel, such as BPF_MAP_TYPE_… and
+// CAP_LAST_CAP.
 package uapi
 
 import (
@@ -21,9 +21,9 @@ import (
 
 //go:generate go run ./generate
 
-// table has a line for each name, sorted: its value, and behind commas those of
-// architectures that have another one, or - where they have none. It is searched as it
-// is: there is nothing to build at start.
+// table has a line for each name, sorted: its value and, after commas, the values of
+// architectures that have another one, or - if they have none. It is searched directly,
+// without an index that would have to be built at start.
 //
 //go:embed table.txt
 var table string
