@@ -281,8 +281,8 @@ func (p *parser) unique(names map[string]bool, at token, t btf.Type) {
 	}
 }
 
-// complete returns a type whose size is known. If the text declares a type and does not define
-// it, complete asks the caller.
+// complete returns a type with a known size. If the text declares a type and does not define
+// it, complete calls Options.Resolve.
 func (p *parser) complete(t btf.Type, at token) btf.Type {
 	if p.err != nil || p.infoOf(t).whole {
 		return t

@@ -297,7 +297,7 @@ func common(name string) string {
 	return ""
 }
 
-// resolve asks the caller for a type.
+// resolve calls Options.Resolve for a type.
 func (s *state) resolve(kind Kind, at token) btf.Type {
 	t, err := s.opts.Resolve(kind, at.text)
 	if err != nil {

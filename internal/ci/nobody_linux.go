@@ -21,8 +21,8 @@ const nobody = 65534
 
 // asNobody runs a program without privileges and with no network but the loopback, and returns
 // its exit code. Only root can read the go command's work directory, so the program is copied
-// to a directory that nobody can read. The current directory does not change: it is inherited
-// and needs no path.
+// to a directory that the user nobody can read. The current directory does not change: it is
+// inherited and needs no path.
 func asNobody(argv []string) int {
 	code, err := runAsNobody(argv)
 	if err != nil {

@@ -24,8 +24,8 @@ var packages = []string{
 
 var qemuPackages = []string{"qemu-system-x86", "qemu-system-arm"}
 
-// backports is the suite with a QEMU of guest.MinQEMU or later, for a machine whose own is
-// older.
+// backports is the suite with a QEMU of guest.MinQEMU or later, for a machine with an older
+// one of its own.
 const backports = "bookworm-backports"
 
 // setup installs missing packages.

@@ -142,7 +142,7 @@ func newReader(f Format, r io.Reader, limit int64) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("unknown compression format %d", f)
 }
 
-// Bytes decompresses b, whose output must have exactly size bytes.
+// Bytes decompresses b. The output must have exactly size bytes.
 func Bytes(f Format, b []byte, size int64) ([]byte, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("impossible size %d", size)
@@ -157,7 +157,7 @@ func Bytes(f Format, b []byte, size int64) ([]byte, error) {
 	return out, nil
 }
 
-// All decompresses b, whose output size is not known. It returns ErrTooLarge if that exceeds
+// All decompresses b to an output of unknown size. It returns ErrTooLarge if that exceeds
 // limit bytes.
 func All(f Format, b []byte, limit int64) ([]byte, error) {
 	return appendAll(f, b, 4*int64(len(b)), limit)

@@ -17,8 +17,8 @@ import (
 
 var errXZ = errors.New("xz: malformed container")
 
-// xzParts returns an xz stream in consecutive pieces: those of b, except for block headers,
-// whose dictionary sizes are reduced to the size of the block's output. The error is
+// xzParts returns an xz stream in consecutive pieces: those of b, except for block headers:
+// their dictionary sizes are reduced to the size of the block's output. The error is
 // ErrTooLarge if the output of all blocks exceeds limit.
 //
 // To find a block's end it must walk its LZMA2 chunks, which state their sizes: the .xz file
@@ -115,7 +115,7 @@ func dictCode(n int64) byte {
 	return 40
 }
 
-// lzmaParts is xzParts for the .lzma container, whose header has the dictionary size after a
+// lzmaParts is xzParts for the .lzma container. Its header has the dictionary size after a
 // byte of properties.
 func lzmaParts(b []byte, limit int64) ([]io.Reader, error) {
 	if len(b) < 13 {

@@ -70,7 +70,7 @@ type funcWalker struct {
 // aroundCall is an inlined call around others, with its spans in open.
 type aroundCall struct{ call, first, end int32 }
 
-// level is an entry whose children are being read.
+// level is an entry while its children are being read.
 type level struct {
 	fn    int32 // enclosing function with code, -1 if none
 	depth int32 // of inlined calls in it
@@ -157,7 +157,7 @@ func (w *funcWalker) entry(c *cursor, a *abbrev, cur level, at int) (next level,
 	return next, sibling
 }
 
-// leave ends a function, whose spans are then complete: it sorts them.
+// leave ends a function. Its spans are then complete, and leave sorts them.
 func (w *funcWalker) leave(from, to level) {
 	if from.fn < 0 || from.fn == to.fn {
 		return

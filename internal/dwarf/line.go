@@ -229,7 +229,8 @@ func (p *lineProgram) file() bool {
 // noDir is a directory number that is in no table.
 const noDir = 1<<32 - 1
 
-// tablesV5 reads the directories and files of version 5, whose layout the header describes.
+// tablesV5 reads the directories and files of version 5, in the layout that the header
+// describes.
 func (p *lineProgram) tablesV5() {
 	t := p.t
 	p.entries(func(f fileEntry) { t.dirs = push(t.dirs, f.name, &p.room) })
@@ -416,8 +417,8 @@ func (p *lineProgram) extended(i int) (kind uint8, addr uint64, next int) {
 	switch kind {
 	case setAddress:
 		addr, p.opIndex = c.uint(min(int(n)-1, 8)), 0
-		// The linker left this code out, or it is at the very start of a file whose code is
-		// elsewhere: see emit in unit.go.
+		// The linker left this code out, or it is at the very start of a file that has its
+		// code elsewhere: see emit in unit.go.
 		if addr <= 1 || addr >= 1<<(8*uint(p.addrSize)-1)<<1-2 {
 			p.skip = true
 		}

@@ -10,7 +10,7 @@ import (
 // compilation directory. It returns nil if there is none.
 type Opener func(compDir, name string) *elffile.File
 
-// Split adds the units whose description was split off. pkg is the .dwp file next to the
+// Split adds the units with a description that was split off. pkg is the .dwp file next to the
 // program, or nil. open opens .dwo files, and may be nil. The caller owns the files.
 func (d *Data) Split(pkg *elffile.File, open Opener) {
 	d.openDWO = open

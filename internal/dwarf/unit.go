@@ -216,7 +216,7 @@ const (
 	maxBehind = 4096
 )
 
-// find calls f for the units whose ranges contain an address, until it returns true.
+// find calls f for the units with ranges that contain an address, until it returns true.
 func (d *Data) find(pc uint64, f func(*unit) bool) {
 	i, j := 0, len(d.ranges)
 	for i < j {

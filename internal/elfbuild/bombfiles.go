@@ -34,7 +34,7 @@ func stapsdtSection(flags elf.SectionFlag, notes []byte) Section {
 	return Section{Name: ".note.stapsdt", Type: elf.SHT_NOTE, Flags: flags, Data: notes, Align: 4}
 }
 
-// linkerCache returns an ld.so.cache for amd64 whose entries all share the same long text.
+// linkerCache returns an ld.so.cache for amd64. All its entries share the same long text.
 func linkerCache(entries int) []byte {
 	o := binary.LittleEndian
 	b := append([]byte("glibc-ld.so.cache1.1"), make([]byte, 28)...)
@@ -49,7 +49,7 @@ func linkerCache(entries int) []byte {
 }
 
 // jitDump returns a jitdump for amd64 with n functions of one byte of code each, from 0x1000
-// on, whose names have the given length.
+// on, with names of the given length.
 func jitDump(n, name int) []byte {
 	o := binary.LittleEndian
 	b := []byte{0x44, 0x54, 0x69, 0x4a, 1, 0, 0, 0, 40, 0, 0, 0, 62, 0, 0, 0}
@@ -81,8 +81,8 @@ func coreThreads(n int) []byte {
 	return bytes.Repeat(note("CORE", 1, make([]byte, prstatusSize)), n)
 }
 
-// coreFiles returns a note of a thread, and one whose header claims to describe says mapped
-// files. It describes n of them, each with a page and a name of one byte.
+// coreFiles returns a note of a thread, and one with a header that gives the number of mapped
+// files as says. It describes n of them, each with a page and a name of one byte.
 func coreFiles(says uint64, n int) []byte {
 	o := binary.LittleEndian
 	desc := o.AppendUint64(o.AppendUint64(nil, says), 4096)

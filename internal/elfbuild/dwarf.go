@@ -59,8 +59,8 @@ const (
 // dwarfUnit returns a unit for ProgramText with these entries.
 func dwarfUnit(entries []byte) []byte { return dwarfUnitOf(codeUnit, entries) }
 
-// dwarfUnitOf is dwarfUnit with the given code for the unit's own entry, whose third attribute
-// is 0.
+// dwarfUnitOf is dwarfUnit with the given code for the unit's own entry. The entry's third
+// attribute is 0.
 func dwarfUnitOf(code byte, entries []byte) []byte {
 	o := binary.LittleEndian
 	b := []byte{4, 0, 0, 0, 0, 0, 8, code} // version 4, table at 0, addresses of 8 bytes

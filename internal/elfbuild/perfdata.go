@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// PerfData is a perf.data file in the format of "perf record": one event, whose records have a
-// thread and a time.
+// PerfData is a perf.data file in the format of "perf record": one event, with a thread and a
+// time in its records.
 type PerfData struct {
 	// Attrs is the number of descriptions of the event, all with the same ids; 0 means 1.
 	Attrs int

@@ -22,7 +22,7 @@ func (f *File) Offset(vaddr uint64) (off uint64, ok bool) {
 	return 0, false
 }
 
-// inObject reports whether an address is one of an object file, whose addresses are offsets:
+// inObject reports whether an address is one of an object file. Their addresses are offsets:
 // see layOut.
 func (f *File) inObject(addr uint64) bool {
 	if f.Type != elf.ET_REL || len(f.Progs) > 0 {
@@ -71,9 +71,9 @@ const smallestPage, largestPage = 4 << 10, 64 << 10
 //
 // A mapping consists of whole pages, while its segment may begin later and end earlier in
 // these. Segments that share a page are both in it: exec selects the executable one. Of two
-// executable ones, Bias selects the one whose pages fit the mapping best. If several fit
-// equally well, it selects the one with the bias before, which is that of the previous mapping
-// of the same file, or else the first.
+// executable ones, Bias selects the one with the pages that fit the mapping best. If several
+// fit equally well, it selects the one with the bias before, which is that of the previous
+// mapping of the same file, or else the first.
 //
 // The process's pages may be larger than this machine's (arm64: 4, 16 or 64 KiB). They are not
 // larger than the alignment of the file's segments and of the mapping. If several sizes

@@ -195,7 +195,7 @@ func NewFS(f fs.File) (*File, error) {
 // NewBytes reads an ELF file in memory, which must not change until Close.
 func NewBytes(b []byte) (*File, error) { return New(bytesAt(b), int64(len(b))) }
 
-// bytesAt is a ReaderAt whose bytes can be returned without a copy.
+// bytesAt is a ReaderAt with bytes that can be returned without a copy.
 type bytesAt []byte
 
 func (b bytesAt) ReadAt(p []byte, off int64) (int, error) {

@@ -97,9 +97,9 @@ func (f *File) section(b []byte) (s Section, name uint32) {
 	return s, name
 }
 
-// parseSections reads the section headers. A file whose section table is outside of it
-// (stripped by hand, truncated, an image read from memory) is read without sections, because
-// its segments may be enough.
+// parseSections reads the section headers. A file with a section table outside of it (stripped
+// by hand, truncated, an image read from memory) is read without sections, because its
+// segments may be enough.
 func (f *File) parseSections(t *tables) error {
 	size := f.shsize()
 	if t.shoff == 0 || t.shentsize < size {

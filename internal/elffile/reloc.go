@@ -11,7 +11,7 @@ type Reloc struct {
 	Offset uint64 // where it applies: an address, or in object files an offset in the section
 	Sym    uint32 // number of the symbol in the section's linked table
 	Type   uint32 // in the machine's numbering
-	Addend int64  // 0 in tables of type SHT_REL, whose addends are in the relocated bytes
+	Addend int64  // 0 in tables of type SHT_REL: their addends are in the relocated bytes
 }
 
 // Relocs yields the entries of a section of type SHT_REL or SHT_RELA, none if it is another
@@ -66,7 +66,7 @@ type relocOp struct {
 }
 
 // relocOps contains the relocations that compilers use in debug sections, including those of
-// thread-local variables, whose locations do not matter. The numbers are those of each
+// thread-local variables, although their locations are not used. The numbers are those of each
 // architecture's psABI.
 var relocOps = map[elf.Machine]map[uint32]relocOp{
 	elf.EM_X86_64:  {1: {8, 0}, 10: {4, 0}, 11: {4, 0}, 17: {8, 0}, 21: {4, 0}},
@@ -101,7 +101,7 @@ func (f *File) layOut() {
 }
 
 // LayOutAs assigns the addresses in the object file to the sections of its separate debug
-// file, whose own offsets differ. It must be called before other methods.
+// file, which has other offsets. It must be called before other methods.
 func (f *File) LayOutAs(object *File) {
 	if f.Type != elf.ET_REL || object.Type != elf.ET_REL || len(f.Sections) < len(object.Sections) {
 		return

@@ -3,7 +3,7 @@ package insn
 // maxLen is the maximum length of an instruction, in bytes. Processors refuse longer ones.
 const maxLen = 15
 
-// amd64 is an instruction whose length is being determined. The rules are those of the Intel
+// amd64 is the state of determining an instruction's length. The rules are those of the Intel
 // SDM volume 2, chapter 2 and appendix A, and, for AMD's own instructions (3DNow!, SSE4a,
 // XOP), of the AMD64 APM volume 3.
 type amd64 struct {

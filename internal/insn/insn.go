@@ -22,8 +22,8 @@ type Inst struct {
 var (
 	// ErrShort is the error for code that ends within the instruction.
 	ErrShort = errors.New("the code ends within the instruction")
-	// ErrUnknown is the error for bytes that are no instruction, or one whose length depends
-	// on the processor.
+	// ErrUnknown is the error for bytes that are no instruction, or an instruction with a
+	// length that depends on the processor.
 	ErrUnknown = errors.New("no known instruction")
 )
 

@@ -232,8 +232,9 @@ func (k *Functions) Absent(module, name string) error {
 	return notexist.Errorf("no kernel function %s%s", name, meant.Hint())
 }
 
-// Own returns the kernel's own functions, not those of modules, whose names pick passes to add
-// and that are not in without. They are in the order of the file, which is that of addresses.
+// Own returns the kernel's own functions, not those of modules: those with names that pick
+// passes to add and that are not in without. They are in the order of the file, which is that
+// of addresses.
 func (k *Functions) Own(pick func(add func(name []byte)) error, without map[string]bool) ([]Symbol,
 	error,
 ) {

@@ -148,7 +148,7 @@ var hexDigit = func() (t [256]uint8) {
 // fit in v.
 func Hex(b []byte) (v uint64, n int) { return hex(b, 0, 0) }
 
-// hex continues after the first n digits, whose value is v.
+// hex continues after the first n digits, which have the value v.
 func hex(b []byte, v uint64, n int) (uint64, int) {
 	for ; n < len(b) && n < 17; n++ {
 		d := hexDigit[b[n]]

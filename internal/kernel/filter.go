@@ -13,10 +13,10 @@ type TaskFilter struct {
 	Tgids []uint32
 	// Cgroups are cgroups of version 2. The task must be in one of them or below.
 	Cgroups []CgroupAt
-	// CgroupOffsets is set for kernels whose tracing programs cannot get a task's cgroups from
-	// a helper (before 5.15). It contains the offsets of task_struct.cgroups,
-	// css_set.dfl_cgrp, cgroup.level and cgroup.ancestor_ids. It requires a GPL-compatible
-	// licence, like MountNamespace.
+	// CgroupOffsets is set for kernels without a helper by which tracing programs get a task's
+	// cgroups (before 5.15). It contains the offsets of task_struct.cgroups, css_set.dfl_cgrp,
+	// cgroup.level and cgroup.ancestor_ids. It requires a GPL-compatible licence, like
+	// MountNamespace.
 	CgroupOffsets *[4]uint32
 	// PIDNamespace is the device and inode of a pid namespace, nil for any.
 	PIDNamespace *[2]uint64

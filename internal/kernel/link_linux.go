@@ -235,8 +235,8 @@ func pointer[T any](s []T) unsafe.Pointer {
 // attrConfig1 is the offset of config1 (kprobe_func, uprobe_path) in struct perf_event_attr.
 const attrConfig1 = 56
 
-// PerfEventOpen opens an event with an encoded struct perf_event_attr, whose size is set. If
-// path is not empty, it sets config1 to the path's address, for the kprobe and uprobe PMUs.
+// PerfEventOpen opens an event with an encoded struct perf_event_attr. Its size must be set.
+// If path is not empty, it sets config1 to the path's address, for the kprobe and uprobe PMUs.
 // The descriptor is close-on-exec.
 func PerfEventOpen(attr []byte, path string, pid, cpu, group int, flags uint) (int, error) {
 	var pin runtime.Pinner

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Stranger is set in both halves of the ids of a task outside of this process's namespace,
-// whose ids are those of the initial namespace. No namespace has such large ids (PID_MAX_LIMIT
+// Stranger is set in both halves of the ids of a task outside of this process's namespace.
+// These ids are those of the initial namespace. No namespace has such large ids (PID_MAX_LIMIT
 // is 1<<22), so tasks remain distinct.
 const Stranger = 1 << 31
 

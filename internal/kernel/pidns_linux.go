@@ -138,8 +138,8 @@ func InitialIDs() (pid, tid int, err error) {
 	return int(v[0] >> 32), int(uint32(v[0])), err
 }
 
-// runHere runs a program once in the calling thread. It returns the only value of a map, whose
-// descriptor the program gets.
+// runHere runs a program once in the calling thread. It returns the only value of a map.
+// program gets the map's descriptor.
 func runHere(program func(fd int) asm.Instructions) (v [2]uint64, err error) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
 	if err != nil {

@@ -32,8 +32,8 @@ func Spent(f func()) (bytes uint64, cpu time.Duration) {
 
 // Bounded calls f, which reads a possibly malicious file of size bytes. It fails the test if f
 // allocates more than 64 MiB plus size, or takes more than a second of CPU time. It does not
-// check with -race, nor the time in a guest, whose CPU is emulated. It returns the results of
-// Spent.
+// check with -race, nor the time in a guest, because its CPU is emulated. It returns the
+// results of Spent.
 func Bounded(t testing.TB, size int, f func()) (bytes uint64, cpu time.Duration) {
 	t.Helper()
 	bytes, cpu = Spent(f)

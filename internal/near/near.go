@@ -22,8 +22,8 @@ func Hint(name string, among []string) string {
 }
 
 // Search collects near names one at a time, so that a scan of 100,000 kernel functions needs
-// no list of them. It ignores names whose edit distance exceeds a third of the name's length,
-// unless they begin with the name. It ignores case.
+// no list of them. It ignores names with an edit distance of more than a third of the name's
+// length, unless they begin with the name. It ignores case.
 type Search struct {
 	name  string
 	found []found

@@ -4,8 +4,8 @@ package pclntab
 // contains the code.
 type Call struct {
 	Name uint32 // for Table.NameAt
-	// PC is the address whose file and line are this call's: the address that was looked up
-	// or, for outer functions, an address on the line of the inlined call.
+	// PC is the address to look up for this call's file and line: the address that was looked
+	// up or, for outer functions, an address on the line of the inlined call.
 	PC uint64
 }
 

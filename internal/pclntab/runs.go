@@ -10,7 +10,7 @@ type Run struct {
 
 // Runs appends the function's runs in order. The last has Line -1 and is the end of the code
 // with lines. ok is false for functions that are malformed, that have more than limit runs, or
-// whose tables are so long that Spent returns true.
+// that have so long tables that Spent returns true.
 func (fn *Func) Runs(dst []Run, limit int) (_ []Run, ok bool) {
 	size := fn.End - fn.Entry
 	if size > 1<<31 {

@@ -58,7 +58,7 @@ type Stat struct {
 // ReadStat reads /proc/PID/stat.
 func ReadStat(root fs.FS, pid int) (Stat, error) { return readStat(root, path(pid, "stat")) }
 
-// ReadThreadStat reads /proc/PID/task/TID/stat, whose CPU time is the thread's own.
+// ReadThreadStat reads /proc/PID/task/TID/stat. Its CPU time is the thread's own.
 func ReadThreadStat(root fs.FS, pid, tid int) (Stat, error) {
 	return readStat(root, path(pid, "task/"+strconv.Itoa(tid)+"/stat"))
 }
@@ -113,8 +113,8 @@ func NSpid(root fs.FS, pid int) int {
 
 // Owner returns the effective user and group of a process, in this process's user namespace.
 // It reads /proc/PID/status, which unlike the directory's owner also contains them for
-// processes that are not dumpable. A process whose real user or group is another one, as after
-// executing a setuid file, is an error.
+// processes that are not dumpable. It is an error if the process's real user or group is
+// another one, as after executing a setuid file.
 func Owner(root fs.FS, pid int) (uid, gid int, err error) {
 	ids := [2]int{}
 	for i, key := range []string{"Uid:", "Gid:"} {

@@ -9,7 +9,7 @@ import (
 type Needs struct {
 	// Types are the names of structs, unions, enums, typedefs and integers, without keyword.
 	Types []string
-	// Funcs are the names of functions whose prototypes are used.
+	// Funcs are the names of functions with prototypes that are used.
 	Funcs []string
 	// Members are the names of members that are used, of any struct. An anonymous member is
 	// kept if one inside it is.

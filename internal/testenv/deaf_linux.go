@@ -37,8 +37,8 @@ func DeafBreakpoints(t *testing.T) bool {
 
 var errNoListener = errors.New("no filter with a listener can be had")
 
-// runDeaf runs the command from a thread whose perf_event_open calls go to this process
-// (seccomp(2), SECCOMP_RET_USER_NOTIF). The command inherits the filter.
+// runDeaf runs the command from a thread. The thread's perf_event_open calls go to this
+// process (seccomp(2), SECCOMP_RET_USER_NOTIF). The command inherits the filter.
 func runDeaf(cmd *Cmd) (out []byte, err error) {
 	listener, done := make(chan int, 1), make(chan struct{})
 	go func() {

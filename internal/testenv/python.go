@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pythonName matches the interpreters whose frames package stack can read.
+// pythonName matches the interpreters that package stack supports.
 var pythonName = regexp.MustCompile(`/python3\.1[123]$`)
 
 // Pythons returns this machine's interpreters of CPython 3.11 to 3.13, each once: those in

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rooted starts a thread whose root directory is dir until the test ends, and returns its id,
-// which can be used like a process's in /proc. The test needs Root.
+// Rooted starts a thread with the root directory dir, which runs until the test ends, and
+// returns its id, which can be used like a process's in /proc. The test needs Root.
 func Rooted(t testing.TB, dir string) int {
 	t.Helper()
 	type started struct {

@@ -28,12 +28,12 @@ import (
 //go:embed table.txt
 var table string
 
-// Arches are the architectures that Lookup knows, as GOARCH spells them.
+// Arches returns the architectures that Lookup supports, in GOARCH's spelling.
 func Arches() []string { return []string{"amd64", "arm64", "loong64", "ppc64le", "riscv64"} }
 
-// Lookup is the value of a name on an architecture, as GOARCH spells it. One of 64 bits
-// without a sign is in two's complement: RLIM_INFINITY is -1. It takes no more than a
-// microsecond, and no memory.
+// Lookup returns the value of a name on an architecture, in GOARCH's spelling. Unsigned values
+// of 64 bits are returned in two's complement: RLIM_INFINITY is -1. It takes at most a
+// microsecond, and does not allocate.
 func Lookup(arch, name string) (value int64, ok bool) {
 	line, ok := find(name)
 	if !ok || !known(arch) {
@@ -62,9 +62,9 @@ func known(arch string) bool {
 	return false
 }
 
-// find is what stands behind a name in the table.
+// find returns the part of a name's line after the equals sign.
 func find(name string) (string, bool) {
-	low, high := 0, len(table) // where lines begin
+	low, high := 0, len(table) // offsets of line starts
 	for low < high {
 		begin := (low + high) / 2
 		for begin > low && table[begin-1] != '\n' {
@@ -85,7 +85,7 @@ func find(name string) (string, bool) {
 	return "", false
 }
 
-// Names are all names, sorted.
+// Names yields all names, sorted.
 func Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(table) {
@@ -96,8 +96,8 @@ func Names() iter.Seq[string] {
 	}
 }
 
-// Near returns `; did you mean "x" or "y"?` with names that are like one that is not
-// there, to end an error, or nothing.
+// Near returns `; did you mean "x" or "y"?` with names that are similar to one that does not
+// exist, for the end of an error, or "".
 func Near(name string) string {
 	s := near.New(name)
 	for n := range Names() {

@@ -61,7 +61,7 @@ type config struct {
 	guest                                      guest.Options
 }
 
-// verbatim is a flag that may be given more than once, whose values may contain commas.
+// verbatim is a flag that may be given more than once, with values that may contain commas.
 type verbatim []string
 
 func (v *verbatim) String() string { return strings.Join(*v, "; ") }

@@ -59,7 +59,7 @@ var patterns = regexp.MustCompile(`^(E[A-Z0-9]+|SIG[A-Z0-9]+|` +
 	`[A-Z0-9_]+_(SUPER|SB|FS)?_?MAGIC|(PATH|NAME|PIPE_BUF|ARG|NGROUPS|XATTR_NAME|XATTR_SIZE)_MAX|` +
 	`PIPE_BUF|ITIMER|R_OK|W_OK|X_OK)$`)
 
-// changing matches names whose value depends on the kernel's version.
+// changing matches names with values that depend on the kernel's version.
 var changing = regexp.MustCompile(`(_MAX|_LAST|_LAST_CAP|_SIZE_VER\d|_NUM|_COUNT|_ALL|_MASK|` +
 	`_BITS|_EVENTS|_SIZEOF\w*|_OPS|_FLAGS)$`)
 

@@ -92,9 +92,9 @@ func fatal(s string) string {
 	return ""
 }
 
-// lostTimer reports whether s is the kernel's line about a CPU whose timer was set and never
-// fired: since Linux 5.11 (kernel/rcu/tree_stall.h), after 21 seconds. Such a CPU sets no
-// timer again, because the kernel considers the next one set.
+// lostTimer reports whether s is the kernel's line about a CPU with a timer that was set and
+// never fired: since Linux 5.11 (kernel/rcu/tree_stall.h), after 21 seconds. Such a CPU sets
+// no timer again, because the kernel considers the next one set.
 func lostTimer(s string) bool {
 	return strings.HasPrefix(s, "[") &&
 		strings.Contains(s, "rcu: \tPossible timer handling issue on cpu=")

@@ -155,8 +155,8 @@ func (m *machine) arguments(drives []string) error {
 	return nil
 }
 
-// MinQEMU is the oldest major version of QEMU whose emulation is good enough for the kernels:
-// with 7.2, 6.12 crashes in patched code in one of three boots.
+// MinQEMU is the oldest major version of QEMU with an emulation that is good enough for the
+// kernels: with 7.2, 6.12 crashes in patched code in one of three boots.
 const MinQEMU = 10
 
 // CheckQEMU returns an error if this machine's QEMU for an architecture is missing or too old.

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// suites lists the Debian suites whose entry in the machine's apt sources contains the address
-// of its mirror.
+// suites lists the Debian suites that identify the mirror's entry in the machine's apt
+// sources.
 var suites = []string{
 	"bullseye", "bookworm", "trixie", "forky", "sid", "stable", "testing",
 	"unstable",

@@ -41,9 +41,9 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// source is a place where a kernel version may be found: packages in a suite whose names match
-// "linux-<part>-<version>…-cloud-<arch>". Newer packagings separate the image ("binary"), the
-// modules, and the configuration with the lists of built-in modules ("base").
+// source is a place where a kernel version may be found: packages in a suite with names that
+// match "linux-<part>-<version>…-cloud-<arch>". Newer packagings separate the image
+// ("binary"), the modules, and the configuration with the lists of built-in modules ("base").
 type source struct {
 	suite string
 	parts []string // the package with the image first

@@ -41,7 +41,7 @@ func Find(e *env.Env, name string) (Group, error) {
 		}
 		c := Group{ID: id.Inode, Level: -1, Path: path.Clean("/" + rel)}
 		// The hierarchy's root has inode 1. A container may see part of the hierarchy as its
-		// root, whose depth is then unknown.
+		// root. The depth is then unknown.
 		if root, err := IDOf(e, mount); err == nil && root.Inode == 1 {
 			c.Level = len(strings.FieldsFunc(rel, func(r rune) bool { return r == '/' }))
 		}

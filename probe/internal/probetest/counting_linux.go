@@ -28,7 +28,8 @@ type Counting struct {
 	PID int
 	// Value is the offset in the context of a u64 to sum up; -1 for none.
 	Value int16
-	// Equal, if not 0, limits counting to events whose u64 at offset Filter has this value.
+	// Equal, if not 0, limits counting to events that have this value in the u64 at offset
+	// Filter.
 	Filter int16
 	Equal  int32
 	// Sites counts by site, through the cookie.
@@ -190,8 +191,8 @@ func ExpectTally(t testing.TB, got, want Tally) {
 	}
 }
 
-// GetppidFunc returns a function of the kernel that the target calls 23 times in a run, whose
-// result is this process's id, and that almost no other process calls. A program on a function
+// GetppidFunc returns a function of the kernel that the target calls 23 times in a run, that
+// returns this process's id, and that almost no other process calls. A program on a function
 // that every process calls is preempted inside others now and then, and the kernel skips the
 // program for calls on that CPU meanwhile.
 func GetppidFunc() string {
@@ -202,8 +203,9 @@ func GetppidFunc() string {
 	return "__do_sys_getppid"
 }
 
-// ExpectWrites checks a tally of ksys_write whose value is 1 in each of the target's calls,
-// one in a run. It does not check the number of calls exactly; tests use GetppidFunc for that.
+// ExpectWrites checks a tally of ksys_write with a value that is 1 in each of the target's
+// calls, one in a run. It does not check the number of calls exactly; tests use GetppidFunc
+// for that.
 func ExpectWrites(t testing.TB, got Tally) {
 	t.Helper()
 	if got.Count == 0 || got.Count > Times || got.Sum != got.Count {

@@ -42,8 +42,8 @@ func StartOwn(t testing.TB) *Workload {
 }
 
 // StartCommand is Start for a command that runs the target. It waits until /proc shows the new
-// program: the descriptors whose closing reports the exec to the parent are closed before that
-// (begin_new_exec, fs/exec.c of 6.12).
+// program: the descriptors that report the exec to the parent by being closed are closed
+// before that (begin_new_exec, fs/exec.c of 6.12).
 func StartCommand(t testing.TB, cmd *testenv.Cmd) *Workload {
 	t.Helper()
 	w := &Workload{t: t, cmd: cmd}

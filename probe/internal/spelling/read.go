@@ -130,7 +130,7 @@ func IsNumber(p Part) bool {
 	return err == nil && !p.Quoted
 }
 
-// Rest joins the parts from i on into one: a demangled name, whose colons need no quotes.
+// Rest joins the parts from i on into one: a demangled name, in which colons need no quotes.
 func (s *Scanned) Rest(i int) (Part, error) {
 	p := s.Parts[i]
 	if p.Quoted || i == len(s.Parts)-1 {

@@ -23,8 +23,8 @@ type Signature struct {
 }
 
 // userDWARF reads a file's DWARF, which is valid as long as the file. What is decoded from it
-// is bounded, because the file may be malicious. All functions of libc with their types, whose
-// debug file is compressed to 4 MB, take 32 MB.
+// is bounded, because the file may be malicious. All functions of libc with their types take
+// 32 MB; its debug file is compressed to 4 MB.
 func userDWARF(f *elffile.File) (*dwarf.Data, error) {
 	return dwarf.New(f, nil, max(40<<20, 5*f.Stored()))
 }
