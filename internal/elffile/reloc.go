@@ -14,9 +14,9 @@ type Reloc struct {
 	Addend int64  // 0 in tables of type SHT_REL: their addends are in the relocated bytes
 }
 
-// Relocs yields the entries of a section of type SHT_REL or SHT_RELA, none if it is another
-// section or cannot be read. Like the result of Bytes, it may only be used in a function that
-// defers Catch.
+// Relocs returns an iterator over the entries of a section of type SHT_REL or SHT_RELA, over
+// none if it is another section or cannot be read. Like the result of Bytes, it may only be
+// used in a function that defers Catch.
 func (f *File) Relocs(s *Section) iter.Seq[Reloc] {
 	return func(yield func(Reloc) bool) {
 		b, err := f.Data(s)

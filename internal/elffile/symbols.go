@@ -81,7 +81,7 @@ func (t *Symbols) Len() int { return len(t.tab) / t.size }
 // At returns symbol i, which must be below Len.
 func (t *Symbols) At(i int) elf.Sym64 { return t.f.Symbol(t.tab[i*t.size : (i+1)*t.size]) }
 
-// All yields the symbols with their numbers.
+// All returns an iterator over the symbols, with their numbers.
 func (t *Symbols) All() iter.Seq2[int, elf.Sym64] {
 	return func(yield func(int, elf.Sym64) bool) {
 		for i := range t.Len() {

@@ -116,7 +116,8 @@ func (k *Functions) symbol(i int) Symbol {
 	return out
 }
 
-// named yields the indices of the functions with a name, in the order of the file.
+// named returns an iterator over the indices of the functions with a name, in the order of the
+// file.
 func (k *Functions) named(name []byte) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if len(k.buckets) == 0 {
@@ -183,7 +184,7 @@ func (k *Functions) At(addr uint64) (s Symbol, size uint64, ok bool) {
 	return s, size, true
 }
 
-// All yields the functions in the order of the file.
+// All returns an iterator over the functions, in the order of the file.
 func (k *Functions) All() iter.Seq[Symbol] {
 	return func(yield func(Symbol) bool) {
 		for i := range k.syms {

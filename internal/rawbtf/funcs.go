@@ -4,7 +4,7 @@ package rawbtf
 // tracepoint, and for a trampoline.
 const MaxArgs = 12
 
-// Funcs yields the functions, by id.
+// Funcs is an iterator over the functions, by id.
 func (r *Blob) Funcs(yield func(id uint32, name []byte) bool) {
 	for id := 1; id < len(r.At); id++ {
 		if off := r.At[id]; r.Kind(off) == Func && !yield(uint32(id), r.Name(r.Word(off))) {

@@ -85,7 +85,7 @@ func find(name string) (string, bool) {
 	return "", false
 }
 
-// Names yields all names, sorted.
+// Names returns an iterator over all names, sorted.
 func Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(table) {

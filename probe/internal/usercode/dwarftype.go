@@ -40,7 +40,7 @@ const (
 	// pointers are left as forward declarations.
 	maxDWARFTypes = 4096
 	// maxTypeDepth bounds the nesting of types. maxUnnamed bounds the nesting of types without
-	// a name of their own, such as pointers to pointers.
+	// a name of their own, such as pointers to pointers, which are spelled out.
 	maxTypeDepth, maxUnnamed = 2 * maxDWARFTypes, 64
 	// maxValueParts bounds the parts of values that are examined, for all functions.
 	maxValueParts = 16 << 20

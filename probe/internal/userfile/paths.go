@@ -290,10 +290,10 @@ func ReadAtMost(e *env.Env, name string, most int64) ([]byte, error) {
 // FLAG_X8664_LIB64 or FLAG_AARCH64_LIB64 (sysdeps/generic/ldconfig.h).
 var LdFlags = map[string]uint32{"amd64": 0x0303, "arm64": 0x0a03}
 
-// LdCache yields the sonames and paths of the entries with the given flags in a
-// glibc-ld.so.cache1.1 (struct cache_file_new, sysdeps/generic/dl-cache.h), which may follow
-// the older format. It skips malformed entries. The slices are parts of b; entries may share
-// them.
+// LdCache returns an iterator over the sonames and paths of the entries with the given flags
+// in a glibc-ld.so.cache1.1 (struct cache_file_new, sysdeps/generic/dl-cache.h), which may
+// follow the older format. It skips malformed entries. The slices are parts of b; entries may
+// share them.
 func LdCache(b []byte, flags uint32) iter.Seq2[[]byte, []byte] {
 	return func(yield func(soname, path []byte) bool) {
 		const magic = "glibc-ld.so.cache1.1"
