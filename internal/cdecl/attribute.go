@@ -2,7 +2,7 @@ package cdecl
 
 import "strings"
 
-// isAttribute tells what attribute takes.
+// isAttribute reports whether a token begins something that attribute reads.
 func isAttribute(t *token) bool {
 	switch t.text {
 	case "__attribute__", "__attribute", "_Alignas", "alignas", "__packed", "__aligned":
@@ -11,7 +11,8 @@ func isAttribute(t *token) bool {
 	return t.kind == isWord && silent(t.text)
 }
 
-// silent tells the words with which the kernel's sources mark things for its checkers.
+// silent reports whether a name is a word with which the kernel's sources annotate
+// declarations for checkers.
 func silent(name string) bool {
 	switch name {
 	case "__user", "__rcu", "__iomem", "__percpu", "__kernel", "__force", "__bitwise", "__bitwise__",
@@ -22,7 +23,7 @@ func silent(name string) bool {
 	return false
 }
 
-// attribute reads one, if one comes.
+// attribute reads an attribute, if the next token begins one.
 func (p *parser) attribute(a *attrs) bool {
 	if !isAttribute(&p.tok) {
 		return false
@@ -53,7 +54,7 @@ func (p *parser) attribute(a *attrs) bool {
 	return true
 }
 
-// attributeName reads one of a list.
+// attributeName reads one attribute of a list.
 func (p *parser) attributeName(a *attrs) {
 	at := p.tok
 	p.next()
@@ -66,7 +67,7 @@ func (p *parser) attributeName(a *attrs) {
 			p.want(")", "an alignment")
 			return
 		}
-		a.align, a.at = max(a.align, 16), at // the most that a type of the machine needs
+		a.align, a.at = max(a.align, 16), at // the largest of the machine's types
 	case "mode", "vector_size", "ms_struct", "scalar_storage_order":
 		p.stop(at, "attribute %s changes how a type is laid out, which is not done here: declare the "+
 			"type without it", quote(at.text))
@@ -77,7 +78,7 @@ func (p *parser) attributeName(a *attrs) {
 	}
 }
 
-// arguments skips those of an attribute that no layout needs.
+// arguments skips the arguments of an attribute that does not affect layouts.
 func (p *parser) arguments() {
 	at := p.tok
 	for open := 0; p.err == nil && p.tok.kind != isEnd; p.next() {
@@ -113,7 +114,7 @@ func (p *parser) alignment(a *attrs, at token) {
 	}
 }
 
-// label skips the name that a declaration has in assembly.
+// label skips a declaration's assembly name.
 func (p *parser) label() bool {
 	if !p.tok.is("__asm__") && !p.tok.is("asm") && !p.tok.is("__asm") {
 		return false

@@ -6,23 +6,23 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// What is read is bounded, so that memory and time are by the size of the text.
+// These bound the input, so that memory and time are proportional to the size of the text.
 const (
-	maxText     = 16 << 20  // bytes of the text and all that it includes
-	maxExpanded = 1 << 20   // tokens that macros expand to
+	maxText     = 16 << 20  // bytes of the text and all its includes
+	maxExpanded = 1 << 20   // tokens that macros may expand to
 	maxDefine   = 4 << 10   // tokens of a define's value
-	maxIncludes = 64        // files that include one another
-	maxNesting  = 64        // declarators, structs, expressions in one another
-	maxDepth    = 128       // types made of types, structs by pointer not counted
-	maxMembers  = 1<<16 - 1 // of a struct, of an enum, parameters: BTF's own bound
-	maxSize     = 256 << 20 // bytes of a type, so that bit offsets stay far from 32 bits
+	maxIncludes = 64        // nested includes
+	maxNesting  = 64        // nested declarators, structs or expressions
+	maxDepth    = 128       // nested types, not counting structs behind pointers
+	maxMembers  = 1<<16 - 1 // members of a struct or an enum, parameters: BTF's own limit
+	maxSize     = 256 << 20 // bytes of a type, so that bit offsets are far below 32 bits
 )
 
-// Kind is a kind of type that has a name.
+// Kind is a kind of type with a name.
 type Kind uint8
 
-// The kinds of types: struct, union and enum tags share one space of names, typedefs
-// have another.
+// These are the kinds of types. The tags of structs, unions and enums share one name space;
+// typedefs have another.
 const (
 	Struct Kind = iota
 	Union
@@ -30,48 +30,49 @@ const (
 	Typedef
 )
 
-// String is the keyword of C.
+// String returns C's keyword for the kind.
 func (k Kind) String() string { return [...]string{"struct", "union", "enum", "typedef"}[k&3] }
 
-// Options say what Parse finds around the text; nil is none of it.
+// Options configures Parse. A nil *Options is like a zero one.
 type Options struct {
-	// Arch is the machine that types are laid out for, as GOARCH spells it; "" is
-	// this program's. 64-bit little-endian ones are known.
+	// Arch is the machine for which types are laid out, in GOARCH's spelling; "" means this
+	// program's. The 64-bit little-endian machines are supported.
 	Arch string
-	// Line and Column say where in its file the text begins, from 1; 0 is 1.
+	// Line and Column are the position in its file at which the text begins, from 1; 0 means
+	// 1.
 	Line, Column int
-	// Resolve finds a type that the text does not define, such as a struct of the
-	// kernel by its BTF. It returns a Struct, Union, Enum or Typedef of the kind that is
-	// asked for, or nil if there is none. It is asked once for each name. BTF does not say
-	// how a type is aligned: by what its members need, unless their places show less.
+	// Resolve returns a type that the text does not define, such as a struct of the kernel
+	// from its BTF. It returns a Struct, Union, Enum or Typedef of the given kind, or nil if
+	// there is none. It is called once for each name. BTF does not contain the alignment of a
+	// type: it is computed from the members, unless their offsets show a smaller one.
 	Resolve func(kind Kind, name string) (btf.Type, error)
-	// Macro is the text of a macro that is defined before the text begins, as a
-	// compiler's -D does. It is asked once for each name that the text has; then what
-	// a compiler defines itself (__LP64__, __x86_64__, …) is looked at.
+	// Macro returns the text of a macro that is defined before the text begins, like a
+	// compiler's -D. It is called once for each name in the text. Macros that compilers define
+	// (__LP64__, __x86_64__, …) are used if it returns false.
 	Macro func(name string) (text string, ok bool)
-	// Constant is the value of a name in a constant expression that the text neither
-	// defines nor enumerates.
+	// Constant returns the value of a name in a constant expression, if the text neither
+	// defines nor enumerates it.
 	Constant func(name string) (value int64, ok bool)
-	// Include returns the text of an included file; nil for one that is left out. It
-	// may set the Include's File. Without it all are left out.
+	// Include returns the text of an included file, nil to leave it out. It may set the
+	// Include's File. If it is nil, all includes are left out.
 	Include func(i *Include) ([]byte, error)
-	// SkipCode skips what is no declaration: function bodies, initial values of
-	// variables, macros with parameters. Else these are errors.
+	// SkipCode skips parts that are not declarations: function bodies, initial values of
+	// variables, macros with parameters. Otherwise these are errors.
 	SkipCode bool
 }
 
-// Decls are the declarations of a text.
+// Decls contains the declarations of a text.
 type Decls struct {
-	// Types are the types that the text defines under a name, in its order.
+	// Types contains the types that the text defines with a name, in its order.
 	Types []Type
-	// Constants are the enumerators, in order.
+	// Constants contains the enumerators, in order.
 	Constants []Constant
-	// Defines are the macros without parameters that are in force at the end, in the
-	// order of their first definition.
+	// Defines contains the macros without parameters that are defined at the end, in the order
+	// of their first definition.
 	Defines []Define
-	// Includes are the files that the text, or a text that it includes, asks for.
+	// Includes contains the files that the text, and the texts that it includes, include.
 	Includes []Include
-	// Skipped is what SkipCode had skipped.
+	// Skipped contains what was skipped because of SkipCode.
 	Skipped []Skipped
 
 	byName map[tag]btf.Type
@@ -97,64 +98,64 @@ type Constant struct {
 // Define is a macro without parameters.
 type Define struct {
 	Name string
-	// Text is what it stands for.
+	// Text is the replacement text.
 	Text string
-	// Value is what Text evaluates to, where it is a constant expression of
-	// integers; else Integer is false.
+	// Value is the value of Text if it is an integer constant expression; otherwise Integer is
+	// false.
 	Value   Value
 	Integer bool
-	// Str is what Text says, where it is made of texts alone; else String is false.
+	// Str is the value of Text if it consists only of string literals; otherwise String is
+	// false.
 	Str    string
 	String bool
 	Pos    Pos
 }
 
-// Include is a line that includes a file.
+// Include is an include directive.
 type Include struct {
 	Name   string // as written
 	System bool   // in <>, not ""
-	// File is what positions in the included text, and #pragma once, name it by; ""
-	// is Name.
+	// File is the name of the file in positions in the included text, and for #pragma once; ""
+	// means Name.
 	File string
 	Read bool // Options.Include returned its text
-	Pos  Pos  // its File is of the text that includes
+	Pos  Pos  // its File is the including text's
 }
 
-// Skipped is something that is no declaration.
+// Skipped is a part of the text that is not a declaration.
 type Skipped struct {
 	What string // "function", "variable" or "macro"
 	Name string
 	Pos  Pos
 }
 
-// tag is a name in its space.
+// tag is a name in its name space.
 type tag struct {
 	kind Kind
 	name string
 }
 
-// Type is a type that the text defines, or nil.
+// Type returns a type that the text defines, or nil.
 func (d *Decls) Type(kind Kind, name string) btf.Type { return d.byName[tag{kind, name}] }
 
-// Error is a text that can't be read, with its place and what to do.
+// Error is the error for a text that cannot be parsed, with its position and what to do.
 type Error struct {
 	Pos Pos
-	// Len is how many bytes from Pos it is about; at least 1.
+	// Len is the number of bytes from Pos that the error refers to, at least 1.
 	Len int
-	// Msg is what is wrong, and after a colon what to do about it.
+	// Msg describes the mistake and, after a colon, what to do about it.
 	Msg string
-	// Err is what a function of Options returned, or nil.
+	// Err is the error that a function of Options returned, or nil.
 	Err error
 }
 
-// Error is FILE:LINE:COLUMN: MSG.
+// Error returns FILE:LINE:COLUMN: MSG.
 func (e *Error) Error() string { return e.Pos.String() + ": " + e.Msg }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Parse reads declarations. The error is an *Error. Name is what positions call the
-// text.
+// Parse parses declarations. The error is an *Error. name is the text's name in positions.
 func Parse(name string, text []byte, o *Options) (*Decls, error) {
 	if o == nil {
 		o = new(Options)
@@ -182,24 +183,24 @@ func Parse(name string, text []byte, o *Options) (*Decls, error) {
 	return s.decls, nil
 }
 
-// state is what all parsers of a text share.
+// state is shared by all parsers of a text.
 type state struct {
 	opts     *Options
 	machine  *machine
 	pp       *preprocessor
-	err      *Error // the first one; after it all tokens are ends
+	err      *Error // the first one; from then on all tokens are ends
 	decls    *Decls
 	tags     map[string]*tagged
 	typedefs map[string]btf.Type
-	asked    map[string]bool // typedefs that Resolve was asked for
+	asked    map[string]bool // typedefs for which Resolve was called
 	values   map[string]Value
 	basic    map[string]btf.Type
 	infos    map[btf.Type]info
-	made     []btf.Type // those that hold other types
+	made     []btf.Type // types that contain other types
 	forward  map[btf.Type]*tagged
 	order    []*tagged
 	aligned  map[btf.Type]uint64 // typedefs with an alignment of their own
-	implied  map[string]bool     // typedefs that the text does not have itself
+	implied  map[string]bool     // typedefs that the text does not define itself
 }
 
 func newState(o *Options, m *machine) *state {
@@ -211,7 +212,7 @@ func newState(o *Options, m *machine) *state {
 	}
 }
 
-// fail keeps the first error.
+// fail records the first error.
 func (s *state) fail(at token, format string, args ...any) {
 	s.failBy(at, nil, format, args...)
 }
@@ -220,7 +221,7 @@ func (s *state) failBy(at token, cause error, format string, args ...any) {
 	if s.err == nil {
 		n := len(at.text)
 		if at.kind == isBad {
-			n = 1 // the text is another
+			n = 1 // the text is an error message
 		}
 		s.err = &Error{Pos: at.pos, Len: max(n, 1), Msg: fmt.Sprintf(format, args...), Err: cause}
 	}
@@ -230,7 +231,7 @@ func (s *state) skipped(what string, at token) {
 	s.decls.Skipped = append(s.decls.Skipped, Skipped{what, at.text, at.pos})
 }
 
-// defines evaluates the macros that are left.
+// defines evaluates the macros that are defined at the end.
 func (s *state) defines() {
 	if s.err != nil {
 		return
@@ -253,8 +254,8 @@ func (s *state) defines() {
 	}
 }
 
-// evaluate finds the value of a macro, if it has one. That it has none is no error:
-// it may stand for a type, or for half an expression.
+// evaluate computes the value of a macro, if it has one. It is no error if it has none,
+// because it may stand for a type, or for part of an expression.
 func (s *state) evaluate(d *Define, m *macro) {
 	if len(m.body) == 0 {
 		return

@@ -2,10 +2,10 @@ package cdecl
 
 import "github.com/cilium/ebpf/btf"
 
-// attrs are the attributes that layouts know.
+// attrs contains the attributes that affect layouts.
 type attrs struct {
 	packed bool
-	align  uint64 // bytes; 0: none is asked for
+	align  uint64 // in bytes; 0: none
 	at     token
 }
 
@@ -19,13 +19,13 @@ func (a attrs) merge(b attrs) attrs {
 
 // declarator is a name with its type.
 type declarator struct {
-	name  token // of kind isEnd where there is none
+	name  token // its kind is isEnd if there is none
 	typ   btf.Type
 	attrs attrs
 	open  bool // an array without a size
 }
 
-// op is a part of a declarator that makes a type of another one.
+// op is a part of a declarator that derives a type from another one.
 type op struct {
 	at     token
 	kind   byte // '*', '[' or '('
@@ -35,7 +35,7 @@ type op struct {
 	params []btf.FuncParam
 }
 
-// naming says whether a declarator has a name.
+// naming determines whether a declarator has a name.
 type naming uint8
 
 const (
@@ -44,8 +44,8 @@ const (
 	named
 )
 
-// declarator reads a name with the pointers, arrays and parameters around it, and makes
-// its type of the one that it begins with.
+// declarator reads a name with the pointers, arrays and parameters around it, and derives its
+// type from base.
 func (p *parser) declarator(base btf.Type, n naming) declarator {
 	d := declarator{typ: base}
 	ops := p.derived(&d, n)
@@ -68,8 +68,8 @@ func (p *parser) declarator(base btf.Type, n naming) declarator {
 	return d
 }
 
-// derived is the order in which the parts of a declarator apply: int *(*f)[2] is a
-// pointer to an array of pointers.
+// derived returns the parts of a declarator in the order in which they apply: int *(*f)[2] is
+// a pointer to an array of pointers.
 func (p *parser) derived(d *declarator, n naming) []op {
 	if !p.enter() {
 		return nil
@@ -100,7 +100,8 @@ func (p *parser) derived(d *declarator, n naming) []op {
 	return ops
 }
 
-// nested tells a declarator in parentheses from a function's parameters.
+// nested reports whether a parenthesis begins a nested declarator, not a function's
+// parameters.
 func (p *parser) nested(n naming) bool {
 	t := p.peek()
 	if t.is("*") || t.is("(") || isAttribute(t) {
@@ -188,7 +189,7 @@ func (p *parser) parameters() []btf.FuncParam {
 			p.stop(p.tok, "there are more than %d parameters: make them fewer", maxMembers)
 		}
 		if p.take("...") {
-			// How BTF marks what takes any number of parameters.
+			// BTF represents "..." as a parameter without a name, of type void.
 			params = append(params, btf.FuncParam{Type: p.primitive("void")})
 			break
 		}
@@ -201,7 +202,7 @@ func (p *parser) parameters() []btf.FuncParam {
 	return params
 }
 
-// parameter reads one parameter. Arrays and functions are pointers there.
+// parameter reads one parameter. Arrays and functions become pointers.
 func (p *parser) parameter() btf.FuncParam {
 	if !p.enter() {
 		return btf.FuncParam{}
@@ -222,7 +223,7 @@ func (p *parser) parameter() btf.FuncParam {
 	return btf.FuncParam{Name: d.name.text, Type: d.typ}
 }
 
-// derive makes a type of another one.
+// derive derives a type from another one.
 func (p *parser) derive(t btf.Type, o *op) btf.Type {
 	switch o.kind {
 	case '*':
@@ -257,7 +258,7 @@ func (p *parser) derive(t btf.Type, o *op) btf.Type {
 	return a
 }
 
-// pointer makes one. What it points to nests no deeper than that if it has a name.
+// pointer returns a pointer to t. Targets with a name do not count for its depth.
 func (p *parser) pointer(t btf.Type) btf.Type {
 	ptr := &btf.Pointer{Target: t}
 	i := info{8, 8, 1, true}

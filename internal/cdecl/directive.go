@@ -2,11 +2,11 @@ package cdecl
 
 import "slices"
 
-// directive obeys a line that begins with #.
+// directive processes a line that begins with #.
 func (p *preprocessor) directive(l *lexer, hash token) {
 	name := l.next(true)
 	if name.kind == isEOL || name.kind == isEnd {
-		return // a # alone is none
+		return // a single # has no effect
 	}
 	rest := p.line(l)
 	switch name.text {
@@ -25,7 +25,7 @@ func (p *preprocessor) directive(l *lexer, hash token) {
 		if !p.inside(l, name) {
 			return
 		}
-		// What came before was read, or else skip would have met this line.
+		// The group before this line was read, or else skip would have processed the line.
 		p.conds[len(p.conds)-1].last = name.text == "else"
 		p.skip(l)
 	case "endif":
@@ -42,7 +42,7 @@ func (p *preprocessor) directive(l *lexer, hash token) {
 	}
 }
 
-// inside tells whether the text has an #if open that may go on.
+// inside reports whether an #if of this text is open that the directive may continue.
 func (p *preprocessor) inside(l *lexer, name token) bool {
 	if len(p.conds) <= l.conds {
 		p.fail(name, "#%s has no #if before it: take it out, or write the #if", name.text)
@@ -56,7 +56,8 @@ func (p *preprocessor) inside(l *lexer, name token) bool {
 	return true
 }
 
-// oneName is the only name of a directive. Compilers let more go by, with a warning.
+// oneName returns the only name of a directive. Like compilers, which warn, it ignores
+// anything after it.
 func (p *preprocessor) oneName(name token, rest []token) token {
 	if len(rest) == 0 || rest[0].kind != isWord {
 		p.fail(name, "#%s wants a name: write #%[1]s NAME", name.text)
@@ -65,7 +66,7 @@ func (p *preprocessor) oneName(name token, rest []token) token {
 	return rest[0]
 }
 
-// test says whether a condition holds.
+// test evaluates a condition.
 func (p *preprocessor) test(name token, rest []token) bool {
 	switch name.text {
 	case "ifdef", "elifdef", "ifndef", "elifndef":
@@ -88,7 +89,7 @@ func (p *preprocessor) test(name token, rest []token) bool {
 	return v.Bits != 0
 }
 
-// definedIn answers defined X and defined(X) in a condition, before X is expanded.
+// definedIn evaluates defined X and defined(X) in a condition, before X is expanded.
 func (p *preprocessor) definedIn(ts []token) []token {
 	if !slices.ContainsFunc(ts, func(t token) bool { return t.text == "defined" }) {
 		return ts
@@ -117,16 +118,16 @@ func (p *preprocessor) definedIn(ts []token) []token {
 	return out
 }
 
-// group begins a group of an #if: it is read, or the next one is looked for.
+// group begins a group of an #if: it is read if the condition holds, otherwise skipped.
 func (p *preprocessor) group(l *lexer, holds bool) {
 	if p.conds[len(p.conds)-1].taken = holds; !holds && p.err == nil {
 		p.skip(l)
 	}
 }
 
-// skip goes to the group to read, or to the #endif.
+// skip moves to the next group to read, or to the #endif.
 func (p *preprocessor) skip(l *lexer) {
-	open := 0 // of the #if that are skipped
+	open := 0 // number of open #if in the skipped text
 	for p.err == nil {
 		t := l.next(false)
 		if t.kind == isEnd {
@@ -157,7 +158,7 @@ func (p *preprocessor) skip(l *lexer) {
 	}
 }
 
-// other tells whether the group of an #else or #elif, come to by skipping, is read.
+// other reports whether the group of an #else or #elif, found while skipping, is to be read.
 func (p *preprocessor) other(l *lexer, name token, rest []token) bool {
 	if !p.inside(l, name) {
 		return true
@@ -192,7 +193,7 @@ func (p *preprocessor) define(at token, rest []token) {
 	p.macros[name.text] = m
 }
 
-// pragma obeys the only two that matter to what is declared.
+// pragma processes the pragmas that affect declarations.
 func (p *preprocessor) pragma(l *lexer, name token, rest []token) {
 	if len(rest) == 0 {
 		return
@@ -206,7 +207,7 @@ func (p *preprocessor) pragma(l *lexer, name token, rest []token) {
 	}
 }
 
-// include asks the caller for a text, and reads it next.
+// include gets an included text from the caller, which is read next.
 func (p *preprocessor) include(at token, rest []token) {
 	if ts := rest; len(ts) > 0 && ts[0].kind == isWord {
 		rest = p.expanded(ts)

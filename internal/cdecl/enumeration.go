@@ -40,14 +40,14 @@ func (p *parser) enumeration(sp *spec) {
 	}
 }
 
-// otherEnum is an enum that the text does not define. C wants it to be defined before it
-// is used, for its size.
+// otherEnum returns an enum that the text has not defined. C requires the definition before
+// the use, for its size.
 func (p *parser) otherEnum(e *tagged, at token) btf.Type {
 	if e.resolved == nil && p.opts.Resolve != nil && !e.open {
 		e.resolved = p.resolve(Enum, at)
 	}
 	if e.resolved == nil {
-		if !p.tok.is(";") { // GNU C declares one so
+		if !p.tok.is(";") { // GNU C allows such a declaration
 			p.stop(at, "enum %s is not defined: define it before", quote(at.text))
 		}
 		return e.typ
@@ -89,7 +89,7 @@ func (p *parser) enumerate(e *tagged, at token, fixed btf.Type, a attrs) {
 	e.open, e.defined = false, true
 }
 
-// enumerator reads one value, and returns the one that comes after it.
+// enumerator reads one value, and returns the value after it.
 func (p *parser) enumerator(enum *btf.Enum, v Value) Value {
 	at := p.tok
 	if at.kind != isWord || keyword(at.text) {
@@ -120,7 +120,8 @@ func (p *parser) enumerator(enum *btf.Enum, v Value) Value {
 	return v.after()
 }
 
-// fits tells values that an int holds: those are ints, whatever they were written as.
+// fits reports whether an int holds a value. Such enumerators have type int, whatever the type
+// of their expression.
 func (p *parser) fits(v Value) bool {
 	if v.Unsigned {
 		return v.Bits <= math.MaxInt32
@@ -129,7 +130,8 @@ func (p *parser) fits(v Value) bool {
 	return n >= math.MinInt32 && n <= math.MaxInt32
 }
 
-// after is the value of the enumerator after one of v, without a size if there is none.
+// after returns the value of the enumerator after one with value v, with size 0 if there is
+// none.
 func (v Value) after() Value {
 	switch {
 	case v.Unsigned && v.Bits == math.MaxUint64:
@@ -145,8 +147,8 @@ func (v Value) after() Value {
 	return v
 }
 
-// underlying gives an enum the integer type that GCC and clang do: unsigned int, int or
-// one of 64 bits, the first that holds all values; with packed the smallest.
+// underlying sets the integer type of an enum like GCC and clang: unsigned int, int or one of
+// 64 bits, the first that holds all values; if it is packed, the smallest.
 func (p *parser) underlying(e *btf.Enum, cs []Constant, fixed btf.Type, packed bool, at token) {
 	var low int64
 	var high uint64
@@ -184,7 +186,7 @@ func (p *parser) underlying(e *btf.Enum, cs []Constant, fixed btf.Type, packed b
 		"them smaller")
 }
 
-// typedef keeps the name of a type.
+// typedef defines the name of a type.
 func (p *parser) typedef(d declarator, a attrs) {
 	name := d.name.text
 	old := p.typedefs[name]
@@ -207,7 +209,7 @@ func (p *parser) typedef(d declarator, a attrs) {
 	p.decls.byName[tag{Typedef, name}] = t
 }
 
-// same tells types that are alike: C lets a typedef be repeated.
+// same reports whether types are the same: C allows a typedef to be repeated.
 func same(a, b btf.Type, depth int) bool {
 	if a == b {
 		return true

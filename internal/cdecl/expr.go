@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Value is what a constant expression comes to, and the type it has where it is used: no
-// smaller one than int.
+// Value is the value of a constant expression, with the type that it has when used: at least
+// int.
 type Value struct {
 	Bits     uint64 // in two's complement, extended to 64 bits
 	Size     int    // 4 or 8 bytes
@@ -19,7 +19,7 @@ type Value struct {
 // Negative reports whether the value is below 0.
 func (v Value) Negative() bool { return !v.Unsigned && int64(v.Bits) < 0 }
 
-// String is the value in decimal.
+// String returns the value in decimal.
 func (v Value) String() string {
 	if v.Unsigned {
 		return strconv.FormatUint(v.Bits, 10)
@@ -27,7 +27,7 @@ func (v Value) String() string {
 	return strconv.FormatInt(int64(v.Bits), 10)
 }
 
-// cut wraps the bits to the value's type.
+// cut truncates the bits to the value's type.
 func (v Value) cut() Value {
 	switch {
 	case v.Size != 4:
@@ -39,7 +39,7 @@ func (v Value) cut() Value {
 	return v
 }
 
-// precedences are C's, of operators with two operands.
+// precedence returns C's precedence of an operator with two operands, 0 for other tokens.
 func precedence(op string) int {
 	switch op {
 	case "||":
@@ -66,11 +66,11 @@ func precedence(op string) int {
 	return 0
 }
 
-// evaluator reads a constant expression and works it out.
+// evaluator parses and evaluates a constant expression.
 type evaluator struct {
 	*parser
 	condition bool // of an #if: numbers have 64 bits, names are 0
-	dead      int  // parts around this one that are not evaluated
+	dead      int  // number of enclosing parts that are not evaluated
 }
 
 // expression reads a constant expression in a declaration.
@@ -99,7 +99,7 @@ func (e *evaluator) expression() Value {
 	return no
 }
 
-// unless reads a part that is not evaluated if dead.
+// unless reads a part, which is not evaluated if dead is set.
 func (e *evaluator) unless(dead bool, read func() Value) Value {
 	if dead {
 		e.dead++
@@ -108,7 +108,7 @@ func (e *evaluator) unless(dead bool, read func() Value) Value {
 	return read()
 }
 
-// binary reads the operators of at least that precedence which follow left.
+// binary reads the operators of at least the given precedence after left.
 func (e *evaluator) binary(left Value, least int) Value {
 	for e.err == nil {
 		at := e.tok
@@ -124,7 +124,7 @@ func (e *evaluator) binary(left Value, least int) Value {
 	return left
 }
 
-// common2 brings two operands to one type.
+// common2 converts two operands to their common type.
 func common2(a, b Value) (Value, Value) {
 	switch {
 	case a.Size < b.Size:
@@ -138,7 +138,7 @@ func common2(a, b Value) (Value, Value) {
 	return a.cut(), b.cut()
 }
 
-// truth is the value of a condition.
+// truth returns the value of a condition.
 func (e *evaluator) truth(b bool) Value {
 	v := e.int()
 	if b {
@@ -147,7 +147,7 @@ func (e *evaluator) truth(b bool) Value {
 	return v
 }
 
-// int is an int 0; in the condition of an #if all are intmax_t.
+// int returns the int 0. In the condition of an #if all values are intmax_t.
 func (e *evaluator) int() Value {
 	if e.condition {
 		return Value{Size: 8}
@@ -220,7 +220,7 @@ func (e *evaluator) divide(at token, a, b Value) uint64 {
 	case a.Unsigned:
 		return a.Bits % b.Bits
 	case at.text == "/":
-		return uint64(int64(a.Bits) / int64(b.Bits)) // Go wraps where C is undefined
+		return uint64(int64(a.Bits) / int64(b.Bits)) // undefined in C; Go wraps around
 	}
 	return uint64(int64(a.Bits) % int64(b.Bits))
 }
@@ -301,7 +301,7 @@ func (e *evaluator) operand() Value {
 
 func (e *evaluator) name(at token) Value {
 	if e.condition {
-		return e.int() // as C has it
+		return e.int() // as in C
 	}
 	if v, ok := e.values[at.text]; ok {
 		return v
@@ -329,7 +329,7 @@ func isSizeof(name string) bool {
 	return false
 }
 
-// sizeof reads the type whose size, or alignment, is wanted.
+// sizeof reads a type and returns its size or alignment.
 func (e *evaluator) sizeof(at token) Value {
 	v := Value{Size: 8, Unsigned: true}
 	e.next()
@@ -380,8 +380,8 @@ func (e *evaluator) cast(at token) Value {
 	return Value{Bits: v.Bits, Size: int(max(size, 4)), Unsigned: unsigned && size >= 4}
 }
 
-// number reads a literal: the type is the first of int, long, and for those that are
-// not decimal of their unsigned kin, that holds it.
+// number parses a literal. Its type is the first of int and long that holds it; for literals
+// that are not decimal, the unsigned types too.
 func (e *evaluator) number(at token) Value {
 	digits := strings.TrimRight(at.text, "uUlL")
 	suffix := strings.ToLower(at.text[len(digits):])

@@ -16,9 +16,9 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// compiled are the structs and unions of a text as the compiler lays them out. It says
-// so by DWARF: the BTF of GCC 12 has the dimensions of arrays the other way round, and what
-// follows an unnamed bit field of an enum at 0.
+// compiled returns the structs and unions of a text in the compiler's layout. It reads DWARF,
+// because the BTF of GCC 12 has the dimensions of arrays in reverse order, and the members
+// after an unnamed bit field of an enum at 0.
 func compiled(t *testing.T, compiler, text string) map[string]*dwarf.StructType {
 	t.Helper()
 	dir := t.TempDir()

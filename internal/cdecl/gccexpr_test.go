@@ -85,7 +85,7 @@ func TestExpressionsGCC(t *testing.T) {
 			t.Errorf("%s: got %s, %v, GCC says %s", m.Text, got, m.Integer, lines[i])
 		}
 	}
-	// Of the conditions it says by what it leaves.
+	// gcc's preprocessor shows the conditions' values by the text that it leaves.
 	out, err := testenv.Command(t, "gcc", "-w", "-E", "-P", source).Output()
 	if err != nil {
 		t.Fatal(err)

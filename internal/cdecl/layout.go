@@ -2,15 +2,15 @@ package cdecl
 
 import "github.com/cilium/ebpf/btf"
 
-// info is what the layout of a type needs to know of another one.
+// info contains what the layout of a type needs of another one.
 type info struct {
 	size  uint64 // bytes
 	align uint64 // bytes
-	depth int    // how many types are in one another
+	depth int    // nesting of types
 	whole bool   // the size is known
 }
 
-// field is what the layout of a struct needs to know of a member.
+// field contains what the layout of a struct needs of a member.
 type field struct {
 	info
 	bits  uint64 // of a bit field
@@ -19,23 +19,23 @@ type field struct {
 	attrs attrs
 }
 
-// layout places the members of a struct or union as GCC and clang do for the System V
-// ABI of x86-64, and for AAPCS64: bit fields go where the last one ended, unless they would
-// span more units of their type than their type does.
+// layout places the members of a struct or union like GCC and clang for the System V ABI of
+// x86-64, and for AAPCS64: bit fields follow the previous one, unless they would span more
+// units of their type than their type does.
 type layout struct {
 	union        bool
 	packed       bool
 	alignUnnamed bool
 	align        uint64 // bytes, at least 1
-	next         uint64 // the bit after the last member
-	size         uint64 // bits, so far
+	next         uint64 // the bit offset after the last member
+	size         uint64 // in bits, so far
 }
 
 // place returns the member's offset in bits.
 func (l *layout) place(f *field) uint64 {
 	packed := l.packed || f.attrs.packed
 	if f.isBit && f.bits == 0 {
-		packed = false // what only ends a unit is not packed
+		packed = false // a zero-width bit field ends a unit, even in packed structs
 	}
 	want := l.wanted(f, packed) // bits
 	if !f.isBit || f.named || l.alignUnnamed {
@@ -59,7 +59,7 @@ func (l *layout) place(f *field) uint64 {
 	return at
 }
 
-// wanted is the alignment that the member asks for, in bits.
+// wanted returns the alignment of a member, in bits.
 func (l *layout) wanted(f *field, packed bool) uint64 {
 	own := f.attrs.align * 8
 	switch {
@@ -68,20 +68,20 @@ func (l *layout) wanted(f *field, packed bool) uint64 {
 	case f.isBit:
 		return max(own, 1)
 	case packed:
-		return max(own, 8) // an attribute counts, the type's own alignment does not
+		return max(own, 8) // an attribute counts; the type's own alignment does not
 	}
 	return max(own, f.align*8)
 }
 
-// spans is how many units a bit field touches.
+// spans returns the number of units that a bit field touches.
 func spans(at, bits, unit uint64) uint64 { return (at%unit + bits + unit - 1) / unit }
 
-// end is the size in bytes.
+// end returns the size in bytes.
 func (l *layout) end() uint64 { return roundUp(l.size, l.align*8) / 8 }
 
 func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
-// infoOf is what is known of a type that was read, or resolved.
+// infoOf returns the info of a type that was read, or resolved.
 func (s *state) infoOf(t btf.Type) info {
 	if i, ok := s.infos[t]; ok {
 		return i
@@ -99,11 +99,11 @@ func (s *state) infoOf(t btf.Type) info {
 	return info{}
 }
 
-// resolvedInfo works out the alignment of a type that Resolve returned: BTF has sizes
-// and offsets alone.
+// resolvedInfo computes the alignment of a type that Resolve returned: BTF contains only sizes
+// and offsets.
 func (s *state) resolvedInfo(t btf.Type, depth int) info {
 	if i, ok := s.infos[t]; ok || t == nil || depth > maxDepth {
-		return i // deeper than that nothing is known
+		return i // types nested deeper are unknown
 	}
 	inner := func(t btf.Type) info {
 		i := s.resolvedInfo(t, depth+1)
@@ -139,15 +139,15 @@ func (s *state) resolvedInfo(t btf.Type, depth int) info {
 	return i
 }
 
-// natural is the alignment that members give a struct, unless they, or its size, show
-// that it has another.
+// natural returns the alignment of a struct that follows from its members, unless their
+// offsets, or its size, show that it has another one.
 func (s *state) natural(size uint64, members []btf.Member, depth int) info {
 	i := info{size: size, align: 1, whole: true}
 	for _, m := range members {
 		of := s.resolvedInfo(m.Type, depth+1)
 		i.depth = max(i.depth, of.depth+1)
 		if of.align == 0 || m.BitfieldSize == 0 && uint64(m.Offset)%(of.align*8) != 0 {
-			of.align = 1 // it is packed
+			of.align = 1 // the struct is packed
 		}
 		i.align = max(i.align, of.align)
 	}

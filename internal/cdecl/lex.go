@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Pos is a place in a text: of an error, a type, a constant.
+// Pos is a position in a text.
 type Pos struct {
-	File         string // what Parse was told, or what an include is called
+	File         string // the name given to Parse, or an include's
 	Line, Column int    // from 1; columns are bytes
 }
 
-// String is FILE:LINE:COLUMN.
+// String returns FILE:LINE:COLUMN.
 func (p Pos) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
 
 type kind uint8
@@ -19,9 +19,9 @@ type kind uint8
 const (
 	isEnd    kind = iota
 	isEOL         // the end of a directive
-	isBad         // what is no token: text says why
+	isBad         // no token: text is the error message
 	isWord        // an identifier or keyword
-	isNumber      // as C's preprocessor has them: 1.5e+3 is one
+	isNumber      // a preprocessing number, such as 1.5e+3
 	isText        // "…"
 	isChar        // '…'
 	isMark        // an operator, or any other byte
@@ -29,16 +29,16 @@ const (
 
 type token struct {
 	kind  kind
-	first bool // of its line
+	first bool // first on its line
 	space bool // white space comes before it
 	text  string
 	pos   Pos
 }
 
-// is tells an operator or a word by its text.
+// is reports whether the token is an operator or word with the given text.
 func (t *token) is(s string) bool { return t.kind >= isWord && t.text == s }
 
-// String is the token as errors quote it.
+// String returns the token as errors quote it.
 func (t *token) String() string {
 	switch t.kind {
 	case isEnd:
@@ -49,7 +49,7 @@ func (t *token) String() string {
 	return quote(t.text)
 }
 
-// quote shortens what errors quote: a token may be as long as the text.
+// quote quotes s for an error. It shortens s, because a token may be as long as the text.
 func quote(s string) string {
 	const most = 60
 	if len(s) > most {
@@ -58,16 +58,16 @@ func quote(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// lexer makes tokens of one text. A copy of it looks ahead.
+// lexer splits one text into tokens. A copy of it can look ahead.
 type lexer struct {
 	file   string
 	text   string // with continued lines joined
-	joins  []int  // where in text a line was continued
+	joins  []int  // offsets in text at which a line was continued
 	off    int
 	line   int
-	origin int // the offset that would be column 1
+	origin int // the offset of column 1
 	first  bool
-	conds  int // how many #if were open when the text began
+	conds  int // the number of #if that were open when the text began
 }
 
 func newLexer(file, s string, line, column int) *lexer {
@@ -76,8 +76,8 @@ func newLexer(file, s string, line, column int) *lexer {
 	return l
 }
 
-// join removes the backslashes before line ends, and tells where they were. What is
-// left has no token cut in two.
+// join removes the backslashes before line ends, and returns their offsets. No token is split
+// in the result.
 func join(s string) (joined string, joins []int) {
 	if !strings.Contains(s, "\\\n") && !strings.Contains(s, "\\\r\n") {
 		return s, nil
@@ -106,7 +106,7 @@ func join(s string) (joined string, joins []int) {
 	}
 }
 
-// to moves to an offset on the same line, or past joins on it.
+// to moves to an offset on the same line, or beyond joins on it.
 func (l *lexer) to(off int) {
 	for len(l.joins) > 0 && l.joins[0] <= off {
 		l.line++
@@ -123,7 +123,7 @@ func (l *lexer) newline() {
 	l.first = true
 }
 
-// next is the next token. Inside a directive the end of the line is one.
+// next returns the next token. In a directive, the end of the line is a token.
 func (l *lexer) next(directive bool) token {
 	t := token{space: l.off == 0}
 	if !l.blank(&t, directive) {
@@ -144,7 +144,7 @@ func (l *lexer) next(directive bool) token {
 	return t
 }
 
-// blank skips white space and comments. It is false if that makes t a token.
+// blank skips white space and comments. It returns false if that sets t to a token.
 func (l *lexer) blank(t *token, directive bool) bool {
 	for l.off < len(l.text) {
 		c, rest := l.text[l.off], l.text[l.off:]
@@ -194,17 +194,17 @@ func (l *lexer) comment(t *token) bool {
 		l.off += nl
 		l.newline()
 	}
-	l.first = first // a comment is a space, however long
+	l.first = first // a comment counts as a space, even across lines
 	return true
 }
 
-// marks are the operators of more than one byte, the longest first.
+// marks lists the operators of more than one byte, the longest first.
 var marks = [...]string{
 	"...", "<<=", ">>=", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "##",
 	"+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "::",
 }
 
-// scan finds the kind and the end of the token at off.
+// scan determines the kind and the end of the token at off.
 func (l *lexer) scan(t *token) (end int) {
 	s, c := l.text[l.off:], l.text[l.off]
 	n := 1
@@ -233,13 +233,13 @@ func (l *lexer) scan(t *token) (end int) {
 	return l.off + n
 }
 
-// sign tells the sign of an exponent: 1e+3, 0x1p-3.
+// sign reports whether s[n] is the sign of an exponent: 1e+3, 0x1p-3.
 func sign(s string, n int) bool {
 	return (s[n] == '+' || s[n] == '-') && strings.IndexByte("eEpP", s[n-1]) >= 0 &&
 		(s[n-1] == 'p' || s[n-1] == 'P' || len(s) < 2 || s[1] != 'x' && s[1] != 'X')
 }
 
-// quoted is the length of the text or character at the start of s.
+// quoted returns the length of the string or character literal at the start of s.
 func quoted(t *token, s string) int {
 	for n := 1; n < len(s) && s[n] != '\n'; n++ {
 		switch s[n] {

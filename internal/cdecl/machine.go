@@ -5,12 +5,12 @@ import (
 	"runtime"
 )
 
-// machine is what differs between those of one size and byte order.
+// machine contains the differences between machines of the same size and byte order.
 type machine struct {
-	macros       []string // those that a compiler for it defines
+	macros       []string // macros that compilers for it define
 	unsignedChar bool     // plain char
-	// alignUnnamed has unnamed bit fields count for a struct's alignment: "without
-	// exception for zero-sized or anonymous bit-fields" (AAPCS64, Bit-fields).
+	// alignUnnamed makes unnamed bit fields count for a struct's alignment: "without exception
+	// for zero-sized or anonymous bit-fields" (AAPCS64, Bit-fields).
 	alignUnnamed bool
 }
 
@@ -34,7 +34,7 @@ func machineOf(arch string) (*machine, error) {
 		"riscv64, loong64 or ppc64le", arch)
 }
 
-// macro is the text of a macro that a compiler for the machine defines.
+// macro returns the text of a macro that a compiler for the machine defines.
 func (m *machine) macro(name string) (text string, ok bool) {
 	for _, own := range m.macros {
 		if name == own {

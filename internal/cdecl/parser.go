@@ -2,15 +2,15 @@ package cdecl
 
 import "github.com/cilium/ebpf/btf"
 
-// parser reads declarations or an expression from a source of tokens. After an error
-// it sees the end of the text, so that every loop ends there.
+// parser parses declarations or an expression from a source of tokens. After an error it sees
+// the end of the text, so that every loop ends.
 type parser struct {
 	*state
 	src    source
 	tok    token
 	ahead  token
 	peeked bool
-	depth  int // of what is in one another
+	depth  int // current nesting
 }
 
 func newParser(s *state, src source) *parser {
@@ -32,7 +32,7 @@ func (p *parser) next() {
 	p.tok = p.src.next()
 }
 
-// peek is the token after tok.
+// peek returns the token after tok.
 func (p *parser) peek() *token {
 	if !p.peeked {
 		p.ahead, p.peeked = p.src.next(), true
@@ -40,13 +40,13 @@ func (p *parser) peek() *token {
 	return &p.ahead
 }
 
-// stop keeps an error and ends the text.
+// stop records an error and ends the text.
 func (p *parser) stop(at token, format string, args ...any) {
 	p.fail(at, format, args...)
 	p.next()
 }
 
-// take moves past a token if it is the one that comes.
+// take moves past a token if it is the current one.
 func (p *parser) take(s string) bool {
 	if !p.tok.is(s) {
 		return false
@@ -55,14 +55,14 @@ func (p *parser) take(s string) bool {
 	return true
 }
 
-// want is take where nothing else can come.
+// want is take for a token that must be there.
 func (p *parser) want(s, after string) {
 	if !p.take(s) {
 		p.stop(p.tok, "after %s comes %v, not %q: write one there", after, &p.tok, s)
 	}
 }
 
-// enter bounds what is in one another; leave is for when it returns true.
+// enter bounds the nesting. Callers must call leave if it returns true.
 func (p *parser) enter() bool {
 	if p.depth++; p.depth > maxNesting {
 		p.stop(p.tok, "more than %d things are in one another here: give the inner ones names of "+
@@ -74,7 +74,7 @@ func (p *parser) enter() bool {
 
 func (p *parser) leave() { p.depth-- }
 
-// declaration reads what a text consists of.
+// declaration reads one top-level declaration.
 func (p *parser) declaration() {
 	if p.take(";") {
 		return
@@ -101,8 +101,8 @@ func (p *parser) declaration() {
 	}
 }
 
-// ends tells whether a new declaration begins after a definition's }: scripts leave the
-// semicolon out.
+// ends reports whether a new declaration follows a definition's }, because scripts omit the
+// semicolon.
 func (p *parser) ends() bool {
 	switch p.tok.text {
 	case "struct", "union", "enum", "typedef":
@@ -111,7 +111,7 @@ func (p *parser) ends() bool {
 	return p.tok.kind == isEnd
 }
 
-// declared reads one declarator of a declaration. It is true where that ends the
+// declared reads one declarator of a declaration. It returns true if that ends the
 // declaration.
 func (p *parser) declared(sp *spec) (last bool) {
 	d := p.declarator(sp.typ, named)
@@ -138,7 +138,7 @@ func (p *parser) declared(sp *spec) (last bool) {
 	return true
 }
 
-// body skips a function's, or refuses it.
+// body skips a function's body, or returns an error for it.
 func (p *parser) body(d declarator) {
 	_, function := d.typ.(*btf.FuncProto)
 	switch {
@@ -154,7 +154,7 @@ func (p *parser) body(d declarator) {
 	}
 }
 
-// initial skips the initial value of a variable, or refuses it.
+// initial skips the initial value of a variable, or returns an error for it.
 func (p *parser) initial(d declarator) (last bool) {
 	if !p.opts.SkipCode {
 		p.stop(d.name, "variable %s has an initial value, and only declarations are read here: take "+
@@ -179,12 +179,12 @@ func (p *parser) initial(d declarator) (last bool) {
 	return true
 }
 
-// code skips from a bracket to the one that closes it. What is in it is not expanded:
-// it may use macros with parameters.
+// code skips from a bracket to its closing one. Its contents are not expanded, because they
+// may use macros with parameters.
 func (p *parser) code() {
 	begin := p.tok
 	if p.peeked {
-		p.stop(begin, "this can't be skipped: take it out") // nothing looks ahead past a bracket
+		p.stop(begin, "this can't be skipped: take it out") // no caller peeks beyond a bracket
 		return
 	}
 	was := p.pp.raw

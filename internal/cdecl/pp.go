@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// source is where a parser's tokens come from.
+// source provides a parser's tokens.
 type source interface{ next() token }
 
 // slice is a source that ends with its tokens.
@@ -28,42 +28,41 @@ type macro struct {
 	pos    Pos
 	body   []token
 	called bool // has parameters
-	given  bool // by Options.Macro or this package, not by the text
-	active bool // is being expanded
+	given  bool // defined by Options.Macro or this package, not by the text
+	active bool // it is being expanded
 }
 
-// frame is a macro's body that is being read, in place of the token use.
+// frame is a macro's body that is being read, in place of a token at position use.
 type frame struct {
 	m   *macro
 	i   int
 	use Pos
-	own bool // the tokens stay where they are
+	own bool // the tokens keep their own positions
 }
 
-// cond is an #if that is open.
+// cond is an open #if.
 type cond struct {
 	pos   Pos
 	taken bool // one of its groups was read
-	last  bool // #else was there
+	last  bool // #else was seen
 }
 
-// preprocessor reads texts with their directives, and expands macros without
-// parameters.
+// preprocessor reads texts, processes their directives, and expands macros without parameters.
 type preprocessor struct {
 	*state
 	files  []*lexer
 	conds  []cond
 	frames []frame
-	macros map[string]*macro // nil: known not to be one
-	order  []string          // of the text's own macros
-	once   map[string]bool   // texts that #pragma once is in
-	raw    bool              // expand nothing: the code is skipped
-	spent  int               // tokens that expansions made, up to
-	most   int               // which is less than maxExpanded for a define's value
-	size   int               // of all texts
+	macros map[string]*macro // nil: not a macro
+	order  []string          // the text's own macros
+	once   map[string]bool   // texts with #pragma once
+	raw    bool              // do not expand: code is being skipped
+	spent  int               // tokens produced by expansions, at most
+	most   int               // most, which is less than maxExpanded for a define's value
+	size   int               // of all texts, in bytes
 }
 
-// open begins to read a text. at says where that is asked for.
+// open begins to read a text. at is the token that included it.
 func (p *preprocessor) open(l *lexer, size int, at token) {
 	if p.size += size; p.size > maxText {
 		p.fail(at, "the text and what it includes have more than %d bytes: declare only what is needed",
@@ -78,7 +77,7 @@ func (p *preprocessor) open(l *lexer, size int, at token) {
 	p.files = append(p.files, l)
 }
 
-// next is the next token of what is left of all texts when directives are obeyed.
+// next returns the next token after preprocessing.
 func (p *preprocessor) next() token {
 	for {
 		t := p.unexpanded()
@@ -95,7 +94,7 @@ func (p *preprocessor) next() token {
 	}
 }
 
-// unexpanded is a token of a macro's body, or of a text.
+// unexpanded returns the next token of a macro's body, or of a text.
 func (p *preprocessor) unexpanded() (t token) {
 	for len(p.frames) > 0 {
 		f := &p.frames[len(p.frames)-1]
@@ -131,7 +130,7 @@ func (p *preprocessor) unexpanded() (t token) {
 	return t
 }
 
-// expand puts a macro's body in the place of its name.
+// expand replaces a macro's name by its body.
 func (p *preprocessor) expand(t token) bool {
 	m := p.lookup(t.text)
 	if m == nil || m.active {
@@ -149,11 +148,11 @@ func (p *preprocessor) expand(t token) bool {
 		return true
 	}
 	m.active = true
-	p.frames = append(p.frames, frame{m: m, use: t.pos}) // of macros in macros, the outermost's
+	p.frames = append(p.frames, frame{m: m, use: t.pos}) // nested macros: the outermost's
 	return true
 }
 
-// ahead is the next token, which stays the next.
+// ahead returns the next token without consuming it.
 func (p *preprocessor) ahead() token {
 	for _, f := range slices.Backward(p.frames) {
 		if f.i < len(f.m.body) {
@@ -167,8 +166,8 @@ func (p *preprocessor) ahead() token {
 	return l.next(false)
 }
 
-// lookup is the macro of that name, or nil. Those that the text does not define are
-// asked of the caller, once.
+// lookup returns the macro with that name, or nil. It asks the caller once for those that the
+// text does not define.
 func (p *preprocessor) lookup(name string) *macro {
 	if m, ok := p.macros[name]; ok {
 		return m
@@ -192,7 +191,7 @@ func (p *preprocessor) lookup(name string) *macro {
 	return m
 }
 
-// line is the rest of a directive's tokens.
+// line returns the remaining tokens of a directive.
 func (p *preprocessor) line(l *lexer) []token {
 	var ts []token
 	for {
@@ -204,7 +203,7 @@ func (p *preprocessor) line(l *lexer) []token {
 	}
 }
 
-// expanded expands the macros among tokens that are no part of a text's flow.
+// expanded expands the macros in tokens that are not part of the text's sequence.
 func (p *preprocessor) expanded(ts []token) []token {
 	files, frames := p.files, p.frames
 	p.files, p.frames = nil, []frame{{m: &macro{body: ts}, own: true}}
@@ -212,14 +211,14 @@ func (p *preprocessor) expanded(ts []token) []token {
 	for t := p.next(); t.kind != isEnd; t = p.next() {
 		out = append(out, t)
 	}
-	for _, f := range p.frames { // of an expansion that failed
+	for _, f := range p.frames { // left by an expansion that failed
 		f.m.active = false
 	}
 	p.files, p.frames = files, frames
 	return out
 }
 
-// spelled is how tokens are written, for Define.Text.
+// spelled returns the text of tokens, for Define.Text.
 func spelled(ts []token) string {
 	var b strings.Builder
 	for i, t := range ts {

@@ -86,7 +86,7 @@ func TestDefines(t *testing.T) {
 	}
 }
 
-// TestConditions: each text says yes.
+// TestConditions checks that the conditions of each text leave only the word yes.
 func TestConditions(t *testing.T) {
 	for _, text := range []string{
 		"#if 1\nyes\n#endif",

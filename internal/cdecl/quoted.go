@@ -2,7 +2,7 @@ package cdecl
 
 import "strings"
 
-// texts reads one or several texts in a row, which are one.
+// texts reads one or more adjacent string literals, and returns their joined value.
 func (p *parser) texts() string {
 	var b strings.Builder
 	if p.tok.kind != isText {
@@ -17,7 +17,7 @@ func (p *parser) texts() string {
 	return b.String()
 }
 
-// character is the value of 'x', or of several in one as GCC and clang have it.
+// character returns the value of 'x', or of several characters as in GCC and clang.
 func (e *evaluator) character(at token) Value {
 	v := e.int()
 	cs := e.unquoted(at)
@@ -36,7 +36,7 @@ func (e *evaluator) character(at token) Value {
 	return v
 }
 
-// unquoted is what is between quotes.
+// unquoted returns the bytes between the quotes.
 func (p *parser) unquoted(at token) []byte {
 	s := at.text[1 : len(at.text)-1]
 	var out []byte
@@ -57,7 +57,7 @@ func (p *parser) unquoted(at token) []byte {
 	return out
 }
 
-// escape reads one that begins with a backslash.
+// escape decodes an escape sequence at the start of s.
 func escape(s string) (c byte, n int, ok bool) {
 	if i := strings.IndexByte(`abefnrtv\'"?`, s[1]); i >= 0 {
 		return "\a\b\x1b\f\n\r\t\v\\'\"?"[i], 2, true

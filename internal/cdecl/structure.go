@@ -2,24 +2,24 @@ package cdecl
 
 import "github.com/cilium/ebpf/btf"
 
-// tagged is a struct, union or enum by its tag.
+// tagged is a struct, union or enum with a tag.
 type tagged struct {
 	kind     Kind
 	at       token    // its first use
-	typ      btf.Type // which gets its members when they are defined
+	typ      btf.Type // its members are set when they are defined
 	open     bool     // its definition is being read
 	defined  bool
-	resolved btf.Type // the caller's, in place of typ
+	resolved btf.Type // the caller's type, to use instead of typ
 }
 
-// member is one of a struct that is being read.
+// member is a member of a struct that is being read.
 type member struct {
 	declarator
 	isBit bool
 	bits  uint64
 }
 
-// tag is the type of that tag, which may be defined later.
+// tag returns the type with a tag, which may be defined later.
 func (p *parser) tag(kind Kind, at token) *tagged {
 	e := p.tags[at.text]
 	if e == nil {
@@ -43,7 +43,7 @@ func (p *parser) tag(kind Kind, at token) *tagged {
 	return e
 }
 
-// structure reads a struct or union, by its tag or by its members.
+// structure reads a struct or union, with its tag or its members.
 func (p *parser) structure(sp *spec) {
 	kind := Struct
 	if p.tok.text == "union" {
@@ -103,7 +103,7 @@ func (p *parser) define(e *tagged, at token, a attrs) {
 	e.open, e.defined = false, true
 }
 
-// begin checks that a type may be defined, and keeps its place in the order.
+// begin checks that a type may be defined, and adds it to the types in order.
 func (p *parser) begin(e *tagged, at token) bool {
 	switch {
 	case e.defined || e.open:
@@ -126,7 +126,7 @@ func (p *parser) begin(e *tagged, at token) bool {
 	return true
 }
 
-// members reads those of one declaration.
+// members reads the members of one declaration.
 func (p *parser) members(ms []member) []member {
 	if p.take(";") || p.assertion() {
 		return ms
@@ -142,7 +142,7 @@ func (p *parser) members(ms []member) []member {
 			d := declarator{name: token{pos: begin.pos}, typ: sp.typ, attrs: sp.attrs}
 			ms = append(ms, member{declarator: d})
 		}
-		return ms // else it declares a type alone
+		return ms // otherwise it only declares a type
 	}
 	for p.err == nil {
 		ms = append(ms, p.member(&sp))
@@ -153,7 +153,7 @@ func (p *parser) members(ms []member) []member {
 			break
 		}
 	}
-	if !p.tok.is("}") { // compilers let the last semicolon be left out, with a warning
+	if !p.tok.is("}") { // compilers accept a missing last semicolon, with a warning
 		p.want(";", "a member")
 	}
 	return ms
@@ -183,7 +183,7 @@ func (p *parser) member(sp *spec) member {
 	return m
 }
 
-// checkBits refuses bit fields that C refuses.
+// checkBits returns an error for bit fields that C does not allow.
 func (p *parser) checkBits(m *member) {
 	most := uint64(0)
 	switch t := btf.UnderlyingType(m.typ).(type) {
@@ -205,7 +205,7 @@ func (p *parser) checkBits(m *member) {
 	}
 }
 
-// lay gives a struct its members at their places.
+// lay sets the members of a struct, with their offsets.
 func (p *parser) lay(e *tagged, ms []member, a attrs) {
 	l := layout{
 		union: e.kind == Union, packed: a.packed, align: max(a.align, 1),
@@ -246,7 +246,7 @@ func (p *parser) lay(e *tagged, ms []member, a attrs) {
 	p.infos[e.typ] = info{size, l.align, depth + 1, true}
 }
 
-// place is the bit that a member begins at.
+// place returns the bit offset of a member.
 func (p *parser) place(l *layout, m *member, kind Kind) uint64 {
 	f := field{
 		info: p.infoOf(m.typ), attrs: m.attrs, named: m.name.text != "", isBit: m.isBit, bits: m.bits,
@@ -259,7 +259,8 @@ func (p *parser) place(l *layout, m *member, kind Kind) uint64 {
 	return at
 }
 
-// unique refuses two members of one name. Those of a member without a name count too.
+// unique returns an error for two members of the same name, including those inside of a member
+// without a name.
 func (p *parser) unique(names map[string]bool, at token, t btf.Type) {
 	if at.text != "" {
 		if names[at.text] {
@@ -280,8 +281,8 @@ func (p *parser) unique(names map[string]bool, at token, t btf.Type) {
 	}
 }
 
-// complete is a type whose size is known. What the text declares and does not define is
-// asked of the caller.
+// complete returns a type with a known size. If the text declares a type and does not define
+// it, complete calls Options.Resolve.
 func (p *parser) complete(t btf.Type, at token) btf.Type {
 	if p.err != nil || p.infoOf(t).whole {
 		return t
@@ -343,8 +344,8 @@ func (p *parser) completeTag(t btf.Type, at token) btf.Type {
 	return t
 }
 
-// finish looks up what was declared and never defined, and puts it where it is pointed
-// to. What is not found stays a forward declaration.
+// finish looks up types that were declared and never defined, and replaces references to them.
+// A type that is not found stays a forward declaration.
 func (s *state) finish() {
 	found := map[btf.Type]btf.Type{}
 	for _, e := range s.order {
@@ -367,7 +368,7 @@ func (s *state) finish() {
 	}
 }
 
-// put has a type hold what was found in place of what was declared.
+// put replaces the types that t refers to by those in found.
 func put(t btf.Type, found map[btf.Type]btf.Type) {
 	in := func(t *btf.Type) {
 		if r := found[*t]; r != nil {

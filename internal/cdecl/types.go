@@ -6,7 +6,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// spec is what a declaration begins with: a type, and words about what is declared.
+// spec is the beginning of a declaration: a type and its specifiers.
 type spec struct {
 	typ     btf.Type
 	typedef bool
@@ -15,14 +15,15 @@ type spec struct {
 	attrs   attrs
 }
 
-// counts are the words that integers and floats are spelled with.
+// counts contains the words of an integer or floating-point type.
 type counts struct {
 	base                                string // "", char, int, float, double, void, …
 	short, long, signed, unsigned       int
 	constant, volatile, complex, atomic bool
 }
 
-// specifiers reads a type as it is before a name. File scope has storage classes.
+// specifiers reads a type as it appears before a name. Storage classes are allowed if file is
+// set, at file scope.
 func (p *parser) specifiers(file bool) spec {
 	var sp spec
 	var c counts
@@ -56,7 +57,7 @@ func (p *parser) specifiers(file bool) spec {
 	return sp
 }
 
-// specified puts together what was read.
+// specified combines what was read to a type.
 func (p *parser) specified(sp spec, c counts, begin token) spec {
 	switch {
 	case p.err != nil:
@@ -84,7 +85,7 @@ func (p *parser) specified(sp spec, c counts, begin token) spec {
 	return sp
 }
 
-// storage takes words that say where a thing is, not what.
+// storage accepts storage class specifiers, which do not affect types.
 func (p *parser) storage(sp *spec, file bool) bool {
 	switch p.tok.text {
 	case "typedef":
@@ -99,7 +100,7 @@ func (p *parser) storage(sp *spec, file bool) bool {
 	return false
 }
 
-// word takes a word of an arithmetic type, or a qualifier.
+// word accepts a word of an arithmetic type, or a qualifier.
 func (c *counts) word(s string) bool {
 	switch s {
 	case "const", "__const", "__const__":
@@ -120,7 +121,7 @@ func (c *counts) word(s string) bool {
 		c.atomic = true
 	case "void", "char", "int", "float", "double", "_Bool", "__int128", "__int128_t", "__uint128_t":
 		if c.base != "" {
-			c.atomic = true // two: no type
+			c.atomic = true // two of them make no valid type
 		}
 		c.base = s
 	default:
@@ -133,7 +134,7 @@ func (c *counts) any() bool {
 	return c.base != "" || c.short+c.long+c.signed+c.unsigned > 0 || c.complex || c.atomic
 }
 
-// arithmetic is the type of the words, nil if they make none.
+// arithmetic returns the type of the words, nil if they make none.
 func (p *parser) arithmetic(c counts) btf.Type {
 	if c.complex || c.atomic || c.short > 1 || c.long > 2 || c.signed > 1 || c.unsigned > 1 ||
 		c.short > 0 && c.long > 0 || c.signed > 0 && c.unsigned > 0 {
@@ -172,7 +173,7 @@ func (p *parser) arithmetic(c counts) btf.Type {
 	return nil
 }
 
-// primitive is a type of C by the name that compilers give it in BTF.
+// primitive returns a type of C, by its name in compilers' BTF.
 func (s *state) primitive(name string) btf.Type {
 	if t := s.basic[name]; t != nil {
 		return t
@@ -227,8 +228,8 @@ func (s *state) newPrimitive(name string) btf.Type {
 	return nil
 }
 
-// named is the typedef of that name: the text's, one that C programs have without
-// saying so, or the caller's.
+// named returns the typedef with that name: the text's, one that C programs have without
+// declaring it, or the caller's.
 func (s *state) named(at token) btf.Type {
 	if t := s.typedefs[at.text]; t != nil {
 		return t
@@ -249,7 +250,7 @@ func (s *state) named(at token) btf.Type {
 	return t
 }
 
-// keyword tells words that are never names.
+// keyword reports whether a word can never be a name.
 func keyword(name string) bool {
 	switch name {
 	case "if", "else", "for", "while", "do", "switch", "case", "return", "goto", "break", "continue",
@@ -261,8 +262,8 @@ func keyword(name string) bool {
 	return c.word(name)
 }
 
-// common is the primitive behind a typedef that the kernel's and the C library's
-// headers have, "" if it is none of those: scripts use them without a header.
+// common returns the primitive type behind a typedef of the kernel's or the C library's
+// headers, "" if it is none of those. Scripts use them without including a header.
 func common(name string) string {
 	switch name {
 	case "bool":
@@ -296,7 +297,7 @@ func common(name string) string {
 	return ""
 }
 
-// resolve asks the caller for a type.
+// resolve calls Options.Resolve for a type.
 func (s *state) resolve(kind Kind, at token) btf.Type {
 	t, err := s.opts.Resolve(kind, at.text)
 	if err != nil {
@@ -325,8 +326,7 @@ func (s *state) resolve(kind Kind, at token) btf.Type {
 	return t
 }
 
-// hold keeps a type that holds another one, so that finish can put what was resolved
-// in its place.
+// hold records a type that contains another one, so that finish can replace the inner type.
 func (s *state) hold(t, inner btf.Type) btf.Type {
 	i := s.infoOf(inner)
 	i.depth++
@@ -335,7 +335,7 @@ func (s *state) hold(t, inner btf.Type) btf.Type {
 	return t
 }
 
-// typeName is a type without a name, as in sizeof(TYPE).
+// typeName reads a type without a name, as in sizeof(TYPE).
 func (p *parser) typeName() btf.Type {
 	if !p.enter() {
 		return nil
@@ -348,7 +348,7 @@ func (p *parser) typeName() btf.Type {
 	return p.declarator(sp.typ, unnamed).typ
 }
 
-// beginsType tells whether a type begins with the token.
+// beginsType reports whether a type begins with the token.
 func (p *parser) beginsType(t *token) bool {
 	if t.kind != isWord {
 		return false
@@ -363,7 +363,7 @@ func (p *parser) beginsType(t *token) bool {
 	}
 	if p.typedefs[t.text] == nil && p.opts.Constant != nil {
 		if _, ok := p.opts.Constant(t.text); ok {
-			return false // without a look for such a type
+			return false // without asking the caller for such a type
 		}
 	}
 	var c counts

@@ -8,12 +8,12 @@ import (
 	"github.com/borescope/borescope/internal/testlog"
 )
 
-// user runs the README's test command as somebody without any privilege, a network
-// or a tool but Go's own, short of what takes long and is the same for everybody.
-// In a whole check it is run in full, and with the tools, too.
+// user runs the README's test command as a user without privileges, network or tools except
+// Go's own, without tests that take long and do not depend on the user. In a whole check
+// (-all) it runs all tests, and also runs them with the tools.
 func user(ctx context.Context, c *check) (testlog.Counts, error) {
 	if os.Geteuid() != 0 {
-		return testlog.Counts{Skipped: 1}, nil // the native run was that
+		return testlog.Counts{Skipped: 1}, nil // the native run was that already
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -33,11 +33,11 @@ func user(ctx context.Context, c *check) (testlog.Counts, error) {
 	return sum, errors.Join(err, berr)
 }
 
-// bare runs what may differ on a machine that has nothing but Go, as root, and the
-// README's first command.
+// bare runs the packages that may behave differently on a machine with only Go installed, as
+// root, and the README's first command.
 func bare(ctx context.Context, c *check) (testlog.Counts, error) {
 	if os.Geteuid() != 0 {
-		return testlog.Counts{Skipped: 1}, nil // it takes mounts of one's own
+		return testlog.Counts{Skipped: 1}, nil // it needs its own mounts
 	}
 	return c.onBare(func() (testlog.Counts, error) {
 		sum, err := c.goTest(ctx, "bare",
@@ -47,7 +47,7 @@ func bare(ctx context.Context, c *check) (testlog.Counts, error) {
 	})
 }
 
-// onBare has f's commands run on what onBareMachine makes of this machine.
+// onBare runs f with its commands in the environment of onBareMachine.
 func (c *check) onBare(f func() (testlog.Counts, error)) (testlog.Counts, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *check) onBare(f func() (testlog.Counts, error)) (testlog.Counts, error)
 	if err != nil {
 		return testlog.Counts{}, err
 	}
-	// Nobody looks for the tools there too.
+	// The user nobody looks for the tools in this directory too.
 	if err := errors.Join(os.Chmod(c.tmp, 0o755), os.Chmod(dir, 0o755)); err != nil {
 		return testlog.Counts{}, err
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// bareFlag makes this program run a command on what is left of this machine
-// without anything that nobody has to have installed or mounted.
+// bareFlag makes this program run a command on this machine without anything that a user need
+// not have installed or mounted.
 const bareFlag = "-bare"
 
-// bareTools are what such a machine has besides Go: git, a shell, coreutils,
-// grep, sed and find.
+// bareTools lists the programs of such a machine besides Go: git, a shell, coreutils, grep,
+// sed and find.
 const bareTools = `go git sh grep sed find
 	[ basename cat chgrp chmod chown cksum comm cp csplit cut date dd df dir dirname du echo env expand expr factor false
 	fmt fold groups head hostid id install join link ln logname ls md5sum mkdir mkfifo mknod mktemp mv nice nl nohup nproc
@@ -29,9 +29,9 @@ const bareTools = `go git sh grep sed find
 	shuf sleep sort split stat stdbuf stty sum sync tac tail tee test timeout touch tr true truncate tsort tty uname
 	unexpand uniq unlink users wc who whoami yes`
 
-// onBareMachine replaces this process by the command, in a namespace of mounts
-// without tracefs, bpffs and debugfs, with bareTools in PATH and without cgo.
-// The directory of links to them is the first word.
+// onBareMachine replaces this process by the command, in a mount namespace without tracefs,
+// bpffs and debugfs, with only bareTools in PATH and without cgo. argv[0] is the directory for
+// links to the tools.
 func onBareMachine(argv []string) error {
 	dir, argv := argv[0], argv[1:]
 	for _, name := range strings.Fields(bareTools) {
@@ -43,7 +43,7 @@ func onBareMachine(argv []string) error {
 			return err
 		}
 	}
-	runtime.LockOSThread() // the namespace is this thread's, and the command's
+	runtime.LockOSThread() // the namespace belongs to this thread and the command
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("new namespace of mounts: %w", err)
 	}

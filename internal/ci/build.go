@@ -11,12 +11,12 @@ import (
 	"github.com/borescope/borescope/internal/testlog"
 )
 
-// platforms are those that the module has to build on besides this one.
+// platforms lists the platforms on which the module must build besides this one.
 var platforms = []string{"linux/arm64", "darwin/arm64", "windows/amd64"}
 
-// cross compiles the library and links one command for every platform, and vets
-// there, with its tests, what has files of one system or architecture; in a whole
-// check everything. Linking all of the commands would take minutes.
+// cross compiles the library and links one command for every platform. There it also vets,
+// with their tests, the packages with files for one system or architecture, in a whole check
+// all packages. Linking all commands would take minutes.
 func cross(ctx context.Context, c *check) (testlog.Counts, error) {
 	const library = `{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}`
 	vetted := `{{if .IgnoredGoFiles}}{{.ImportPath}}{{end}}`
@@ -48,7 +48,7 @@ func cross(ctx context.Context, c *check) (testlog.Counts, error) {
 	return n, errors.Join(errs...)
 }
 
-// nested builds and vets the modules below the root's.
+// nested builds and vets the nested modules.
 func nested(ctx context.Context, c *check) (testlog.Counts, error) {
 	dirs, err := nestedModules()
 	if err != nil {
@@ -67,7 +67,7 @@ func nested(ctx context.Context, c *check) (testlog.Counts, error) {
 	return n, errors.Join(errs...)
 }
 
-// buildModule builds what a module has: packages, or only tools.
+// buildModule builds a module's packages, or its tools if it has no code.
 func (c *check) buildModule(ctx context.Context, dir string) error {
 	hasCode := false
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {

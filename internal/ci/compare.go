@@ -10,8 +10,8 @@ import (
 	"github.com/borescope/borescope/internal/testlog"
 )
 
-// comparisons are the programs of internal/bench, each with what makes it as short
-// as it can be: what they measure then is worth nothing, that they run is.
+// comparisons lists the programs of internal/bench, with the arguments that make each as short
+// as possible: the check is that they run; the measurements are worthless.
 var comparisons = [][]string{
 	{"action", "-batches", "5", "-rounds", "1", "-starts", "1", "-action", "comm"},
 	{"attach", "-rounds", "1", "uprobe:/proc/self/exe:runtime.m*"},
@@ -22,7 +22,7 @@ var comparisons = [][]string{
 	{"tools", "-rounds", "1", "execsnoop"},
 }
 
-// compare runs each of them once. Peers that are not here they leave out themselves.
+// compare runs each of them once. They skip peers that are not installed.
 func compare(ctx context.Context, c *check) (testlog.Counts, error) {
 	if os.Geteuid() != 0 {
 		return testlog.Counts{Skipped: len(comparisons)}, nil

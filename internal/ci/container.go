@@ -11,17 +11,16 @@ import (
 	"github.com/borescope/borescope/internal/testlog"
 )
 
-// inContainer has a command run as a container's first process sees it: with
-// numbers of its own for processes, and a /proc that shows no others.
+// inContainer runs a command as a container's first process: with its own pid namespace, and a
+// /proc that shows no other processes.
 var inContainer = []string{"unshare", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child"}
 
-// container runs the tests of which the pid namespace may decide, as root and,
-// what needs none, as nobody. They are declared by name: whole packages take
-// minutes, and most of their tests know no number of a process. In a whole check
-// all tests run there.
+// container runs the tests that may depend on the pid namespace, as root and, if they need no
+// privileges, as nobody. They are declared by name, because whole packages take minutes, and
+// most of their tests use no pid. In a whole check all tests run there.
 func container(ctx context.Context, c *check) (testlog.Counts, error) {
 	if os.Geteuid() != 0 {
-		return testlog.Counts{Skipped: 1}, nil // it takes namespaces of one's own
+		return testlog.Counts{Skipped: 1}, nil // it needs its own namespaces
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -38,7 +37,7 @@ func container(ctx context.Context, c *check) (testlog.Counts, error) {
 	return sum, errors.Join(err, uerr)
 }
 
-// named runs the tests that are declared for a column by name.
+// named runs the tests that are declared by name for a column.
 func (c *check) named(ctx context.Context, column string, flags ...string) (testlog.Counts, error) {
 	args := append([]string{"-count=1", "-short", "-timeout=3m"}, flags...)
 	if !c.all {
@@ -51,8 +50,8 @@ func (c *check) named(ctx context.Context, column string, flags ...string) (test
 	return c.goTest(ctx, column, append(args, c.declared(column)...)...)
 }
 
-// testsFor lists the names of the tests declared for a column, all of whose
-// entries have one.
+// testsFor returns the names of the tests declared for a column. All its entries must have
+// one.
 func (m matrix) testsFor(column string) ([]string, error) {
 	var tests []string
 	for _, entry := range m.entriesFor(column) {

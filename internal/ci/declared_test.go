@@ -15,9 +15,10 @@ import (
 // about, or that are tools of the tests themselves.
 var elsewhere = []string{"internal/ci", "internal/testenv", "internal/vmtest", "internal/bench", "probe/internal/probetest"}
 
-// TestDeclared: a package that starts goroutines, in its tests too, is declared for
-// race, and one that asks for tracefs or a BPF file system for bare. Of the tools,
-// examples runs each on a bare machine, and the goroutines of most are the tests'.
+// TestDeclared checks that a package that starts goroutines, even if only in its tests, is
+// declared for race, and one that needs tracefs or a BPF file system for bare. Tools need no
+// declaration: examples runs each on a bare machine, and the goroutines of most are the
+// tests'.
 func TestDeclared(t *testing.T) {
 	root := filepath.Join("..", "..")
 	m, err := readMatrix(filepath.Join(root, ".ci", "matrix.txt"), false)

@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// room says how much may still be written below a directory: "61.2 GiB free".
-// A disk that fills up fails whatever runs next, and what filled it is gone
-// when anybody looks.
+// room returns the free space below a directory: "61.2 GiB free". A full disk fails any later
+// step, and the files that filled it are gone when someone investigates.
 func room(dir string) string {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {

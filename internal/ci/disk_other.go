@@ -2,5 +2,5 @@
 
 package main
 
-// room has no answer here.
+// room is only supported on Linux.
 func room(string) string { return "free space unknown" }

@@ -14,8 +14,8 @@ import (
 	"github.com/borescope/borescope/internal/testlog"
 )
 
-// exec runs a command with the step's log as its output, of which the end is
-// worth showing if it fails.
+// exec runs a command with its output in the step's log. If it fails, the end of the output is
+// shown.
 func (c *check) exec(ctx context.Context, env []string, name string, args ...string) error {
 	log := c.out
 	defer func() { c.out = log }()
@@ -39,19 +39,19 @@ func (c *check) execTo(ctx context.Context, stdout io.Writer, env []string, name
 	return nil
 }
 
-// runGroup runs a command that was prepared, and ends what it has left running.
+// runGroup runs a prepared command, and kills the processes that it left running.
 func runGroup(cmd *exec.Cmd) error {
 	err := cmd.Run()
 	endGroup(cmd)
 	return err
 }
 
-// prepare returns a command that is ended with the context, and says it in the log.
+// prepare returns a command that ends with the context, and writes it to the log.
 func (c *check) prepare(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
 	argv := append(append(c.via[:len(c.via):len(c.via)], name), args...)
 	fmt.Fprintf(c.out, "$ %s %s\n", strings.Join(env, " "), strings.Join(argv, " "))
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	// A test that is cut short shall say where it stands.
+	// A test that is interrupted should print where it is.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = append(os.Environ(), env...)
@@ -59,27 +59,27 @@ func (c *check) prepare(ctx context.Context, env []string, name string, args ...
 	return cmd
 }
 
-// command is a step that is one command.
+// command returns a step that is one command.
 func command(name string, args ...string) func(context.Context, *check) (testlog.Counts, error) {
 	return func(ctx context.Context, c *check) (testlog.Counts, error) {
 		return testlog.Counts{}, c.exec(ctx, nil, name, args...)
 	}
 }
 
-// toolArgs is how the go command runs a tool of internal/tools.
+// toolArgs returns the go command's arguments for running a tool of internal/tools.
 func toolArgs(name string, args ...string) []string {
 	return append([]string{"tool", "-modfile=" + filepath.FromSlash("internal/tools/go.mod"), name},
 		args...)
 }
 
-// tool is a step that is one developer tool.
+// tool returns a step that is one developer tool.
 func tool(name string, args ...string) func(context.Context, *check) (testlog.Counts, error) {
 	return command("go", toolArgs(name, args...)...)
 }
 
 func gofumpt(ctx context.Context, c *check) (testlog.Counts, error) {
 	var out bytes.Buffer
-	// Given ".", gofumpt skips testdata and vendored code by itself.
+	// With ".", gofumpt skips testdata and vendored code.
 	err := c.execTo(ctx, &out, nil, "go", toolArgs("gofumpt", "-l", ".")...)
 	if err == nil && out.Len() > 0 {
 		err = fmt.Errorf("not formatted:\n%s", out.String())

@@ -19,26 +19,25 @@ import (
 	"github.com/borescope/borescope/internal/vmtest/guest"
 )
 
-// fuzzBudget is shared among all targets; each gets 1 to 10 seconds, and in a whole
-// check 5 to 10.
+// fuzzBudget is shared among all targets. Each gets 1 to 10 seconds, in a whole check 5 to 10.
 const fuzzBudget = time.Minute
 
-// leastRate is how many executions a target must reach in two seconds of a CPU,
-// which is a second of this machine's if nobody else uses it, unless its comment says
-// why it doesn't (excuse): what is slower has found nothing because it has tried
-// nothing. Where the first seconds go into new coverage, longer ones follow.
+// leastRate is the number of executions that a target must reach in two seconds of CPU time,
+// which is a second on this machine if it is otherwise idle, unless the target's comment
+// explains why it does not (excuse). A slower target finds nothing because it tries nothing.
+// If the first seconds are spent on new coverage, a longer run follows.
 const (
 	leastRate = 1000
 	longer    = 5 * time.Second
 )
 
-// excuse is what such a comment has.
+// excuse is the text by which such a comment is recognized.
 const excuse = "executions a second"
 
 // target is one fuzz function.
 type target struct {
 	dir, name string
-	slow      bool // as its comment says
+	slow      bool // as its comment states
 }
 
 func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
@@ -80,8 +79,8 @@ func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
 	return n, errors.Join(errs...)
 }
 
-// fuzzOne builds a package's instrumented test binary once, and runs one of its
-// targets for a while after its seeds. It returns the executions in two seconds of a CPU.
+// fuzzOne builds a package's instrumented test binary once, and runs one of its targets for a
+// while after its seeds. It returns the number of executions in two seconds of CPU time.
 func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration,
 	binaries map[string]string,
 ) (rate float64, err error) {
@@ -102,15 +101,14 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration,
 	defer cancel()
 	cmd := c.prepare(ctx, nil, bin,
 		"-test.run=^$", "-test.fuzz=^"+t.name+"$",
-		// The engine makes each input that reaches new code smaller before it goes on,
-		// for a minute unless told otherwise: FuzzELF came to one execution a second.
-		// Of a second, all of it goes into new ones.
+		// The engine minimizes each input that reaches new code before it continues, by
+		// default for up to a minute: FuzzELF did one execution a second. In a short run, all
+		// the time should go into new inputs.
 		"-test.fuzzcachedir="+corpus, "-test.parallel=2", "-test.fuzzminimizetime=0x")
-	cmd.Dir = t.dir // as with go test: that is where a crasher is written
-	// Not -test.fuzztime: of a time that ends the engine may make a failure
-	// ("context deadline exceeded", CoordinateFuzzing in internal/fuzz compares the
-	// errors of a context and of its child, which learns of it later), and of an
-	// interrupt it can't.
+	cmd.Dir = t.dir // like go test: crashers are written there
+	// It does not use -test.fuzztime: the engine may report the end of that time as a failure
+	// ("context deadline exceeded": CoordinateFuzzing in internal/fuzz compares the errors of
+	// a context and of its child, which sees the end later). It cannot do so for an interrupt.
 	engine := fuzzEngine{began: func() {
 		time.AfterFunc(d, func() { _ = cmd.Process.Signal(os.Interrupt) })
 	}}
@@ -127,15 +125,15 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration,
 	if err != nil {
 		c.worth.WriteString(lastLines(own.String(), 40))
 	}
-	if cmd.ProcessState == nil { // it was not even started
+	if cmd.ProcessState == nil { // it was not started
 		return 0, err
 	}
-	// The workers' time, too, for which the engine has waited.
+	// This includes the workers' time, because the engine waits for them.
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return 2 * float64(engine.executed) / cpu.Seconds(), errors.Join(err, c.keepCrashers(t, before))
 }
 
-// fuzzEngine reads what the engine prints (logStats in internal/fuzz).
+// fuzzEngine parses the engine's output (logStats in internal/fuzz).
 type fuzzEngine struct {
 	began    func() // called once the seeds have been executed
 	fuzzing  bool
@@ -162,15 +160,15 @@ func (e *fuzzEngine) Write(b []byte) (int, error) {
 	}
 }
 
-// crashers lists the inputs in the target's seed corpus, to which the engine
-// adds what fails.
+// crashers returns the inputs in the target's seed corpus, to which the engine adds failing
+// inputs.
 func (t target) crashers() []string {
 	files, _ := filepath.Glob(filepath.Join(t.dir, "testdata", "fuzz", t.name, "*"))
 	return files
 }
 
-// keepCrashers moves what the engine added to the seed corpus to the logs: as
-// part of the tree it would fail the steps that follow as well.
+// keepCrashers moves the inputs that the engine added to the seed corpus to the logs. In the
+// source tree they would make later steps fail too.
 func (c *check) keepCrashers(t target, before []string) error {
 	var errs []error
 	for _, file := range t.crashers() {
@@ -191,10 +189,10 @@ func (c *check) keepCrashers(t target, before []string) error {
 	return errors.Join(errs...)
 }
 
-// fuzzFunc is a fuzz function with its comment.
+// fuzzFunc matches a fuzz function with its comment.
 var fuzzFunc = regexp.MustCompile(`(?m)((?:^//.*\n)*)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
 
-// fuzzTargets finds every fuzz function that is built on this machine.
+// fuzzTargets returns every fuzz function that is built on this machine.
 func fuzzTargets() ([]target, error) {
 	ps, err := guest.List(runtime.GOARCH, "./...")
 	if err != nil {

@@ -15,27 +15,27 @@ import (
 
 const module = "github.com/borescope/borescope"
 
-// event is a line of go test -json (go doc test2json).
+// event is a line of the output of go test -json (go doc test2json).
 type event struct {
 	Action, Package, ImportPath, Test, Output string
 	Elapsed                                   float64 // seconds
 }
 
-// packageRun is what became of one package in one run of go test.
+// packageRun is the result of one package in one run of go test.
 type packageRun struct {
 	parser testlog.Parser
-	status string // "pass", "fail", "skip" (no tests) or "" if it did not end
+	status string // "pass", "fail", "skip" (no tests) or "" if it did not finish
 	took   time.Duration
 }
 
-// goTest runs go test with the arguments, fills a column of the table if it is
-// given one, and counts.
+// goTest runs go test with the arguments, fills a column of the table unless column is empty,
+// and counts the results.
 func (c *check) goTest(ctx context.Context, column string, args ...string) (testlog.Counts, error) {
 	return c.goTestEnv(ctx, column, nil, args...)
 }
 
-// goTestEnv is goTest with more variables in the environment. What fails once has
-// failed: a test that passes when it is run again is a fault that is not understood.
+// goTestEnv is goTest with additional environment variables. Failed tests are not run again: a
+// test that fails only sometimes has a bug that is not understood.
 func (c *check) goTestEnv(ctx context.Context, column string, env []string,
 	args ...string,
 ) (testlog.Counts, error) {
@@ -43,7 +43,7 @@ func (c *check) goTestEnv(ctx context.Context, column string, env []string,
 	runs := map[string]*packageRun{}
 	done := make(chan error, 1)
 	go func() { done <- c.readEvents(r, runs) }()
-	// A step of its own vets, once.
+	// The step vet does that, once.
 	err := c.execTo(ctx, w, env, "go", append([]string{"test", "-json", "-vet=off"}, args...)...)
 	w.Close()
 	if rerr := <-done; err == nil {
@@ -96,8 +96,7 @@ func relative(importPath string) string {
 	return strings.TrimPrefix(importPath, module+"/")
 }
 
-// readEvents takes the stream apart and writes what a person would have seen
-// to the log.
+// readEvents parses the stream, and writes the normal output of go test to the log.
 func (c *check) readEvents(r io.Reader, runs map[string]*packageRun) error {
 	br := bufio.NewReaderSize(r, 1<<20)
 	for {
@@ -140,24 +139,24 @@ func (c *check) handle(line []byte, runs map[string]*packageRun) {
 	}
 }
 
-// native is the README's command.
+// native runs the README's test command.
 func native(ctx context.Context, c *check) (testlog.Counts, error) {
 	return c.goTest(ctx, "native", "-count=1", "-timeout=5m", "./...")
 }
 
-// vmtest has the guests of internal/vmtest/guest booted, which go test ./...
-// alone does not.
+// vmtest runs the tests that boot guests in internal/vmtest/guest, which go test ./... does
+// not boot.
 func vmtest(ctx context.Context, c *check) (testlog.Counts, error) {
 	return c.goTestEnv(ctx, "", []string{"BORESCOPE_VMTEST=1"},
 		"-count=1", "-run=TestGuest", "./internal/vmtest/guest")
 }
 
-// alone are tests that take long with the race detector and start no goroutine in
-// what they test: they have one big file read, or another program built or watched.
+// alone matches tests that take long with the race detector and start no goroutines in the
+// tested code: they read one big file, or build or watch another program.
 const alone = "^(TestBombs|TestBombErrors|TestBombReasons|TestBombMatches|TestHostileNeighbours|TestForeignModule)$"
 
 func race(ctx context.Context, c *check) (testlog.Counts, error) {
-	// Otherwise every program that a test starts waits a second before it ends.
+	// Without this, every program that a test starts waits a second before it ends.
 	env := []string{"GORACE=atexit_sleep_ms=10", "CGO_ENABLED=1"}
 	args := []string{"-race", "-short", "-count=1", "-timeout=10m"}
 	if !c.all {
@@ -166,8 +165,8 @@ func race(ctx context.Context, c *check) (testlog.Counts, error) {
 	return c.goTestEnv(ctx, "race", env, append(args, c.declared("race")...)...)
 }
 
-// declared are the patterns of the packages declared for a column or, in a whole
-// check, of all.
+// declared returns the patterns of the packages declared for a column, in a whole check of all
+// packages.
 func (c *check) declared(column string) []string {
 	if c.all {
 		return []string{"./..."}

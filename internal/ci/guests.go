@@ -16,9 +16,9 @@ import (
 	"github.com/borescope/borescope/internal/vmtest/kernel"
 )
 
-// guests runs the declared packages on every kernel that anything is declared
-// for. A kernel that can't be had is said to be unavailable, which is no
-// failure; one that is there and does not run what it should is.
+// guests runs the declared packages on every kernel for which any is declared. A kernel that
+// is not available is reported and is not a failure. A kernel that is available and does not
+// run the declared packages is.
 func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 	var sum testlog.Counts
 	var errs []error
@@ -30,7 +30,7 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 			errs = append(errs, fmt.Errorf("%s test binaries: %w", arch, err))
 		}
 	}
-	// Two at a time, as each keeps one CPU busy (boot).
+	// Two run at a time, because each keeps one CPU busy (boot).
 	jobs := make(chan func() (testlog.Counts, error))
 	var lanes sync.WaitGroup
 	for range 2 {
@@ -56,7 +56,7 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 	for _, column := range longestFirst(c.matrix.guestColumns()) {
 		_, arch, _ := kernel.Of(column)
 		if built[arch] == nil {
-			continue // why is said above
+			continue // the error is above
 		}
 		run(column, func() (testlog.Counts, error) { return c.guest(ctx, column, built[arch]) })
 	}
@@ -68,10 +68,10 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 	return sum, errors.Join(errs...)
 }
 
-// long are the guests that take minutes, by how many.
+// long lists the guests that take minutes, the slowest first.
 var long = []string{"7.2", "arm64-6.12", "5.10", "6.12"}
 
-// longestFirst puts those first, so that neither lane is left with one.
+// longestFirst puts those first, so that no lane has one left at the end.
 func longestFirst(columns []string) []string {
 	place := func(column string) int {
 		if i := slices.Index(long, column); i >= 0 {
@@ -83,7 +83,7 @@ func longestFirst(columns []string) []string {
 	return columns
 }
 
-// guest boots one kernel with all that is declared for it.
+// guest boots one kernel with all packages that are declared for it.
 func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (testlog.Counts,
 	error,
 ) {
@@ -126,7 +126,7 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 	return sum, nil
 }
 
-// kernelFor gets a column's kernel, or nil if it can't be had, which it says.
+// kernelFor gets a column's kernel. It returns nil if that is not available, which it reports.
 func (c *check) kernelFor(column string) (*kernel.Kernel, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,23 +144,23 @@ func (c *check) kernelFor(column string) (*kernel.Kernel, error) {
 	return k, err
 }
 
-// soaked is the kernel on which probes are attached and detached at random for longer
-// than go test ./... has them: a guest is nobody else's.
+// soaked is the kernel on which probes are attached and detached at random for longer than in
+// go test ./..., because a guest is used by nothing else.
 const soaked = "7.2"
 
-// pure are tests that depend on no kernel and take long in an emulated machine.
+// pure matches tests that do not depend on the kernel and take long in an emulated machine.
 const pure = "^(TestMinimalBTFIsEnough|TestWriteSVGDeep|TestStreamCut|TestMapSnapshot|TestModulesBudget|" +
 	"TestDamaged|TestDamagedWalks|TestBombs|TestBombErrors|TestBombReasons|TestBombMatches|TestGoTableBombs|TestOptimisedMeansTheSame|TestJITBombs|TestRecordingBombs|FuzzParseEvent|TestEncodings|TestStringInverse|TestGoFunctions|TestReadAhead)$"
 
-// boot runs the tests in a guest: of the packages in only, those that match
-// its expression.
+// boot runs the tests in a guest. For the packages in only, it runs the tests that match the
+// expression there.
 func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests,
 	only map[string]string,
 ) (*guest.Report, error) {
 	var log bytes.Buffer
 	o := guest.Options{Kernel: k, Log: &log, Modules: []string{"fuse"}}
 	if k.Arch == "amd64" {
-		// One core for each guest, as it is for arm64.
+		// one CPU of the host for each guest, as on arm64
 		o.Threads = "single"
 	}
 	if k.Version == soaked && k.Arch == "amd64" {
@@ -186,11 +186,11 @@ func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests,
 	return r, nil
 }
 
-// sparseName is what the guest of sparse goes by.
+// sparseName is the name of the guest of sparse.
 const sparseName = "8 of 64 CPUs"
 
-// sparse runs the readers of per-CPU data on a machine that has 8 CPUs and room
-// for 64: possible CPUs are not those that are online.
+// sparse runs the readers of per-CPU data on a machine that has 8 CPUs and room for 64, on
+// which the possible CPUs differ from those online.
 func (c *check) sparse(ctx context.Context, tests *guest.Tests) (n testlog.Counts, err error) {
 	k, err := c.kernelFor("6.1")
 	if k == nil || err != nil {
@@ -223,8 +223,8 @@ func (c *check) sparse(ctx context.Context, tests *guest.Tests) (n testlog.Count
 	return n, err
 }
 
-// buildTests builds every test binary that a guest of the architecture needs,
-// once for all its kernels.
+// buildTests builds every test binary that a guest of the architecture needs, once for all its
+// kernels.
 func (c *check) buildTests(arch string) (*guest.Tests, error) {
 	var patterns []string
 	for entry, columns := range c.matrix {
@@ -245,7 +245,7 @@ func (c *check) buildTests(arch string) (*guest.Tests, error) {
 	return guest.BuildTests(filepath.Join(c.tmp, "tests"), arch, patterns...)
 }
 
-// record puts a job into the table.
+// record adds a job's result to the table.
 func (c *check) record(column string, j *guest.JobReport) (testlog.Counts, []string) {
 	n := testlog.Count(j.Tests)
 	var problems []string

@@ -12,18 +12,18 @@ import (
 	"github.com/borescope/borescope/internal/testlog"
 )
 
-// markEnv tells the processes of a step, whoever started them.
+// markEnv is the environment variable that identifies the processes of a step.
 const markEnv = "BORESCOPE_CHECK"
 
-// harmless has a step that leaves something on this machine fail, and say what, and
-// when it was there first. Left is what stays for that long: the kernel frees some
-// things late, and others use the machine as well.
+// harmless makes a step fail if it leaves something on this machine. The error lists what, and
+// when it was first seen. Objects that disappear within patience do not count: the kernel
+// frees some late, and other users change the machine as well.
 func harmless(patience time.Duration, run func(context.Context, *check) (testlog.Counts,
 	error),
 ) func(context.Context, *check) (testlog.Counts, error) {
 	return func(ctx context.Context, c *check) (counts testlog.Counts, err error) {
-		// Temporary files are the step's if they are in a directory of its own, in which
-		// programs that other users run find theirs.
+		// The step gets its own directory for temporary files, so that all files in it are the
+		// step's. Programs that it runs as other users use it too.
 		tmp, err := os.MkdirTemp("", "ci")
 		if err == nil {
 			err = os.Chmod(tmp, 0o777|os.ModeSticky)
@@ -42,7 +42,7 @@ func harmless(patience time.Duration, run func(context.Context, *check) (testlog
 	}
 }
 
-// setenv sets a variable and returns what undoes that.
+// setenv sets a variable and returns a function that restores it.
 func setenv(name, value string) (undo func()) {
 	was, ok := os.LookupEnv(name)
 	os.Setenv(name, value)
@@ -55,10 +55,10 @@ func setenv(name, value string) (undo func()) {
 	}
 }
 
-// place is what tells a step's own files and processes from others'.
+// place identifies a step's own files and processes.
 type place struct{ tmp, mark string }
 
-// watcher knows what was there before a step, and since when what was not is.
+// watcher records what existed before a step, and when new objects appeared.
 type watcher struct {
 	own    place
 	before map[string]bool
@@ -87,7 +87,7 @@ func watch(own place) *watcher {
 	return w
 }
 
-// look notes what is new, and forgets what is gone.
+// look records new objects, and removes those that are gone.
 func (w *watcher) look() {
 	now := left(w.own)
 	for what := range now {
@@ -102,7 +102,7 @@ func (w *watcher) look() {
 	}
 }
 
-// end is an error if something new stays.
+// end returns an error if new objects remain.
 func (w *watcher) end(patience time.Duration) error {
 	close(w.stop)
 	<-w.done

@@ -14,15 +14,15 @@ import (
 	"github.com/borescope/borescope/internal/tracefs"
 )
 
-// left lists what a test could leave on this machine: mounts (named namespaces are
-// some), control groups, pins, BPF objects, events of tracefs, shared memory, and of
-// the place's own, temporary files and processes, which may hold namespaces.
+// left returns everything on this machine that a test could leave behind: mounts (which
+// include named namespaces), control groups, pins, BPF objects, tracefs events and shared
+// memory; and, of the step's own, temporary files and processes, which may hold namespaces.
 func left(own place) map[string]bool {
 	all := map[string]bool{}
 	add := func(kind, what string) { all[kind+" "+what] = true }
 	for _, m := range mountTable() {
 		if m.fstype == "tracefs" && strings.HasSuffix(m.dir, "/debug/tracing") {
-			continue // mounts itself where somebody looks into it
+			continue // it is mounted automatically when accessed
 		}
 		add("mount", m.fstype+" on "+m.dir)
 		switch m.fstype {
@@ -83,7 +83,7 @@ func mountTable() []mounted {
 	return ms
 }
 
-// walk visits all below dir; what disappears meanwhile is left out.
+// walk visits everything below dir. It skips files that disappear meanwhile.
 func walk(dir string, visit func(string, fs.DirEntry)) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && path != dir {
@@ -93,7 +93,7 @@ func walk(dir string, visit func(string, fs.DirEntry)) {
 	})
 }
 
-// ofSystemd tells the groups that come and go with services and with who logs in.
+// ofSystemd reports whether a cgroup comes and goes with services and logins.
 func ofSystemd(path string) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		switch filepath.Ext(name) {
@@ -104,7 +104,7 @@ func ofSystemd(path string) bool {
 	return false
 }
 
-// bpfIDs asks for one id after the other and opens none: see existing in testenv.
+// bpfIDs gets one id after the other and opens no object: see existing in testenv.
 func bpfIDs(cmd int) []string {
 	var ids []string
 	attr := struct{ start, next, flags uint32 }{}

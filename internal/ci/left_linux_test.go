@@ -137,8 +137,8 @@ func appendTo(file, line string) error {
 	return err
 }
 
-// TestHarmless: a step that leaves a file fails by it, and says which; one that
-// doesn't does not.
+// TestHarmless checks that a step fails if it leaves a file, with that file in the error, and
+// only then.
 func TestHarmless(t *testing.T) {
 	step := func(leave bool) error {
 		_, err := harmless(100*time.Millisecond, func(context.Context, *check) (testlog.Counts, error) {

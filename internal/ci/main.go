@@ -1,15 +1,14 @@
-// Command ci is the whole check of the module, from setting up the machine to
-// the table of packages and kernels; .ci/run calls it. It needs Go, git, gcc
-// and apt, uses root where it has it, and runs every step whatever became of
-// the one before.
+// Command ci is the whole check of the module, from setting up the machine to the table of
+// packages and kernels. .ci/run calls it. It needs Go, git, gcc and apt, uses root if it has
+// it, and runs every step, even if a previous one failed.
 //
 //	go run ./internal/ci                      # everything where it proves something
 //	go run ./internal/ci -all                 # everything everywhere, in hours
 //	go run ./internal/ci -steps vet,guests    # these only
-//	go run ./internal/ci -list                # what there is
+//	go run ./internal/ci -list                # list of the steps
 //
-// Its last line is "N passed, N failed, N skipped": the tests of all runs, and
-// each step that runs no tests counted as one.
+// Its last line is "N passed, N failed, N skipped": the tests of all runs, with each step that
+// runs no tests counted as one.
 package main
 
 import (
@@ -30,8 +29,8 @@ import (
 	"github.com/borescope/borescope/internal/vmtest/kernel"
 )
 
-// step is one part of the check. Its function returns what it counted, and an
-// error if it failed; what it prints goes to the step's own log.
+// step is one part of the check. run returns the counts, and an error if the step failed. Its
+// output goes to the step's own log.
 type step struct {
 	name  string
 	about string
@@ -74,10 +73,10 @@ var steps = []step{
 	{"guests", "the declared packages on other kernels", 30 * time.Minute, guests},
 }
 
-// total is the time within which all of it has to end.
+// total is the time limit of the whole check.
 const total = 58 * time.Minute
 
-// within is a limit as it holds for this check: a whole one may take three times it.
+// within returns a limit for this check: it is three times as long in a whole check.
 func (c *check) within(limit time.Duration) time.Duration {
 	if c.all {
 		return 3 * limit
@@ -85,22 +84,22 @@ func (c *check) within(limit time.Duration) time.Duration {
 	return limit
 }
 
-// check is what the steps share.
+// check is shared by the steps.
 type check struct {
 	out    io.Writer       // the log of the running step
-	worth  strings.Builder // what of it is worth showing if the step fails
+	worth  strings.Builder // the parts to show if the step fails
 	logs   string          // the directory of the logs
 	tmp    string
 	matrix matrix
 	all    bool     // run everything everywhere: -all
-	via    []string // what every command is given to as arguments, if anything
+	via    []string // prefix of every command, if any
 
-	// mu guards what follows, out and worth while guests run side by side.
+	// mu guards table, out and worth while guests run in parallel.
 	mu    sync.Mutex
 	table *table
 }
 
-// verdict is what became of a step.
+// verdict is the result of a step.
 type verdict struct {
 	name   string
 	counts testlog.Counts
@@ -148,8 +147,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (bool, error) {
 		return false, err
 	}
 	if !*all {
-		// As on a machine without a C compiler, in guests and on other systems: what
-		// only race needs built otherwise is built for race alone.
+		// As on a machine without a C compiler, in guests and on other systems. Only race
+		// needs cgo, and only it builds with cgo.
 		os.Setenv("CGO_ENABLED", "0")
 	}
 	c, cleanup, err := newCheck(*all)
@@ -202,7 +201,7 @@ func newCheck(all bool) (*check, func(), error) {
 	return c, func() { os.RemoveAll(tmp) }, nil
 }
 
-// do runs one step, says so, and shows the end of its log if it failed.
+// do runs one step, prints its result, and shows the end of its log if it failed.
 func (c *check) do(ctx context.Context, s step, stdout io.Writer) verdict {
 	v := verdict{name: s.name}
 	fmt.Fprintf(stdout, "--- %s: %s\n", s.name, s.about)
@@ -246,7 +245,7 @@ func (c *check) do(ctx context.Context, s step, stdout io.Writer) verdict {
 	return v
 }
 
-// tail is the end of a log.
+// tail returns the end of a log.
 func tail(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -263,7 +262,7 @@ func lastLines(s string, n int) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// showFailures keeps what failed tests printed.
+// showFailures keeps the output of failed tests.
 func (c *check) showFailures(where string, rs []testlog.Result, tail string) {
 	shown := false
 	for _, r := range rs {

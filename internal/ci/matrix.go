@@ -11,16 +11,16 @@ import (
 	"github.com/borescope/borescope/internal/vmtest/kernel"
 )
 
-// matrix says what runs where: "PACKAGE", or "PACKAGE:TEST" for a test that has
-// to pass there, to columns: one of places, or a kernel (kernel.Of).
+// matrix defines what runs where. It maps "PACKAGE", or "PACKAGE:TEST" for a test that must
+// pass, to columns: places, or kernels (kernel.Of).
 type matrix map[string][]string
 
-// later begins a column in which only a whole check (-all) runs.
+// later is the prefix of a column that only a whole check (-all) runs.
 const later = "~"
 
-// readMatrix reads lines of "PACKAGE[:TEST] COLUMN…"; "#" begins a comment, and a
-// word "$NAME" stands for the columns of an earlier line "$NAME = COLUMN…". Without
-// all, columns that begin with later are left out.
+// readMatrix reads lines of "PACKAGE[:TEST] COLUMN…". "#" begins a comment, and a word "$NAME"
+// stands for the columns of an earlier line "$NAME = COLUMN…". Unless all is set, it omits
+// columns that begin with later.
 func readMatrix(path string, all bool) (matrix, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func expand(words []string, sets map[string][]string, isSet, all bool) ([]string
 	return columns, nil
 }
 
-// entriesFor lists what is declared for a column: "PACKAGE" and "PACKAGE:TEST".
+// entriesFor returns what is declared for a column: "PACKAGE" and "PACKAGE:TEST".
 func (m matrix) entriesFor(column string) []string {
 	var found []string
 	for entry, columns := range m {
@@ -93,19 +93,19 @@ func (m matrix) entriesFor(column string) []string {
 	return found
 }
 
-// packagesFor lists the packages that have to run in a column.
+// packagesFor returns the packages that must run in a column.
 func (m matrix) packagesFor(column string) []string {
 	var ps []string
 	for _, entry := range m.entriesFor(column) {
 		pkg, _, _ := strings.Cut(entry, ":")
 		ps = append(ps, pkg)
 	}
-	slices.Sort(ps) // "a:X" comes behind "a/b"
+	slices.Sort(ps) // "a:X" sorts after "a/b"
 	return slices.Compact(ps)
 }
 
-// onlyFor has, for the packages of which a column declares nothing but tests by
-// name, the expression for these.
+// onlyFor returns the test pattern for each package of which a column declares only tests by
+// name.
 func (m matrix) onlyFor(column string) map[string]string {
 	names := map[string][]string{}
 	whole := map[string]bool{}
@@ -126,8 +126,8 @@ func (m matrix) onlyFor(column string) map[string]string {
 	return only
 }
 
-// guestColumns lists the kernels that anything is declared to run on, in the
-// order of compareColumns.
+// guestColumns returns the kernels on which anything is declared to run, in the order of
+// compareColumns.
 func (m matrix) guestColumns() []string {
 	var found []string
 	for _, columns := range m {
@@ -141,10 +141,10 @@ func (m matrix) guestColumns() []string {
 	return found
 }
 
-// places are the columns that are no guests, in the order of the table.
+// places are the columns that are not guests, in the order of the table.
 var places = []string{"native", "user", "bare", "bare-user", "container", "container-user", "race"}
 
-// compareColumns puts this machine first, then amd64 and arm64 kernels by age.
+// compareColumns orders this machine's columns first, then amd64 and arm64 kernels by age.
 func compareColumns(a, b string) int { return rank(a) - rank(b) }
 
 func rank(column string) int {

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobodyFlag makes this program run another one as nobody: go test -exec calls
-// it so with a test binary.
+// nobodyFlag makes this program run another one as nobody: go test -exec calls it with a test
+// binary.
 const nobodyFlag = "-as-nobody"
 
 const nobody = 65534
 
-// asNobody runs a program without privileges and without a network but the
-// loopback, and returns its exit code. The go command's work directory is
-// root's alone, so the program is copied to where nobody may read it; the
-// current directory is kept, as it is inherited and needs no path.
+// asNobody runs a program without privileges and with no network but the loopback, and returns
+// its exit code. Only root can read the go command's work directory, so the program is copied
+// to a directory that the user nobody can read. The current directory does not change: it is
+// inherited and needs no path.
 func asNobody(argv []string) int {
 	code, err := runAsNobody(argv)
 	if err != nil {
@@ -42,7 +42,7 @@ func runAsNobody(argv []string) (int, error) {
 	if err := errors.Join(copyProgram(bin, argv[0]), os.Chown(tmp, nobody, nobody)); err != nil {
 		return 0, err
 	}
-	// The namespace is this thread's, and the child's that it starts.
+	// The namespace belongs to this thread and the child that it starts.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -81,7 +81,7 @@ func copyProgram(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// loopbackUp brings 127.0.0.1 up, which a new namespace has down.
+// loopbackUp brings 127.0.0.1 up, which is down in a new namespace.
 func loopbackUp() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

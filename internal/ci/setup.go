@@ -15,8 +15,8 @@ import (
 	"github.com/borescope/borescope/internal/vmtest/kernel"
 )
 
-// packages are what the tests compare with and build their targets with; a
-// test whose tool is missing is skipped, so here they are installed.
+// packages lists the packages that tests compare with and build their targets with. Tests are
+// skipped if their tool is missing, so setup installs them.
 var packages = []string{
 	"binutils", "elfutils", "llvm", "gdb", "gcc", "g++", "libc6-dev", "cpio", "zstd", "xz-utils",
 	"systemtap-sdt-dev", "bpftrace", "linux-perf", "dwz", "ruby",
@@ -24,11 +24,11 @@ var packages = []string{
 
 var qemuPackages = []string{"qemu-system-x86", "qemu-system-arm"}
 
-// backports is the suite that has a QEMU of guest.MinQEMU or later for a
-// machine whose own is older.
+// backports is the suite with a QEMU of guest.MinQEMU or later, for a machine with an older
+// one of its own.
 const backports = "bookworm-backports"
 
-// setup installs what is missing.
+// setup installs missing packages.
 func setup(ctx context.Context, c *check) (testlog.Counts, error) {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(c.out, "not root: nothing is installed")
@@ -58,7 +58,7 @@ func setup(ctx context.Context, c *check) (testlog.Counts, error) {
 	return testlog.Counts{}, errors.Join(errs...)
 }
 
-// installTools installs all at once or, if that fails, whatever can be had.
+// installTools installs all packages at once or, if that fails, as many as possible.
 func (c *check) installTools(ctx context.Context, env, install, names []string) error {
 	if c.exec(ctx, env, "apt-get", slices.Concat(install, names)...) == nil {
 		return nil
@@ -81,8 +81,8 @@ func notInstalled(names []string) []string {
 	return missing
 }
 
-// installQEMU installs the machine's own QEMU if that is new enough, else the
-// one from backports.
+// installQEMU installs the machine's own QEMU if that is new enough, else the one from
+// backports.
 func (c *check) installQEMU(ctx context.Context, env, install []string) error {
 	if candidate(qemuPackages[0]) < guest.MinQEMU {
 		line, err := kernel.SourceLine(backports)
@@ -104,7 +104,7 @@ func (c *check) installQEMU(ctx context.Context, env, install []string) error {
 	return errors.Join(guest.CheckQEMU("amd64"), guest.CheckQEMU("arm64"))
 }
 
-// candidate is the major version that apt would install, 0 if none.
+// candidate returns the major version that apt would install, 0 if there is none.
 func candidate(pkg string) int {
 	out, err := exec.Command("apt-cache", "policy", pkg).Output()
 	if err != nil {

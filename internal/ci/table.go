@@ -13,20 +13,20 @@ import (
 	"github.com/borescope/borescope/internal/testlog"
 )
 
-// table is package × column → what became of it.
+// table contains the results by package and column.
 type table struct {
 	matrix      matrix
 	cells       map[string]map[string]cell
-	unavailable map[string]string // column to why
-	ran         map[string]bool   // columns that were tried
+	unavailable map[string]string // the cause by column
+	ran         map[string]bool   // columns that were run
 }
 
-// cell is one package in one place.
+// cell is the result of one package in one column.
 type cell struct {
 	counts  testlog.Counts
 	results []testlog.Result
 	took    time.Duration
-	problem string // what else went wrong: a timeout, something left behind
+	problem string // another problem: a timeout, something left behind
 }
 
 func newTable(m matrix) *table {
@@ -41,7 +41,7 @@ func (t *table) set(pkg, column string, c cell) {
 	t.ran[column] = true
 }
 
-// text is a cell for people: "12", "12 (3s)", "FAIL", "skipped", "-".
+// text returns a cell as it is printed: "12", "12 (3s)", "FAIL", "skipped", "none".
 func (c cell) text() string {
 	n := c.counts
 	switch {
@@ -57,9 +57,8 @@ func (c cell) text() string {
 	return fmt.Sprint(n.Passed)
 }
 
-// broken lists the combinations that are declared to run and did not (of a
-// package no test passed, or a test that is declared by name did not pass), and
-// the skips that prove nothing.
+// broken returns the entries that are declared for a column and did not run (no test of the
+// package passed, or a test declared by name did not), and skips without a proven cause.
 func (t *table) broken(column string) []string {
 	var problems []string
 	for _, declared := range t.matrix.entriesFor(column) {
@@ -90,7 +89,7 @@ func passed(test string) func(testlog.Result) bool {
 	return func(r testlog.Result) bool { return r.Name == test && r.Status == testlog.Pass }
 }
 
-// print draws the table and lists the reasons of the skips, each once.
+// print prints the table and the reasons of the skips, each once.
 func (t *table) print(w io.Writer) {
 	columns := slices.SortedFunc(maps.Keys(t.ran), compareColumns)
 	for col := range t.unavailable {
@@ -156,15 +155,15 @@ func (t *table) printReasons(w io.Writer) {
 	}
 }
 
-// The slowest packages and tests that printSlowest names, and from when on.
+// These are the number of the slowest packages and tests that printSlowest prints, and the
+// least times.
 const (
 	slowest     = 15
 	slowPackage = 10 * time.Second
 	slowTest    = 5 * time.Second
 )
 
-// printSlowest lists what took longest, of packages and of tests with all of
-// their subtests.
+// printSlowest prints the slowest packages, and the slowest tests including their subtests.
 func (t *table) printSlowest(w io.Writer) {
 	type entry struct {
 		name string

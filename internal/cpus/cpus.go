@@ -15,17 +15,17 @@ import (
 	"strings"
 )
 
-// Max bounds the CPU numbers that Parse accepts. Linux's largest NR_CPUS is
-// 8192 (arch/x86/Kconfig); a larger number in a list is a broken list, and
-// would cost memory without bound.
+// Max bounds the CPU numbers that Parse accepts. Linux's largest NR_CPUS is 8192
+// (arch/x86/Kconfig). A larger number means that the list is broken, and would cost unbounded
+// memory.
 const Max = 1 << 16
 
-// Online returns the CPUs that are running now, ascending, from
-// sys/devices/system/cpu/online. A nil root is this machine.
+// Online returns the CPUs that are online, ascending, from sys/devices/system/cpu/online. A
+// nil root means this machine.
 func Online(root fs.FS) ([]int, error) { return read(root, "online") }
 
-// Possible returns the CPUs that may ever be running, ascending, from
-// sys/devices/system/cpu/possible. A nil root is this machine.
+// Possible returns the CPUs that may ever be online, ascending, from
+// sys/devices/system/cpu/possible. A nil root means this machine.
 func Possible(root fs.FS) ([]int, error) { return read(root, "possible") }
 
 func read(root fs.FS, name string) ([]int, error) {
@@ -47,10 +47,9 @@ func read(root fs.FS, name string) ([]int, error) {
 	return list, nil
 }
 
-// Parse reads a CPU list as the kernel writes it (lib/vsprintf.c, "%*pbl") and
-// as people write it for perf -C: numbers and inclusive ranges, separated by
-// commas. The result is ascending and without repetition. An empty list is
-// allowed: the kernel writes one where no CPU is meant.
+// Parse parses a CPU list in the kernel's format (lib/vsprintf.c, "%*pbl"), which perf -C also
+// uses: numbers and inclusive ranges, separated by commas. The result is ascending and without
+// duplicates. An empty list is allowed, because the kernel writes one for no CPU.
 func Parse(list string) ([]int, error) {
 	list = strings.TrimSpace(list)
 	if list == "" {
@@ -62,7 +61,7 @@ func Parse(list string) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("CPU list %.60q: %w", list, err)
 		}
-		// An overlapping range adds nothing, so the result stays below Max.
+		// Sorted and compacted, the list is at most Max long, however ranges overlap.
 		for c := lo; c <= hi; c++ {
 			out = append(out, c)
 		}
@@ -100,7 +99,7 @@ func number(s string) (int, error) {
 	return int(n), nil
 }
 
-// Format writes a list as the kernel does: "0-3,5". The list must be ascending.
+// Format formats a list as the kernel does: "0-3,5". The list must be ascending.
 func Format(list []int) string {
 	var b strings.Builder
 	for i := 0; i < len(list); {

@@ -1,9 +1,9 @@
-// Package decompress opens the compressed forms that this project meets:
-// zlib and zstd debug sections, xz .gnu_debugdata and kernel modules, gzip,
-// zstd, xz and lz4 (also its legacy frames) inside vmlinuz.
+// Package decompress reads the compression formats that this library meets: zlib and zstd
+// debug sections, xz .gnu_debugdata and kernel modules, and gzip, zstd, xz and lz4 (including
+// its legacy frames) inside vmlinuz.
 //
-// Output and dictionaries are bounded by what the caller allows, not by what the
-// input claims: memory grows with what was really decompressed.
+// The caller bounds the output and dictionaries, not the sizes in the input: memory grows with
+// the data that is really decompressed.
 package decompress
 
 import (
@@ -25,7 +25,7 @@ import (
 // Format is a compressed format.
 type Format uint8
 
-// The formats. None is data that is not compressed.
+// These are the formats. None means that the data is not compressed.
 const (
 	None Format = iota
 	Zlib
@@ -46,8 +46,8 @@ func (f Format) String() string {
 	return fmt.Sprintf("format %d", uint8(f))
 }
 
-// magics are the first bytes of each format that has some. Zlib has none that
-// is safe to guess from.
+// magics lists the first bytes of formats that have a magic number. Zlib has none that is
+// reliable.
 var magics = [...]struct {
 	f Format
 	m string
@@ -60,7 +60,7 @@ var magics = [...]struct {
 	{LZ4Legacy, "\x02\x21\x4c\x18"},
 }
 
-// Detect returns the format that b begins with, None if it is none that is known.
+// Detect returns the format of b by its first bytes, None if it is unknown.
 func Detect(b []byte) Format {
 	for _, m := range &magics {
 		if bytes.HasPrefix(b, []byte(m.m)) {
@@ -70,21 +70,20 @@ func Detect(b []byte) Format {
 	return None
 }
 
-// ErrTooLarge says that the output passed the caller's limit.
+// ErrTooLarge is the error for output that exceeds the caller's limit.
 var ErrTooLarge = errors.New("decompressed data is larger than allowed")
 
-// errShort says that less came out than the input claimed.
+// errShort is the error for output that is shorter than the input states.
 var errShort = errors.New("decompressed data is shorter than stated")
 
-// maxWindow is the most that a zstd stream may ask for its window, which is what
-// the kernel's build asks for.
+// maxWindow is the largest window of a zstd stream that is accepted. The kernel's build uses
+// that size.
 const maxWindow = 128 << 20
 
-// NewReader returns a reader of the data that b holds compressed. Close frees what
-// the decoder holds, which takes memory for the format's own needs and at most
-// limit besides; who reads more than limit may get an error. For LZ4Legacy,
-// reading ends at the first byte that cannot be a block, as the kernel appends the
-// size to its images.
+// NewReader returns a reader of the data compressed in b. Close frees the decoder, which uses
+// memory for the format's own needs and at most limit more. Reading more than limit bytes may
+// fail. For LZ4Legacy, reading ends at the first bytes that cannot be a block, because the
+// kernel appends the size to its images.
 func NewReader(f Format, b []byte, limit int64) (io.ReadCloser, error) {
 	var parts []io.Reader
 	var err error
@@ -113,10 +112,10 @@ func newReader(f Format, r io.Reader, limit int64) (io.ReadCloser, error) {
 		if err != nil {
 			return nil, err
 		}
-		z.Multistream(false) // what follows in a vmlinuz is no gzip
+		z.Multistream(false) // in a vmlinuz, other data follows the gzip stream
 		return z, nil
 	case Zstd:
-		// One decoder goroutine at most: none is started for concurrency 1.
+		// With concurrency 1, the decoder starts no goroutine.
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(window(limit)))
 		if err != nil {
@@ -143,7 +142,7 @@ func newReader(f Format, r io.Reader, limit int64) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("unknown compression format %d", f)
 }
 
-// Bytes decompresses b, which must yield exactly size bytes.
+// Bytes decompresses b. The output must have exactly size bytes.
 func Bytes(f Format, b []byte, size int64) ([]byte, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("impossible size %d", size)
@@ -158,14 +157,14 @@ func Bytes(f Format, b []byte, size int64) ([]byte, error) {
 	return out, nil
 }
 
-// All decompresses b, whose size is not known; more than limit bytes are
-// ErrTooLarge.
+// All decompresses b to an output of unknown size. It returns ErrTooLarge if that exceeds
+// limit bytes.
 func All(f Format, b []byte, limit int64) ([]byte, error) {
 	return appendAll(f, b, 4*int64(len(b)), limit)
 }
 
-// appendAll decompresses b into memory that starts at the hint, though never
-// at more than 8 times the input, and grows with the output.
+// appendAll decompresses b into memory with the initial capacity hint, but at most 8 times the
+// input, which grows with the output.
 func appendAll(f Format, b []byte, hint, limit int64) ([]byte, error) {
 	r, err := NewReader(f, b, limit)
 	if err != nil {
@@ -191,18 +190,18 @@ func appendAll(f Format, b []byte, hint, limit int64) ([]byte, error) {
 	}
 }
 
-// legacyBlock is the uncompressed size of every legacy block but the last:
+// legacyBlock is the uncompressed size of every legacy block except the last:
 // lib/decompress_unlz4.c, LZ4_DEFAULT_UNCOMPRESSED_CHUNK_SIZE.
 const legacyBlock = 8 << 20
 
 const legacyMagic = 0x184c2102
 
-// legacyReader reads the lz4 legacy frame: a magic, then blocks of a
-// little-endian size and that many bytes.
+// legacyReader reads the lz4 legacy frame: a magic number, and then blocks of a little-endian
+// size and that many bytes.
 type legacyReader struct {
 	r       io.Reader
 	started bool
-	out     []byte // decompressed and not yet read
+	out     []byte // decompressed, but not yet read
 	buf     []byte
 	in      []byte
 	err     error
@@ -228,7 +227,7 @@ func (l *legacyReader) block() error {
 	for {
 		if _, err := io.ReadFull(l.r, h[:]); err != nil {
 			if l.started {
-				return io.EOF // also the kernel's trailing size
+				return io.EOF // or the kernel's size at the end
 			}
 			return err
 		}
@@ -252,8 +251,8 @@ func (l *legacyReader) block() error {
 	}
 	l.in = l.in[:n]
 	if _, err := io.ReadFull(l.r, l.in); err != nil {
-		// The kernel's build appends the uncompressed size, which reads as a
-		// block header with nothing behind it.
+		// The kernel's build appends the uncompressed size, which looks like a block header
+		// without a block.
 		if len(l.out) == 0 && err == io.EOF {
 			return io.EOF
 		}

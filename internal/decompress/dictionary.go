@@ -9,20 +9,20 @@ import (
 	"math/bits"
 )
 
-// A stream says how far back in its output it may refer, up to 4 GiB, and
-// decoders take that much memory before they have read anything. No distance
-// reaches further back than there is output: the readers here are told the
-// smaller of the two, so that a claim costs nothing and refuses no honest file,
-// which says 8 or 64 MiB by its level of compression alone.
+// A stream states how far back in its output it may refer, up to 4 GiB, and decoders allocate
+// that much memory before they read anything. But no distance reaches further back than the
+// output is long. So the readers here are given the smaller of the two: a false statement
+// costs nothing, and no valid file is refused. Valid files state 8 or 64 MiB because of their
+// compression level alone.
 
 var errXZ = errors.New("xz: malformed container")
 
-// xzParts returns an xz stream in pieces that follow each other: b's own, but for
-// block headers, whose dictionaries are cut to their blocks' output. The error is
-// ErrTooLarge if the output of all blocks is above the limit.
+// xzParts returns an xz stream in consecutive pieces: those of b, except for block headers:
+// their dictionary sizes are reduced to the size of the block's output. The error is
+// ErrTooLarge if the output of all blocks exceeds limit.
 //
-// A block's end is only known by going through its chunks of LZMA2, which state
-// their sizes: the .xz file format 1.2.1, and liblzma's lzma2_decoder.c.
+// To find a block's end it must walk its LZMA2 chunks, which state their sizes: the .xz file
+// format 1.2.1, and liblzma's lzma2_decoder.c.
 func xzParts(b []byte, limit int64) (parts []io.Reader, err error) {
 	if len(b) < xzHeader {
 		return nil, io.ErrUnexpectedEOF
@@ -56,11 +56,11 @@ func xzParts(b []byte, limit int64) (parts []io.Reader, err error) {
 
 const xzHeader = 12
 
-// xzChecks are the sizes of the check that follows a block, by its kind.
+// xzChecks contains the sizes of the check after a block, by its kind.
 var xzChecks = [16]int{0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64}
 
-// xzDict returns where in a block's header the size of the dictionary is, -1 if
-// the only filter is not LZMA2.
+// xzDict returns the offset of the dictionary size in a block's header, or -1 unless LZMA2 is
+// the only filter.
 func xzDict(head []byte) int {
 	const lzma2, hasPacked, hasSize = 0x21, 0x40, 0x80
 	at := 2
@@ -78,8 +78,8 @@ func xzDict(head []byte) int {
 	return at + 2
 }
 
-// lzma2End returns where the chunks that begin at an offset end, and the size of
-// their output.
+// lzma2End returns the end of the chunks that begin at an offset, and the size of their
+// output.
 func lzma2End(b []byte, at int) (end int, size int64, err error) {
 	for at < len(b) {
 		c := b[at]
@@ -105,8 +105,7 @@ func lzma2End(b []byte, at int) (end int, size int64, err error) {
 	return 0, 0, io.ErrUnexpectedEOF
 }
 
-// dictCode is the code of the smallest dictionary of at least n bytes: 2 or 3,
-// shifted.
+// dictCode returns the code of the smallest dictionary of at least n bytes: 2 or 3, shifted.
 func dictCode(n int64) byte {
 	for code := byte(0); code < 40; code++ {
 		if int64(2|code&1)<<(code/2+11) >= n {
@@ -116,8 +115,8 @@ func dictCode(n int64) byte {
 	return 40
 }
 
-// lzmaParts is xzParts for the .lzma container, whose header has the size of the
-// dictionary behind a byte of properties.
+// lzmaParts is xzParts for the .lzma container. Its header has the dictionary size after a
+// byte of properties.
 func lzmaParts(b []byte, limit int64) ([]io.Reader, error) {
 	if len(b) < 13 {
 		return nil, io.ErrUnexpectedEOF
@@ -129,8 +128,8 @@ func lzmaParts(b []byte, limit int64) ([]io.Reader, error) {
 	return []io.Reader{bytes.NewReader(head), bytes.NewReader(b[5:])}, nil
 }
 
-// window is the most that a zstd stream may ask for its window: what it may grow
-// to, but no less than what the levels up to 19 ask for without looking.
+// window returns the largest window that a zstd stream may use: limit, rounded up to a power
+// of two, but at least the window that levels up to 19 always use.
 func window(limit int64) uint64 {
 	const least = 8 << 20
 	return min(max(uint64(1)<<bits.Len64(uint64(max(limit, 1)-1)), least), maxWindow)

@@ -5,24 +5,23 @@ import (
 	"slices"
 )
 
-// abbrev describes entries of one shape. It holds no pointers, as a kernel has
+// abbrev describes entries of one shape. It contains no pointers, because a kernel has
 // millions of them.
 type abbrev struct {
 	tag      uint32
-	first    uint32 // its attributes in the table's
+	first    uint32 // index of its attributes in the table's
 	n        uint16
 	children bool
 	kind     entryKind
-	// fixed is the size of the entry if it does not depend on its contents, -1
-	// if it does.
+	// fixed is the size of the entry, or -1 if it depends on the contents.
 	fixed int32
 }
 
-// entryKind is what an entry is for funcWalker.
+// entryKind is the role of an entry for funcWalker.
 type entryKind uint8
 
 const (
-	kindOther      entryKind = iota // nothing of its own; functions may be inside
+	kindOther      entryKind = iota // not used itself; functions may be inside
 	kindLeaf                        // no functions inside
 	kindSubprogram                  // a function
 	kindInlined                     // an inlined call
@@ -45,16 +44,15 @@ func kindOf(tag uint64) entryKind {
 	return kindOther
 }
 
-// attrSpec is an attribute of a shape, in 8 bytes, as there are many.
+// attrSpec is an attribute of a shape, in 8 bytes, because there are many.
 type attrSpec struct {
 	name uint16
 	form form
-	size uint8 // 1, 2, 4 or 8 if that is the value's size and all there is to it
-	n    int32 // of formImplicitConst the value, of formFarConst its offset, of formSkip the bytes
+	size uint8 // 1, 2, 4 or 8 if the value is a plain number of that size
+	n    int32 // formImplicitConst: the value; formFarConst: its offset; formSkip: bytes
 }
 
-// abbrevTable holds the abbreviations of a unit by code; codes are nearly
-// always 1, 2, 3 …
+// abbrevTable contains the abbreviations of a unit by code. Codes are nearly always 1, 2, 3 …
 type abbrevTable struct {
 	dense  []abbrev
 	sparse map[uint64]*abbrev
@@ -68,16 +66,16 @@ func (t *abbrevTable) get(code uint64) *abbrev {
 	return t.sparse[code]
 }
 
-// attrsOf returns the attributes of an entry of that shape, which abbrevs gave.
+// attrsOf returns the attributes of an entry of shape a, which must be from abbrevs.
 func (u *unit) attrsOf(a *abbrev) []attrSpec {
 	return u.abbrev.attrs[a.first : a.first+uint32(a.n)]
 }
 
-// maxAbbrevs bounds a table: a byte each is the least that one takes.
+// maxAbbrevs bounds a table: an abbreviation has at least one byte.
 const maxAbbrevs = 1 << 20
 
-// abbrevs returns the unit's table, parsed when it is first asked for: for the
-// sizes of addresses and offsets that the unit has.
+// abbrevs returns the unit's table for its sizes of addresses and offsets. It parses it at the
+// first call.
 func (u *unit) abbrevs() *abbrevTable {
 	if u.abbrev == nil {
 		u.abbrev = u.d.abbrevTable(u, u.abbrevKey())
@@ -90,7 +88,7 @@ type abbrevKey struct {
 	addrSize         int
 	offSize          int
 	refAddrIsAddress bool // DWARF 2
-	whole            bool // with all attributes, not those alone that positions need
+	whole            bool // with all attributes, not only those that positions need
 }
 
 func (u *unit) abbrevKey() abbrevKey {
@@ -127,7 +125,7 @@ func (d *Data) parseAbbrevs(u *unit, whole bool) *abbrevTable {
 		if t.sparse == nil {
 			t.sparse = map[uint64]*abbrev{}
 		}
-		other := a // so that not every shape is moved to the heap
+		other := a // a copy, so that not every shape escapes to the heap
 		t.sparse[code] = &other
 	}
 	t.dense, t.attrs, d.abbrevBuf = slices.Clone(list), slices.Clone(d.attrBuf), list
@@ -135,15 +133,15 @@ func (d *Data) parseAbbrevs(u *unit, whole bool) *abbrevTable {
 	return t
 }
 
-// sparseCost is what an abbreviation takes in a map.
+// sparseCost is the cost in bytes of an abbreviation in a map.
 const sparseCost = 96
 
-// rootAttrs returns the shape of a unit's own entry, which may be anywhere in the
-// table, and its attributes, both valid until the next call. The rest of the table
-// is parsed when the unit is looked into.
+// rootAttrs returns the shape of a unit's own entry, which may be anywhere in the table, and
+// its attributes, both valid until the next call. It does not parse the rest of the table:
+// that is done when the unit's other entries are read.
 func (u *unit) rootAttrs(code uint64) (*abbrev, []attrSpec) {
 	d := u.d
-	// Units often share a table, and then the entry.
+	// Units often share a table, and then also the entry.
 	r := &d.lastRoot
 	key := u.abbrevKey()
 	if r.key == key && r.code == code && r.attrs != nil {
@@ -183,13 +181,13 @@ func (u *unit) rootAttrs(code uint64) (*abbrev, []attrSpec) {
 	return nil, nil
 }
 
-// abbrevUses is how often each byte of the tables may be read. Tables follow each
-// other, so that twice is enough; units of a malformed file that all begin
-// elsewhere in one table must not multiply it.
+// abbrevUses bounds how often each byte of the tables may be read. Tables follow each other,
+// so twice is enough. In a malformed file, many units may begin at different offsets in one
+// table; that must not multiply it.
 const abbrevUses = 8
 
-// parseAbbrev parses one shape; its attributes are appended to attrBuf, in room, all of
-// them if it is whole. It ends with the table.
+// parseAbbrev parses one shape and appends its attributes to attrBuf, within room. If whole is
+// set, it appends all of them. ok is false at the end of the table.
 func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64, whole bool) (code uint64, a abbrev,
 	ok bool,
 ) {
@@ -209,10 +207,10 @@ func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64, whole bool) (code ui
 	}
 	i++
 	sizes := d.formSizes(u)
-	fixed, skip := 0, 0 // bytes; fixed is below 0 if they depend on the contents
+	fixed, skip := 0, 0 // bytes; fixed is negative if the size depends on the contents
 	for n := 0; n < math.MaxUint16/2; n++ {
 		var name, what uint64
-		if i+1 < len(b) && b[i]|b[i+1] < 0x80 { // one byte each: nearly always
+		if i+1 < len(b) && b[i]|b[i+1] < 0x80 { // one byte each: the usual case
 			name, what, i = uint64(b[i]), uint64(b[i+1]), i+2
 		} else {
 			name, i = leb(b, i)
@@ -230,11 +228,11 @@ func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64, whole bool) (code ui
 		}
 		size := int(sizes[f])
 		if name > 0xffff {
-			name, f, size = 0, formUnknown, -1 // reading it fails
+			name, f, size = 0, formUnknown, -1 // makes reading it fail
 		}
 		d.abbrevUsed++
 		if size >= 0 && !whole && !wanted(a.kind, name) {
-			skip += size // of no use
+			skip += size // not needed
 			continue
 		}
 		if fixed += skip; skip > 0 {
@@ -256,7 +254,7 @@ func (d *Data) parseAbbrev(u *unit, c *cursor, room *int64, whole bool) (code ui
 	return code, a, *room >= 0
 }
 
-// plainSize is attrSpec.size for a form of that size.
+// plainSize returns attrSpec.size for a form of the given size.
 func plainSize(size int) uint8 {
 	switch size {
 	case 1, 2, 4, 8:
@@ -265,7 +263,7 @@ func plainSize(size int) uint8 {
 	return 0
 }
 
-// wanted reports whether an attribute of an entry is ever asked for.
+// wanted reports whether the attribute is used for entries of that kind.
 func wanted(kind entryKind, name uint64) bool {
 	switch kind {
 	case kindUnit:
@@ -283,8 +281,8 @@ func wanted(kind entryKind, name uint64) bool {
 	return false
 }
 
-// formSizes are the sizes of all forms in a unit; units of one file nearly always
-// agree in them.
+// formSizes returns the sizes of all forms in a unit. They are nearly always the same for all
+// units of a file.
 func (d *Data) formSizes(u *unit) *[256]int8 {
 	key := u.abbrevKey()
 	key.off = 0
@@ -297,7 +295,7 @@ func (d *Data) formSizes(u *unit) *[256]int8 {
 	return &d.sizes
 }
 
-// formSize is the size of a value of that form, -1 if it depends on the value.
+// formSize returns the size of a value of form f, -1 if it depends on the value.
 func (u *unit) formSize(f form) int {
 	switch f {
 	case formFlagPresent, formImplicitConst, formFarConst:
@@ -327,16 +325,16 @@ func (u *unit) formSize(f form) int {
 	return -1
 }
 
-// value is an attribute's value: a number, or where a string lies, with the form
-// that says what the number means.
+// value is an attribute's value: a number, or the offset of a string, with the form that
+// defines the number's meaning.
 type value struct {
 	form form
-	n    uint64 // of formString and blocks the offset in what was read
+	n    uint64 // for formString and blocks, the offset in the bytes that were read
 }
 
 // read reads one attribute.
 func (u *unit) read(c *cursor, s attrSpec) value {
-	if s.size > 0 { // nearly always
+	if s.size > 0 { // the usual case
 		return value{form: s.form, n: c.uint(int(s.size))}
 	}
 	f := s.form
@@ -380,7 +378,7 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 	default:
 		size := u.formSize(f)
 		if size < 0 {
-			c.bad = true // not known: what follows cannot be found
+			c.bad = true // unknown: what follows cannot be found
 			return v
 		}
 		v.n = c.uint(size)
@@ -388,8 +386,8 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 	return v
 }
 
-// skipEntry returns the offset behind the attributes of an entry, which begin at
-// b[off:]; it is beyond b if they break off.
+// skipEntry returns the offset behind the attributes of an entry, which begin at b[off:]. It
+// is beyond b if they are truncated.
 func (u *unit) skipEntry(b []byte, off int, a *abbrev) int {
 	attrs := u.attrsOf(a)
 	for i := range attrs {

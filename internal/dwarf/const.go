@@ -1,6 +1,6 @@
 package dwarf
 
-// Tags (7.5.3).
+// These are tags (7.5.3).
 const (
 	tagCompileUnit       = 0x11
 	tagSubprogram        = 0x2e
@@ -11,7 +11,7 @@ const (
 	tagGNUCallSite       = 0x4109
 )
 
-// Tags of what an Entry may be.
+// These are the tags of entries that Entry reads.
 const (
 	TagArrayType       = 0x01
 	TagClassType       = 0x02
@@ -31,7 +31,7 @@ const (
 	TagRestrictType    = 0x37
 )
 
-// Encodings of base types (7.8).
+// These are encodings of base types (7.8).
 const (
 	EncodingAddress      = 0x01
 	EncodingBoolean      = 0x02
@@ -43,7 +43,7 @@ const (
 	EncodingUnsignedChar = 0x08
 )
 
-// Attributes (7.5.4).
+// These are attributes (7.5.4).
 const (
 	attrSibling        = 0x01
 	attrName           = 0x03
@@ -69,11 +69,11 @@ const (
 	attrGNUAddrBase    = 0x2133
 )
 
-// form is how a value is written (7.5.6): the number that the standard gives it,
-// and our own for the GNU extensions of split DWARF and dwz.
+// form is the encoding of a value (7.5.6): the standard's number, or our own for the GNU
+// extensions of split DWARF and dwz.
 type form uint8
 
-// formOf returns the form with that number in a file.
+// formOf returns the form with the number n in a file.
 func formOf(n uint64) form {
 	if n <= uint64(formAddrx4) {
 		return form(n)
@@ -139,13 +139,14 @@ const (
 	formGNUStrIndex   form = 0xf2
 	formGNURefAlt     form = 0xf3
 	formGNUStrpAlt    form = 0xf4
-	// formImplicitConst of more than 32 bits: attrSpec.n is where it is in .debug_abbrev
+	// formFarConst is a formImplicitConst of more than 32 bits: attrSpec.n is its offset in
+	// .debug_abbrev.
 	formFarConst form = 0xfd
-	formSkip     form = 0xfe // values that are of no use: attrSpec.n bytes
+	formSkip     form = 0xfe // values that are not needed: attrSpec.n bytes
 	formUnknown  form = 0xff
 )
 
-// Unit types (7.5.1).
+// These are unit types (7.5.1).
 const (
 	utType      = 0x02
 	utSkeleton  = 0x04

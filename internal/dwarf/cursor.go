@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// cursor reads a section. A read past the end sets bad and yields zero; the
-// reader checks bad where it matters.
+// cursor reads a section. A read past the end sets bad and returns zero. Readers check bad
+// where necessary.
 type cursor struct {
 	b   []byte
 	off int
@@ -33,7 +33,7 @@ func (c *cursor) skip(n uint64) {
 	c.off += int(n)
 }
 
-// block skips n bytes and returns where they begin.
+// block skips n bytes and returns the offset at which they begin.
 func (c *cursor) block(n uint64) uint64 {
 	at := c.off
 	c.skip(n)
@@ -98,7 +98,7 @@ func (c *cursor) u64() uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// uint reads n bytes, 1, 2, 4 or 8.
+// uint reads n bytes: 1, 2, 4 or 8.
 func (c *cursor) uint(n int) uint64 {
 	switch n {
 	case 1:
@@ -120,7 +120,8 @@ func (c *cursor) uleb() uint64 {
 	return v
 }
 
-// moveTo goes on behind a number; beyond the end it had none.
+// moveTo moves to the offset behind a number. An offset beyond the end means that the number
+// was truncated.
 func (c *cursor) moveTo(next int) {
 	if next > len(c.b) {
 		c.bad, next = true, len(c.b)
@@ -128,8 +129,8 @@ func (c *cursor) moveTo(next int) {
 	c.off = next
 }
 
-// leb reads an unsigned number of base 128 at b[i:] and returns the offset behind
-// it, which is len(b)+1 if the number, or what came before it, breaks off.
+// leb reads an unsigned LEB128 number at b[i:] and returns the offset behind it, which is
+// len(b)+1 if the number, or what came before it, is truncated.
 func leb(b []byte, i int) (v uint64, next int) {
 	if i < len(b) {
 		if v = uint64(b[i]); v < 0x80 {
@@ -177,7 +178,7 @@ func sleb(b []byte, i int) (v int64, next int) {
 	return 0, len(b) + 1
 }
 
-// str reads a string that ends with NUL.
+// str reads a NUL-terminated string.
 func (c *cursor) str() []byte {
 	if c.off > len(c.b) {
 		c.bad = true

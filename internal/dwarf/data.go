@@ -11,18 +11,18 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// Data is the DWARF of one file. Its methods read mapped bytes: the caller
-// catches faults as elffile says. One goroutine at a time.
+// Data is the DWARF of one file. Its methods read mapped bytes: the caller must catch faults
+// with elffile.Catch. Only one goroutine may use it at a time.
 type Data struct {
 	be                               bool
 	info, abbrev, line, str, lineStr []byte
 	rangesSec, rnglists, addr        []byte
 	strOffsets                       []byte
-	alt                              *Data // the file that dwz moved common parts to; may be nil
+	alt                              *Data // the file to which dwz moved common parts; may be nil
 
 	pkg     *dwoPackage // may be nil
 	openDWO Opener      // may be nil
-	parent  *Data       // whose skeletons these split sections belong to; nil otherwise
+	parent  *Data       // the DWARF with the skeletons of these split sections; nil otherwise
 
 	units        []*unit
 	ranges       []unitRange
@@ -30,37 +30,37 @@ type Data struct {
 	abbrevTables map[abbrevKey]*abbrevTable
 	attrBuf      []attrSpec // for parseAbbrevs and rootAttrs
 	abbrevBuf    []abbrev   // for parseAbbrevs
-	lastRoot     struct {   // what rootAttrs returned last
+	lastRoot     struct {   // the last result of rootAttrs
 		key   abbrevKey
 		code  uint64
 		a     abbrev
 		attrs []attrSpec
 	}
-	sizesOf    abbrevKey         // what sizes was made for
+	sizesOf    abbrevKey         // the key for which sizes was computed
 	sizes      [256]int8         // for formSizes
 	rowBuf     []row             // for lineTableOf
 	paths      []string          // of files: fileEntry.path
 	names      map[uint64]string // of entries, by their offset
 	steps      lineSteps
-	abbrevUsed int            // entries and attributes that were read
-	lineRead   int            // bytes of line programs that were read
-	rangesRead int            // entries of range lists that were read
-	file       *elffile.File  // for the types that have a section of their own; may be nil
-	signatures map[uint64]Ref // of these; nil: not indexed yet
-	entries    int            // that Entry.Read and what uses it has read
+	abbrevUsed int            // count of entries and attributes read
+	lineRead   int            // count of bytes of line programs read
+	rangesRead int            // count of entries of range lists read
+	file       *elffile.File  // for types that have their own section; may be nil
+	signatures map[uint64]Ref // of types with their own section; nil: not indexed yet
+	entries    int            // count of entries that Entry's methods have read
 	bytes      int64
-	most       int64 // bounds bytes; 0: nothing does
+	most       int64 // limit of bytes; 0 means none
 }
 
-// ErrNone says that a file has no DWARF.
+// ErrNone is the error for a file without DWARF.
 var ErrNone = errors.New("no DWARF")
 
-// New reads the DWARF of a file; alt is that of the file in its
-// .gnu_debugaltlink, or nil. Units are indexed, nothing else is decoded yet.
+// New reads the DWARF of a file. alt is the DWARF of the file in its .gnu_debugaltlink, or
+// nil. New only indexes the units.
 //
-// What is decoded takes up to most bytes, besides the sections, and so does all that is
-// allocated to decode a unit; 0 stands for eight times the file's storage, or 64 MiB. Of
-// what does not fit nothing is known.
+// Decoded data occupies up to most bytes, in addition to the sections; so does the memory
+// allocated to decode a unit. 0 means eight times the file's storage, but at least 64 MiB.
+// Data that does not fit is left out.
 func New(f *elffile.File, alt *Data, most int64) (*Data, error) {
 	d := &Data{
 		file: f, be: f.Order == binary.BigEndian, alt: alt,
@@ -94,12 +94,12 @@ func New(f *elffile.File, alt *Data, most int64) (*Data, error) {
 	return d, nil
 }
 
-// Bytes is the memory that was decoded so far, without the sections.
+// Bytes returns the memory of the data decoded so far, without the sections.
 func (d *Data) Bytes() int64 { return d.bytes }
 
 func (d *Data) grew(n int64) { d.outer().bytes += n }
 
-// left is how many bytes more may be decoded.
+// left returns how many more bytes may be decoded.
 func (d *Data) left() int64 {
 	if d = d.outer(); d.most == 0 {
 		return math.MaxInt32
@@ -107,8 +107,9 @@ func (d *Data) left() int64 {
 	return max(d.most-d.bytes, 0)
 }
 
-// push appends to a table and takes the bytes for it out of room, and those that growing
-// leaves behind. Where there are none, room is below 0 and the table as it was.
+// push appends to a table and subtracts the bytes for it from room, including those that
+// growing the table leaves behind. If room does not suffice, it becomes negative and the table
+// is unchanged.
 func push[T any](s []T, v T, room *int64) []T {
 	size, n := int64(unsafe.Sizeof(v)), len(s)
 	full := n == cap(s)
@@ -125,14 +126,13 @@ func push[T any](s []T, v T, room *int64) []T {
 	return append(s, v)
 }
 
-// size is the memory that a table takes.
+// size returns the memory of a table.
 func size[T any](s []T) int64 {
 	var v T
 	return int64(cap(s)) * int64(unsafe.Sizeof(v))
 }
 
-// clip gives back what a table that is complete does not need, where that is worth a
-// copy of it.
+// clip frees the unused capacity of a complete table, if that is worth a copy.
 func clip[T any](s []T) []T {
 	if cap(s)-len(s) > len(s)/4 {
 		return slices.Clone(s)
@@ -140,24 +140,24 @@ func clip[T any](s []T) []T {
 	return s
 }
 
-// Call is a function at an address: one that was inlined there, or the one that
-// the code belongs to.
+// Call is a function at an address: one that was inlined there, or the function that contains
+// the code.
 type Call struct {
-	// Name is the linkage name if there is one, else the plain one; empty if the
-	// address is in no function that is described.
+	// Name is the linkage name if there is one, else the plain name. It is empty if no
+	// described function contains the address.
 	Name string
-	// File, Line and Column are where the address, or the inlined call in it, is
-	// in this function's source; Line is 0 if not known.
+	// File, Line and Column are the position of the address, or of the inlined call at it, in
+	// this function's source. Line is 0 if it is not known.
 	File   string
 	Line   int
 	Column int
-	// Entry and End bound the part of the function that the address lies in; they
+	// Entry and End are the bounds of the part of the function that contains the address. They
 	// are set in the last call of a chain, if a function is described.
 	Entry, End uint64
 }
 
-// Calls appends the chain of calls at an address, innermost first; the last is
-// the function itself. It appends nothing if no unit describes the address.
+// Calls appends the chain of calls at an address, innermost first; the last is the function
+// itself. It appends nothing if no unit describes the address.
 func (d *Data) Calls(dst []Call, pc uint64) []Call {
 	d.find(pc, func(u *unit) bool {
 		n := len(dst)
@@ -182,7 +182,7 @@ func (u *unit) calls(dst []Call, pc uint64) []Call {
 	fn := t.lookup(pc)
 	if fn == nil {
 		if haveLine {
-			dst = append(dst, here) // assembly: lines and no functions
+			dst = append(dst, here) // assembly has lines, but no functions
 		}
 		return dst
 	}
@@ -193,10 +193,10 @@ func (u *unit) calls(dst []Call, pc uint64) []Call {
 		if call < 0 {
 			break
 		}
-		// outermost first, for now
+		// outermost first, reversed below
 		dst = append(dst, Call{Name: u.name(t.calls[call].origin), Line: int(call)})
 	}
-	// Each call's position is in the function around it.
+	// A call's position is in the function that contains the call.
 	chain := dst[n:]
 	for i, k := 0, len(chain)-1; i < k; i, k = i+1, k-1 {
 		chain[i], chain[k] = chain[k], chain[i]
@@ -210,7 +210,8 @@ func (u *unit) calls(dst []Call, pc uint64) []Call {
 	return append(dst, here)
 }
 
-// name returns the name of an entry, remembered: what is inlined is so often.
+// name returns the name of an entry and caches it, because functions are often inlined many
+// times.
 func (u *unit) name(off uint64) string {
 	s, ok := u.d.names[off]
 	if !ok {
@@ -226,8 +227,8 @@ func (u *unit) name(off uint64) string {
 	return s
 }
 
-// nameOf returns the name of an entry, following what it is an instance or a
-// definition of. References may form a cycle in a malformed file.
+// nameOf returns the name of an entry. It follows references to the entry's abstract instance
+// or declaration, which may form a cycle in a malformed file.
 func (d *Data) nameOf(u *unit, off uint64) string {
 	var plain []byte
 	for range 16 {
@@ -258,7 +259,7 @@ func (d *Data) nameOf(u *unit, off uint64) string {
 	return string(plain)
 }
 
-// namesAt reads an entry's names and what it refers to.
+// namesAt reads an entry's names and the offset of the entry that it refers to.
 func (u *unit) namesAt(off uint64) (linkage, name []byte, next uint64) {
 	c := u.cursorAt(off)
 	a := u.abbrevs().get(c.uleb())

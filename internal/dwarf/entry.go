@@ -9,27 +9,27 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// Entry is an entry, for those who read types: its tag and what it says of a few
-// attributes. It holds no memory of its own, and is used where it was read.
+// Entry is an entry, for reading types: its tag and some of its attributes. It has no memory
+// of its own, and is meant to be reused.
 type Entry struct {
 	Tag      uint32
-	Children bool // some may follow
+	Children bool // it may have children
 	u        *unit
 	off      uint64
 	end      uint64 // of its attributes
 	values   [numAttrs]value
 }
 
-// Attr is an attribute that entries are read for.
+// Attr is an attribute that Entry reads.
 type Attr uint8
 
-// The attributes; what is not said is in 7.5.4.
+// These are the attributes; 7.5.4 defines them.
 const (
 	Name Attr = 1 + iota
 	Type
 	ByteSize
 	BitSize
-	BitOffset     // before DWARF 4: from the high end of the storage
+	BitOffset     // before DWARF 4: from the most significant bit of the storage
 	DataBitOffset // from the structure's start
 	Location      // of a member
 	Encoding
@@ -37,7 +37,7 @@ const (
 	UpperBound
 	ConstValue
 	Declaration
-	VariableParameter // of Go: it is a result
+	VariableParameter // in Go, the parameter is a result
 	LowPC
 	Origin
 	Specification
@@ -45,7 +45,8 @@ const (
 	numAttrs
 )
 
-// attrs are the attributes by their numbers, all of which are small; 0 are others.
+// attrs maps the numbers of attributes, all of which are small, to Attr; 0 is any other
+// attribute.
 var attrs = [128]Attr{
 	attrName: Name, 0x49: Type, 0x0b: ByteSize, 0x0d: BitSize, 0x0c: BitOffset, 0x6b: DataBitOffset,
 	0x38: Location, 0x3e: Encoding, 0x37: Count, 0x2f: UpperBound, 0x1c: ConstValue, 0x3c: Declaration,
@@ -54,23 +55,23 @@ var attrs = [128]Attr{
 	attrSibling:       Sibling,
 }
 
-// Ref says where an entry is.
+// Ref is the position of an entry.
 type Ref struct {
 	u   *unit
 	off uint64
 }
 
-// errEntry says that what should be an entry is none.
+// errEntry is the error for a malformed entry.
 var errEntry = errors.New("malformed DWARF entry")
 
-// How many entries are read of one file, whatever asks for them: some, and more of large
-// files. Those of a function's types are read again for each function that has them.
+// These bound how many entries of one file are read in all: a constant, and more for large
+// files. The entries of a type are read again for each function that uses it.
 const (
 	leastEntries = 4 << 20
 	entryBytes   = 8
 )
 
-// count counts an entry that is read.
+// count counts an entry that is read. It returns an error if there are too many.
 func (u *unit) count() error {
 	d := u.d.outer()
 	if d.entries++; d.entries > leastEntries+len(d.info)/entryBytes {
@@ -79,7 +80,7 @@ func (u *unit) count() error {
 	return nil
 }
 
-// outer is the DWARF that d is, or is a part of.
+// outer returns the DWARF that d is part of, or d itself.
 func (d *Data) outer() *Data {
 	if d.parent != nil {
 		return d.parent
@@ -87,8 +88,8 @@ func (d *Data) outer() *Data {
 	return d
 }
 
-// Spend takes n bytes, for what the caller makes of what it reads, out of those that may
-// be decoded; they aren't given back.
+// Spend subtracts n bytes, for what the caller makes from decoded data, from those that may be
+// decoded. They are not returned. The error is ErrTooLarge if they do not fit.
 func (d *Data) Spend(n int) error {
 	if int64(n) > d.left() {
 		return fmt.Errorf("what DWARF says: %w", elffile.ErrTooLarge)
@@ -110,7 +111,7 @@ func (e *Entry) Read(r Ref) error {
 	code, t := c.uleb(), r.u.whole()
 	a := t.get(code)
 	if e.end = uint64(c.off); code == 0 && !c.bad {
-		return nil // the end of those in another
+		return nil // the end of a list of children
 	}
 	if a == nil {
 		return errEntry
@@ -131,7 +132,7 @@ func (e *Entry) Read(r Ref) error {
 	return nil
 }
 
-// whole returns the unit's table with all attributes, parsed when it is first asked for.
+// whole returns the unit's table with all attributes. It parses it at the first call.
 func (u *unit) whole() *abbrevTable {
 	if u.wholeAbbrev == nil {
 		key := u.abbrevKey()
@@ -141,13 +142,13 @@ func (u *unit) whole() *abbrevTable {
 	return u.wholeAbbrev
 }
 
-// Ref is the place of the entry.
+// Ref returns the entry's position.
 func (e *Entry) Ref() Ref { return Ref{e.u, e.off} }
 
 // Has reports whether the entry has an attribute.
 func (e *Entry) Has(a Attr) bool { return e.values[a].form != 0 }
 
-// Text returns an attribute that is a string, empty if there is none.
+// Text returns an attribute that is a string, or "".
 func (e *Entry) Text(a Attr) string {
 	return string(e.u.str(e.values[a], e.u.d.info[:e.u.end]))
 }
@@ -168,8 +169,8 @@ func (e *Entry) Flag(a Attr) bool {
 	return v.n == 1 && (v.form == formFlag || v.form == formFlagPresent)
 }
 
-// Link returns what an attribute refers to. What lies in the file that dwz moved common
-// parts to is not followed: there is no such link.
+// Link returns the entry that an attribute refers to. ok is false for an entry in the file to
+// which dwz moved common parts.
 func (e *Entry) Link(a Attr) (r Ref, ok bool) {
 	v := e.values[a]
 	if v.form == formRefSig8 {
@@ -185,8 +186,8 @@ func (e *Entry) Link(a Attr) (r Ref, ok bool) {
 	return Ref{e.u.d.unitOf(off), off}, true
 }
 
-// Owner returns the entry that has an attribute: this one, or the declaration or the
-// abstract instance that it refers to; one without attributes if none has.
+// Owner returns the entry that has an attribute: this one, or the declaration or abstract
+// instance that it refers to. If none has it, the result has no attributes.
 func (e *Entry) Owner(a Attr) Entry {
 	o := *e
 	for range 4 {
@@ -206,13 +207,13 @@ func (e *Entry) Owner(a Attr) Entry {
 	return Entry{u: e.u}
 }
 
-// Inside iterates over the entries directly inside of one.
+// Inside iterates over the children of an entry.
 type Inside struct {
 	u   *unit
-	off uint64 // of the next; 0: there is none
+	off uint64 // of the next child; 0: there is none
 }
 
-// Inside returns those in e.
+// Inside returns an iterator over the children of e.
 func (e *Entry) Inside() Inside {
 	if !e.Children {
 		return Inside{}
@@ -220,7 +221,7 @@ func (e *Entry) Inside() Inside {
 	return Inside{e.u, e.end}
 }
 
-// Next reads the next one that has one of these tags; it is false at the end.
+// Next reads the next child that has one of the tags. It returns false at the end.
 func (i *Inside) Next(e *Entry, tags ...uint32) (bool, error) {
 	for i.off != 0 && i.off < i.u.end {
 		if err := e.Read(Ref{i.u, i.off}); err != nil || e.Tag == 0 {
@@ -237,7 +238,7 @@ func (i *Inside) Next(e *Entry, tags ...uint32) (bool, error) {
 	return false, nil
 }
 
-// behind returns the offset behind an entry and all that is in it.
+// behind returns the offset behind an entry and all entries inside it.
 func (e *Entry) behind() (uint64, error) {
 	if !e.Children {
 		return e.end, nil
@@ -271,8 +272,8 @@ func (e *Entry) behind() (uint64, error) {
 	return uint64(off), nil
 }
 
-// FunctionAt reads the entry of the function that begins at an address. Of several that
-// are folded into one it is the first.
+// FunctionAt reads the entry of the function that begins at an address. If several functions
+// are folded into one, it reads the first.
 func (d *Data) FunctionAt(pc uint64, e *Entry) error {
 	var units []*unit
 	d.find(pc, func(u *unit) bool {
@@ -289,7 +290,7 @@ func (d *Data) FunctionAt(pc uint64, e *Entry) error {
 		found := Entry{off: u.end}
 		for _, r := range at {
 			if die := t.funcs[r.fn].die; r.lo == pc && die < found.off {
-				// A part of a function that lies elsewhere is not its beginning.
+				// The address may be that of a part of a function that begins elsewhere.
 				if err := e.Read(Ref{u, die}); err != nil {
 					return err
 				}
@@ -306,7 +307,7 @@ func (d *Data) FunctionAt(pc uint64, e *Entry) error {
 	return fmt.Errorf("no function begins at %#x", pc)
 }
 
-// signature returns where the type with that signature is.
+// signature returns the position of the type with that signature.
 func (d *Data) signature(sig uint64) Ref {
 	if d.signatures == nil {
 		d.indexTypes()
@@ -314,7 +315,7 @@ func (d *Data) signature(sig uint64) Ref {
 	return d.signatures[sig]
 }
 
-// typeCost is what a unit of a type takes besides its unit.
+// typeCost is the cost in bytes of a type unit in addition to its unit.
 const typeCost = 96
 
 // indexTypes reads the headers of the units of .debug_types (7.5.1.3 of DWARF 4).

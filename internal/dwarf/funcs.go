@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// funcTable holds the functions of a unit that have code, and what was inlined
-// in them.
+// funcTable contains the functions of a unit that have code, and the calls inlined in them.
 type funcTable struct {
 	funcs  []function
 	ranges []funcRange // sorted by lo
 	calls  []inlined
-	spans  []callSpan // of each function, sorted by depth, then lo
+	spans  []callSpan // for each function, sorted by depth, then lo
 }
 
 // function is a function with code.
@@ -43,7 +42,7 @@ type callSpan struct {
 // maxDepth bounds the nesting of entries.
 const maxDepth = 4096
 
-// funcTableOf returns the unit's functions, decoded at the first call.
+// funcTableOf returns the unit's functions. It decodes them at the first call.
 func (u *unit) funcTableOf() *funcTable {
 	if u.funcs == nil {
 		u.funcs = &funcTable{}
@@ -59,24 +58,24 @@ func (u *unit) funcTableOf() *funcTable {
 type funcWalker struct {
 	u *unit
 	t *funcTable
-	// open holds the spans of the functions that are being read: they may nest.
+	// open contains the spans of the functions that are being read, which may nest.
 	open [][]callSpan
-	// around holds the inlined calls that are being read, outermost first, of one
-	// function after the other.
+	// around contains the inlined calls that are being read, outermost first, for one function
+	// after the other.
 	around  []aroundCall
-	widened int   // spans that widen gave to calls
-	room    int64 // bytes for t and open
+	widened int   // spans that widen added to calls
+	room    int64 // bytes left for t and open
 }
 
 // aroundCall is an inlined call around others, with its spans in open.
 type aroundCall struct{ call, first, end int32 }
 
-// level is an entry whose children are being read.
+// level is an entry while its children are being read.
 type level struct {
 	fn    int32 // enclosing function with code, -1 if none
 	depth int32 // of inlined calls in it
-	local bool  // inside of a function, so that types may have functions with code
-	calls int32 // end of these calls in funcWalker.around
+	local bool  // inside of a function, so types may have functions with code
+	calls int32 // the end of its calls in funcWalker.around
 }
 
 func (w *funcWalker) walk() {
@@ -131,15 +130,15 @@ func (w *funcWalker) walk() {
 		stack = append(stack, cur)
 		cur = next
 	}
-	// A malformed unit may end inside of functions.
+	// A malformed unit may end inside of a function.
 	for ; len(stack) > 0; stack = stack[:len(stack)-1] {
 		w.leave(cur, stack[len(stack)-1])
 		cur = stack[len(stack)-1]
 	}
 }
 
-// entry reads an entry that is of interest: it returns what its children are in,
-// or where the next entry is if they need not be read.
+// entry reads an entry that is needed. It returns the level of the entry's children, or the
+// offset of the next entry if the children are not needed.
 func (w *funcWalker) entry(c *cursor, a *abbrev, cur level, at int) (next level, sibling uint64) {
 	switch a.kind {
 	case kindSubprogram:
@@ -153,12 +152,12 @@ func (w *funcWalker) entry(c *cursor, a *abbrev, cur level, at int) (next level,
 		}
 	}
 	if c.bad || w.room < 0 {
-		c.off = len(c.b) // what follows cannot be found, or kept
+		c.off = len(c.b) // what follows cannot be found, or does not fit
 	}
 	return next, sibling
 }
 
-// leave ends a function: its spans are complete and are put in order.
+// leave ends a function. Its spans are then complete, and leave sorts them.
 func (w *funcWalker) leave(from, to level) {
 	if from.fn < 0 || from.fn == to.fn {
 		return
@@ -176,7 +175,7 @@ func (w *funcWalker) leave(from, to level) {
 	f.end = int32(len(w.t.spans))
 }
 
-// sibling reads an entry for its DW_AT_sibling, 0 if it has none.
+// sibling reads an entry and returns its DW_AT_sibling, 0 if it has none.
 func (w *funcWalker) sibling(c *cursor, a *abbrev) uint64 {
 	var sib uint64
 	for _, s := range w.u.attrsOf(a) {
@@ -188,13 +187,13 @@ func (w *funcWalker) sibling(c *cursor, a *abbrev) uint64 {
 	return sib
 }
 
-// isClass reports whether an entry is of a type that has members, and may have functions.
+// isClass reports whether a tag is that of a type that has members, and may have functions.
 func isClass(tag uint32) bool {
 	return tag == TagStructType || tag == TagClassType || tag == TagUnionType
 }
 
-// subprogram reads a function's entry. One without code, which inlined calls
-// refer to, may have functions with code inside: methods of its local types.
+// subprogram reads a function's entry. A function without code, to which inlined calls refer,
+// may contain functions with code: methods of its local types.
 func (w *funcWalker) subprogram(c *cursor, a *abbrev, in level, at uint64) level {
 	var low, high, ranges value
 	for _, s := range w.u.attrsOf(a) {
@@ -217,7 +216,7 @@ func (w *funcWalker) subprogram(c *cursor, a *abbrev, in level, at uint64) level
 	})
 	if len(w.t.ranges) > n {
 		if w.t.funcs = push(w.t.funcs, function{die: at}, &w.room); w.room < 0 {
-			w.t.ranges = w.t.ranges[:n] // of no function
+			w.t.ranges = w.t.ranges[:n] // its function does not fit
 		}
 	}
 	if len(w.t.ranges) == n {
@@ -279,9 +278,9 @@ func (w *funcWalker) inlined(c *cursor, a *abbrev, in level) level {
 	return in
 }
 
-// widen gives the code of an inlined call to what is around it where that does not
-// say that it has it: DWARF 2 cannot say that code is in several places, and so
-// calls have one of these or none.
+// widen adds the code of an inlined call to the calls and the function around it, if their
+// ranges do not contain it: DWARF 2 cannot describe code in several places, so calls have one
+// range or none.
 func (w *funcWalker) widen(in level, s callSpan) {
 	top := len(w.open) - 1
 	for i := int32(1); i <= in.depth; i++ {
@@ -302,11 +301,12 @@ func (w *funcWalker) widen(in level, s callSpan) {
 	w.t.ranges = push(r, funcRange{s.lo, s.hi, in.fn}, &w.room)
 }
 
-// maxWidened is how many ranges are looked through: what has more of them is not
-// what widen is for.
+// maxWidened bounds how many ranges are searched. An entry with more of them is not one that
+// widen is for.
 const maxWidened = 64
 
-// covers reports whether a span lies in one of these.
+// covers reports whether one of the spans contains s. It returns true if there are too many
+// spans.
 func covers(spans []callSpan, s callSpan) bool {
 	return len(spans) > maxWidened || slices.ContainsFunc(spans, func(c callSpan) bool {
 		return s.lo >= c.lo && s.hi <= c.hi
@@ -331,14 +331,13 @@ func (u *unit) ref(v value) (uint64, bool) {
 	return 0, false
 }
 
-// index ends a table: it sorts the functions' ranges.
+// index completes a table: it sorts the functions' ranges.
 func (t *funcTable) index() {
 	t.funcs, t.ranges, t.calls, t.spans = clip(t.funcs), clip(t.ranges), clip(t.calls), clip(t.spans)
 	slices.SortFunc(t.ranges, func(a, b funcRange) int { return cmp.Compare(a.lo, b.lo) })
 }
 
-// lookup returns the range of an address and so its function, nil if there is
-// none.
+// lookup returns the range that contains an address, and so its function, or nil.
 func (t *funcTable) lookup(pc uint64) *funcRange {
 	i, j := 0, len(t.ranges)
 	for i < j {
@@ -356,7 +355,7 @@ func (t *funcTable) lookup(pc uint64) *funcRange {
 	return nil
 }
 
-// callAt returns the inlined call of a depth at an address, -1 if there is none.
+// callAt returns the inlined call of the given depth at an address, -1 if there is none.
 func (t *funcTable) callAt(f *function, depth int32, pc uint64) int32 {
 	spans := t.spans[f.first:f.end]
 	i, j := 0, len(spans)
@@ -368,7 +367,7 @@ func (t *funcTable) callAt(f *function, depth int32, pc uint64) int32 {
 			j = m
 		}
 	}
-	// Several calls may share their code; the last that covers the address is it.
+	// Several calls may share their code. The last one that covers the address is used.
 	for n := 0; i > 0 && n < 8; n++ {
 		i--
 		if spans[i].depth != depth {

@@ -31,9 +31,9 @@ __attribute__((noinline)) int outer(int n) {
 int main(int argc, char **argv) { return inlined_outer(argc) + outer(argc); }
 `
 
-// TestLocalFunctions wants the inlined calls of functions that are described
-// inside of others, with code or without, and inside of types in these. They were
-// skipped: Local::local_one had lines of A::twice and no call of it.
+// TestLocalFunctions checks the inlined calls of functions that are described inside of
+// others, with code or without, and inside of types in these. They were skipped:
+// Local::local_one had lines of A::twice and no call of it.
 func TestLocalFunctions(t *testing.T) {
 	for _, args := range [][]string{
 		{"-gdwarf-4"},
@@ -55,8 +55,8 @@ func TestSplitTypes(t *testing.T) {
 	compare(t, path, addresses(t, path, "main", "outer", "local_", "lambda"))
 }
 
-// TestStrictDWARF2 wants calls inside of calls that have no addresses, as their
-// code is in several places, which DWARF 2 cannot say.
+// TestStrictDWARF2 checks calls inside of calls that have no addresses, because their code is
+// in several places, which DWARF 2 cannot describe.
 func TestStrictDWARF2(t *testing.T) {
 	path := compileSource(t, "prog.c", `
 volatile int sink;

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// lineTable is a unit's decoded line program: sequences of rows, and the files
-// that they name.
+// lineTable is a unit's decoded line program: sequences of rows, and the files that they refer
+// to.
 type lineTable struct {
-	unit  *unit // whose it is; a split unit has that of its skeleton
+	unit  *unit // the unit that owns it; a split unit uses its skeleton's table
 	seqs  []sequence
 	rows  []row
 	files []fileEntry
@@ -21,7 +21,7 @@ type sequence struct {
 	first, end int32 // rows
 }
 
-// row says where the code from an address on comes from.
+// row is the source position of the code from an address on.
 type row struct {
 	off  uint32 // from the sequence's start
 	file uint32
@@ -29,23 +29,23 @@ type row struct {
 	col  uint16
 }
 
-// fileEntry is a file. Names of files and directories are only looked up when they
-// are asked for; where their form is 0 they are the unit's own.
+// fileEntry is a file. The names of files and directories are read on demand. If the form of
+// name is 0, the unit's own attribute is used.
 type fileEntry struct {
 	name value
 	dir  uint32
-	path uint32 // number of its joined path in Data.paths, counted from 1; 0: not made yet
+	path uint32 // number of its joined path in Data.paths, from 1; 0: not joined yet
 }
 
-// maxRows bounds the rows of one unit: an opcode of one byte makes at most one.
+// maxRows bounds the rows of one unit: an opcode of one byte produces at most one.
 const maxRows = 1 << 26
 
-// largeUnit is how many rows are not copied out of the buffer: no more units are like
-// that, unless the file is malformed.
+// largeUnit is the number of rows from which a table takes over the buffer instead of a copy.
+// Few units are that large, except in a malformed file.
 const largeUnit = 1 << 16
 
-// lineTableOf returns the unit's line table, decoded at the first call; nil if
-// it has none.
+// lineTableOf returns the unit's line table. It decodes it at the first call; the table is
+// empty if the unit has none.
 func (u *unit) lineTableOf() *lineTable {
 	if u.lines == nil {
 		u.lines = &lineTable{unit: u}
@@ -68,7 +68,7 @@ func (t *lineTable) lookup(pc uint64) (row, bool) {
 			j = m
 		}
 	}
-	// Sequences rarely overlap; a few steps back find the one that covers.
+	// Sequences rarely overlap. The one that covers the address is at most a few steps back.
 	for n := 0; i > 0 && n < 16; n++ {
 		i--
 		s := &t.seqs[i]
@@ -110,11 +110,11 @@ type lineProgram struct {
 	lengths    []byte
 
 	lineSeq
-	unsorted bool  // rows of a sequence go back
-	room     int64 // bytes for t
-	isStmt   bool  // what stmt is at the start of a sequence
+	unsorted bool  // rows of a sequence are not ascending
+	room     int64 // bytes left for t
+	isStmt   bool  // the value of stmt at the start of a sequence
 
-	visit *rowVisitor // gets the rows in place of t; may be nil
+	visit *rowVisitor // receives the rows instead of t; may be nil
 }
 
 // lineSeq is the sequence that is being decoded.
@@ -123,11 +123,11 @@ type lineSeq struct {
 	opIndex uint64
 	first   int // its first row
 	started bool
-	skip    bool // it is of no use
+	skip    bool // it is not needed
 	stmt    bool // its next row is recommended for breakpoints
 }
 
-// lineUses is how often each byte of the line programs may be read.
+// lineUses bounds how often each byte of the line programs may be read.
 const lineUses = 8
 
 func (p *lineProgram) read() {
@@ -138,7 +138,7 @@ func (p *lineProgram) read() {
 	}
 }
 
-// header reads what is before the program; it is false if that cannot be read.
+// header reads the program's header. It returns false if that is not possible.
 func (p *lineProgram) header() bool {
 	c := &p.c
 	p.offSize, p.addrSize = 4, p.u.addrSize
@@ -149,8 +149,8 @@ func (p *lineProgram) header() bool {
 	if c.bad || size > uint64(len(c.b)-c.off) {
 		return false
 	}
-	// Each program belongs to one unit, or to a few; units of a malformed file that
-	// all refer to one must not multiply it.
+	// Each program belongs to one unit, or to a few. In a malformed file, all units may refer
+	// to the same program; that must not multiply it.
 	if p.u.d.lineRead += int(size); p.u.d.lineRead > lineUses*len(p.u.d.line) {
 		return false
 	}
@@ -172,7 +172,7 @@ func (p *lineProgram) header() bool {
 	if p.version >= 4 {
 		p.maxOps = max(uint64(c.u8()), 1)
 	}
-	p.isStmt = c.u8() != 0 // in tables, rows that are no statements count too
+	p.isStmt = c.u8() != 0 // tables also contain rows that are not statements
 	p.stmt = p.isStmt
 	p.lineBase = int64(int8(c.u8()))
 	p.lineRange = uint64(c.u8())
@@ -194,7 +194,7 @@ func (p *lineProgram) header() bool {
 	return true
 }
 
-// tables reads the directories and files of versions 2 to 4; both count from 1.
+// tables reads the directories and files of versions 2 to 4, which are numbered from 1.
 func (p *lineProgram) tables() {
 	t, c := p.t, &p.c
 	t.dirs = append(t.dirs, value{})
@@ -214,7 +214,7 @@ func (p *lineProgram) tables() {
 	}
 }
 
-// file reads a file's name and directory; false if there is none.
+// file reads a file's name and directory. It returns false if there is none.
 func (p *lineProgram) file() bool {
 	c := &p.c
 	f := fileEntry{name: value{formString, uint64(c.off)}}
@@ -226,17 +226,18 @@ func (p *lineProgram) file() bool {
 	return p.room >= 0
 }
 
-// noDir is the number of a directory that no table has.
+// noDir is a directory number that is in no table.
 const noDir = 1<<32 - 1
 
-// tablesV5 reads those of version 5, whose layout the header describes.
+// tablesV5 reads the directories and files of version 5, in the layout that the header
+// describes.
 func (p *lineProgram) tablesV5() {
 	t := p.t
 	p.entries(func(f fileEntry) { t.dirs = push(t.dirs, f.name, &p.room) })
 	p.entries(func(f fileEntry) { t.files = push(t.files, f, &p.room) })
 }
 
-// entries reads a table and passes its entries on.
+// entries reads a table and calls f for its entries.
 func (p *lineProgram) entries(f func(fileEntry)) {
 	const pathType, dirType = 1, 2 // DW_LNCT_path, DW_LNCT_directory_index
 	c := &p.c
@@ -244,7 +245,7 @@ func (p *lineProgram) entries(f func(fileEntry)) {
 	for range c.u8() {
 		specs = append(specs, attrSpec{name: uint16(c.uleb()), form: formOf(c.uleb())})
 	}
-	// The forms are read as those of the unit, but with this table's sizes.
+	// The forms are read like those of the unit, but with this table's sizes.
 	u := *p.u
 	u.offSize = p.offSize
 	n := c.uleb()
@@ -272,9 +273,9 @@ func (p *lineProgram) entries(f func(fileEntry)) {
 	}
 }
 
-// lineSteps is what each special opcode does (6.2.5.1): how many operations and
-// lines it advances. Programs of one compiler have the same parameters, so that
-// it is kept from one to the next.
+// lineSteps contains the effect of each special opcode (6.2.5.1): by how many operations and
+// lines it advances. Programs of one compiler have the same parameters, so it is kept from one
+// program to the next.
 type lineSteps struct {
 	lineBase  int64
 	lineRange uint64
@@ -295,8 +296,8 @@ func (s *lineSteps) set(p *lineProgram) {
 	}
 }
 
-// advance returns the address after n operations; opIndex counts those within one
-// instruction, where a processor has several.
+// advance returns the address after n operations. opIndex counts the operations within one
+// instruction, for processors that have several.
 func (p *lineProgram) advance(addr, n uint64) uint64 {
 	if p.maxOps == 1 {
 		return addr + n*p.minInst
@@ -306,7 +307,7 @@ func (p *lineProgram) advance(addr, n uint64) uint64 {
 	return addr + p.minInst*(n/p.maxOps)
 }
 
-// run executes the program: the line number machine of 6.2.2.
+// run executes the program, on the line number machine of 6.2.2.
 func (p *lineProgram) run() {
 	b, i := p.c.b, p.c.off
 	steps := &p.u.d.steps
@@ -354,7 +355,7 @@ func (p *lineProgram) run() {
 			c := cursor{b: b, off: min(i, len(b)), be: p.c.be}
 			addr, p.opIndex = addr+uint64(c.u16()), 0
 			i = c.off
-		default: // set_isa, and what is not known
+		default: // set_isa, and unknown opcodes
 			for range p.lengths[op-1] {
 				_, i = leb(b, i)
 			}
@@ -381,13 +382,13 @@ func (p *lineProgram) emit(addr, file uint64, line int64, col uint64) {
 	r := row{uint32(off), uint32(file), uint32(max(line, 0)), uint16(min(col, 0xffff))}
 	if n := len(t.rows); n > p.first {
 		last := &t.rows[n-1]
-		// Of rows at one address the last counts.
+		// The last of several rows at one address counts.
 		if last.off == r.off {
 			*last = r
 			return
 		}
 		p.unsorted = p.unsorted || r.off < last.off
-		// A row that says the same again marks a statement, for debuggers.
+		// A row that only repeats the last one marks a statement, for debuggers.
 		if last.line == r.line && last.file == r.file && last.col == r.col && last.off < r.off {
 			return
 		}
@@ -397,15 +398,15 @@ func (p *lineProgram) emit(addr, file uint64, line int64, col uint64) {
 	}
 }
 
-// Extended opcodes that change the state (6.2.5.3).
+// These are extended opcodes that change the state (6.2.5.3).
 const (
 	endSequence = 1
 	setAddress  = 2
 	defineFile  = 3
 )
 
-// extended reads an extended opcode, and an address with setAddress, and returns
-// the offset behind it, which is that of the program's end if it is malformed.
+// extended reads an extended opcode, and for setAddress its address, and returns the offset
+// behind it. If the opcode is malformed, that is the program's end.
 func (p *lineProgram) extended(i int) (kind uint8, addr uint64, next int) {
 	n, i := leb(p.c.b, i)
 	if i > len(p.c.b) || n == 0 || n > uint64(len(p.c.b)-i) {
@@ -416,8 +417,8 @@ func (p *lineProgram) extended(i int) (kind uint8, addr uint64, next int) {
 	switch kind {
 	case setAddress:
 		addr, p.opIndex = c.uint(min(int(n)-1, 8)), 0
-		// Left out by the linker, or at the very start of a file that has its code
-		// elsewhere: see emit in unit.go.
+		// The linker left this code out, or it is at the very start of a file that has its
+		// code elsewhere: see emit in unit.go.
 		if addr <= 1 || addr >= 1<<(8*uint(p.addrSize)-1)<<1-2 {
 			p.skip = true
 		}
@@ -440,20 +441,20 @@ func (p *lineProgram) end(addr uint64) {
 	if p.started && !p.skip && addr > p.lo && p.first < len(t.rows) {
 		t.seqs = push(t.seqs, sequence{p.lo, addr, int32(p.first), int32(len(t.rows))}, &p.room)
 	}
-	if len(t.seqs) == n { // of no use: the next one may have its room
+	if len(t.seqs) == n { // not needed: the next sequence may use its room
 		p.room += size(t.rows[p.first:len(t.rows):len(t.rows)])
 		t.rows = t.rows[:p.first]
 	}
 	p.lineSeq = lineSeq{first: len(t.rows), stmt: p.isStmt}
 }
 
-// finish puts the sequences in order.
+// finish sorts the sequences.
 func (p *lineProgram) finish() {
 	t := p.t
 	if len(t.rows) > largeUnit {
 		p.u.d.rowBuf, t.rows = nil, clip(t.rows)
 	} else {
-		p.u.d.rowBuf, t.rows = t.rows, slices.Clone(t.rows) // out of the buffer
+		p.u.d.rowBuf, t.rows = t.rows, slices.Clone(t.rows) // copied out of the buffer
 	}
 	t.seqs, t.files, t.dirs = clip(t.seqs), clip(t.files), clip(t.dirs)
 	slices.SortFunc(t.seqs, func(a, b sequence) int { return cmp.Compare(a.lo, b.lo) })
@@ -492,7 +493,8 @@ func (u *unit) path(file uint64) string {
 	return path
 }
 
-// lineStr returns a name of a line table; own is what stands for one without a form.
+// lineStr returns a name in a line table. own is the unit's attribute to use instead of a name
+// without a form.
 func (u *unit) lineStr(v, own value) []byte {
 	if v.form == 0 {
 		return u.own(own)

@@ -17,7 +17,7 @@ type Row struct {
 	Addr         uint64
 	Line, Column int
 	Stmt         bool // its address is recommended for breakpoints
-	Wanted       bool // it is of a file that is wanted; never where a sequence ends
+	Wanted       bool // it is for a wanted file; never set at the end of a sequence
 }
 
 // SourceFile is a file that a line program names.
@@ -26,8 +26,9 @@ type SourceFile struct {
 	n uint64
 }
 
-// Rows calls row for each row of each line program, in the program's order. wanted says
-// whether those of a file are: it is asked once for each that a program's rows name.
+// Rows calls row for each row of each line program, in the program's order. wanted reports
+// whether rows of a file are wanted. It is called once for each file that a program's rows
+// refer to.
 func (d *Data) Rows(ctx context.Context, wanted func(SourceFile) (bool, error),
 	row func(Row) error,
 ) error {
@@ -38,7 +39,7 @@ func (d *Data) Rows(ctx context.Context, wanted func(SourceFile) (bool, error),
 		}
 	}
 	slices.SortStableFunc(units, func(a, b *unit) int { return cmp.Compare(a.lineOff, b.lineOff) })
-	// they share it
+	// units that share a program
 	units = slices.CompactFunc(units, func(a, b *unit) bool { return a.lineOff == b.lineOff })
 	v := &rowVisitor{d: d, wanted: wanted, row: row}
 	for _, u := range units {
@@ -53,20 +54,20 @@ func (d *Data) Rows(ctx context.Context, wanted func(SourceFile) (bool, error),
 	return nil
 }
 
-// rowVisitor passes the rows of line programs on.
+// rowVisitor calls a function for the rows of line programs.
 type rowVisitor struct {
 	d      *Data
 	wanted func(SourceFile) (bool, error)
 	row    func(Row) error
 
 	p     lineProgram
-	files []fileEntry // buffers, from one program to the next
+	files []fileEntry // buffers, reused for each program
 	dirs  []value
-	known []fileState // by their number
+	known []fileState // by file number
 	err   error
 }
 
-// fileState is what wanted has said of a file.
+// fileState is the cached result of wanted for a file.
 type fileState uint8
 
 const (
@@ -83,7 +84,7 @@ func (v *rowVisitor) unit(u *unit) error {
 		v.p.run()
 	}
 	grown := size(t.files) + size(t.dirs) - size(v.files) - size(v.dirs)
-	v.d.grew(2 * max(grown, 0)) // with the smaller ones that they have grown out of
+	v.d.grew(2 * max(grown, 0)) // including the smaller ones that they replaced
 	v.files, v.dirs = t.files, t.dirs
 	switch {
 	case v.p.room < 0 || v.d.lineRead > lineUses*len(v.d.line):
@@ -108,18 +109,18 @@ func (v *rowVisitor) emit(addr, file uint64, line int64, col uint64) {
 	v.pass(r)
 }
 
-// pass passes a row on, until there is an error.
+// pass calls row, unless there was an error.
 func (v *rowVisitor) pass(r Row) {
 	if v.err == nil {
 		v.err = v.row(r)
 	}
 }
 
-// ask asks whether a file is wanted.
+// ask calls wanted for a file.
 func (v *rowVisitor) ask(file uint64) {
 	v.known[file] = stateOther
 	if file == 0 && v.p.version < 5 {
-		return // none
+		return // there is no file 0
 	}
 	is, err := v.wanted(SourceFile{v.p.t, file})
 	if is {
@@ -130,16 +131,16 @@ func (v *rowVisitor) ask(file uint64) {
 	}
 }
 
-// Base returns the last part of the file's name, which is valid until the file is closed.
+// Base returns the last part of the file's name. It is valid until the file is closed.
 func (f SourceFile) Base() []byte {
 	u := f.t.unit
 	name := u.lineStr(f.t.files[f.n].name, u.file)
 	return name[bytes.LastIndexByte(name, '/')+1:]
 }
 
-// Is reports whether the file is one of that path, or its path ends so. The path begins
-// where the compiler ran, or is what the program itself says, which may be relative to
-// that; it is as short as it can be written. Its bytes count as decoded.
+// Is reports whether name is the file's path, or the end of it. The path begins with the
+// compiler's directory; or it is the path in the program, which may be relative to that. name
+// must be clean (path.Clean). The bytes of the path count as decoded.
 func (f SourceFile) Is(name string) (bool, error) {
 	t, u, e := f.t, f.t.unit, &f.t.files[f.n]
 	base := u.lineStr(e.name, u.file)
@@ -147,7 +148,7 @@ func (f SourceFile) Is(name string) (bool, error) {
 	if uint64(e.dir) < uint64(len(t.dirs)) {
 		dir = u.lineStr(t.dirs[e.dir], u.compDir)
 	}
-	// Twice to join them, and twice to clean that.
+	// twice to join them, and twice to clean the result
 	if err := u.d.Spend(4 * (len(comp) + 2*len(dir) + 2*len(base))); err != nil {
 		return false, err
 	}

@@ -6,13 +6,12 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// Opener finds the file of a split unit: the path that the unit names, relative
-// to its compilation directory. It returns nil if there is none.
+// Opener opens the file of a split unit, by the path in the unit, which is relative to its
+// compilation directory. It returns nil if there is none.
 type Opener func(compDir, name string) *elffile.File
 
-// Split makes the units known whose description was split off: package is the
-// .dwp file next to the program, or nil; open finds .dwo files, and may be nil.
-// The files stay the caller's.
+// Split adds the units with a description that was split off. pkg is the .dwp file next to the
+// program, or nil. open opens .dwo files, and may be nil. The caller owns the files.
 func (d *Data) Split(pkg *elffile.File, open Opener) {
 	d.openDWO = open
 	if pkg != nil {
@@ -20,8 +19,7 @@ func (d *Data) Split(pkg *elffile.File, open Opener) {
 	}
 }
 
-// split returns the unit that has the entries of a skeleton, nil if it cannot be
-// found.
+// split returns the unit that contains the entries of a skeleton, nil if it is not found.
 func (u *unit) split() *unit {
 	if !u.splitTried {
 		u.splitTried = true
@@ -62,7 +60,7 @@ func newDWO(f *elffile.File) (*Data, error) {
 		if to == nil || *to != nil && to != &d.info {
 			continue
 		}
-		// Types that were split off have sections of the same name before the unit's.
+		// Types that were split off have sections of the same name, before that of the unit.
 		if to == &d.info && d.hasUnit() {
 			continue
 		}
@@ -75,7 +73,7 @@ func newDWO(f *elffile.File) (*Data, error) {
 	return d, nil
 }
 
-// hasUnit reports whether .debug_info has a unit that is not of types alone.
+// hasUnit reports whether .debug_info contains a unit that is not a type unit.
 func (d *Data) hasUnit() bool {
 	for c := (cursor{b: d.info, be: d.be}); ; {
 		if u, ok := d.unitAt(&c); !ok || u != nil {
@@ -91,9 +89,8 @@ func (d *Data) dwoSections() map[string]*[]byte {
 	}
 }
 
-// adopt finds the unit with the skeleton's number in split off sections, and
-// gives it what stays with the skeleton: addresses, lines, and, before DWARF 5,
-// ranges.
+// adopt finds the unit with the skeleton's id in split-off sections, and sets what remains
+// with the skeleton: addresses, lines and, before DWARF 5, ranges.
 func (u *unit) adopt(d *Data) *unit {
 	d.addr, d.rangesSec, d.parent = u.d.addr, u.d.rangesSec, u.d
 	c := cursor{b: d.info, be: d.be}
@@ -108,7 +105,7 @@ func (u *unit) adopt(d *Data) *unit {
 		s.lines, s.low, s.addrBase = u.lineTableOf(), u.low, u.addrBase
 		s.gnuRanges = u.gnuRanges
 		if s.version >= 5 {
-			// Behind the headers of the tables, of which there is one each.
+			// behind the headers of the tables, of which there is one each
 			s.strOffsets, s.rnglists = uint64(2*s.offSize), uint64(2*s.offSize+4)
 		}
 		if s.dwoID == 0 {
@@ -123,7 +120,7 @@ func (u *unit) adopt(d *Data) *unit {
 	return nil
 }
 
-// rootID reads the number that GNU's split DWARF 4 has as an attribute.
+// rootID reads the id that GNU's split DWARF 4 has as an attribute.
 func (u *unit) rootID() uint64 {
 	c := u.cursorAt(u.die)
 	a := u.abbrevs().get(c.uleb())
@@ -138,8 +135,8 @@ func (u *unit) rootID() uint64 {
 	return 0
 }
 
-// dwoPackage is a .dwp file: the sections of many .dwo files, each one after the
-// other, and an index (7.3.5; https://gcc.gnu.org/wiki/DebugFissionDWP before).
+// dwoPackage is a .dwp file: the concatenated sections of many .dwo files, and an index
+// (7.3.5; before DWARF 5 https://gcc.gnu.org/wiki/DebugFissionDWP).
 type dwoPackage struct {
 	f      *elffile.File
 	c      cursor
@@ -147,12 +144,12 @@ type dwoPackage struct {
 	ncol   uint64
 	nunit  uint64
 	nslot  uint64
-	hashes int // offsets in the index of its tables
+	hashes int // offsets of the index's tables
 	rows   int
 	cols   int
 }
 
-// Columns of the index: DW_SECT_…, which DWARF 5 numbers otherwise from 5 on.
+// These are columns of the index: DW_SECT_…, which DWARF 5 renumbered from 5 on.
 const (
 	sectInfo       = 1
 	sectAbbrev     = 3
@@ -189,7 +186,7 @@ func (p *dwoPackage) at(off int) *cursor {
 	return &c
 }
 
-// unit returns the sections of the unit with that number, nil if there is none.
+// unit returns the sections of the unit with that id, nil if there is none.
 func (p *dwoPackage) unit(id uint64) *Data {
 	mask := p.nslot - 1
 	slot, step := id&mask, id>>32&mask|1
@@ -207,7 +204,7 @@ func (p *dwoPackage) unit(id uint64) *Data {
 	return nil
 }
 
-// data cuts the sections to what a row of the index, counted from 1, says.
+// data returns the parts of the sections that belong to a row of the index, counted from 1.
 func (p *dwoPackage) data(row uint64) *Data {
 	if row > p.nunit {
 		return nil

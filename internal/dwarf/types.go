@@ -7,23 +7,23 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// This file reads what parts of types say.
+// This file interprets the attributes of types.
 
-// Size returns the size of a type, 0 if the entry has none.
+// Size returns the size of a type in bytes, 0 if the entry has none.
 func (e *Entry) Size() uint32 {
 	n, _ := e.Int(ByteSize)
 	return uint32(max(n, 0))
 }
 
-// IsStructure reports whether an entry is of a type that has members.
+// IsStructure reports whether an entry is a type that has members.
 func (e *Entry) IsStructure() bool {
 	return isClass(e.Tag)
 }
 
-// offset returns where in its structure a member is: 0 if the entry does not say, an error
-// if that is to be computed at run time.
+// offset returns the offset of a member in its structure: 0 if the entry has none, an error if
+// it must be computed at run time.
 func (e *Entry) offset() (int64, error) {
-	const plusUconst = 0x23 // DW_OP_plus_uconst, all that DWARF 2 and 3 have for it
+	const plusUconst = 0x23 // DW_OP_plus_uconst, the only operation in DWARF 2 and 3 for this
 	if n, ok := e.Int(Location); ok {
 		return n, nil
 	}
@@ -40,10 +40,11 @@ func (e *Entry) offset() (int64, error) {
 	return 0, errors.New("where a member is depends on the object")
 }
 
-// Member is where a member of a structure is, in bytes, and if Bits is not 0 in bits.
+// Member is the position of a member in a structure: Offset in bytes and, if Bits is not 0,
+// BitOffset and Bits in bits.
 type Member struct{ Offset, BitOffset, Bits int64 }
 
-// Member reads where a member is.
+// Member reads the position of a member.
 func (e *Entry) Member() (m Member, err error) {
 	if m.Offset, err = e.offset(); err != nil {
 		return m, err
@@ -57,18 +58,18 @@ func (e *Entry) Member() (m Member, err error) {
 		return m, nil
 	}
 	if m.BitOffset = fromStart; fromStart == 0 && m.Offset > 0 {
-		// DWARF 3: the offset counts from the storage unit's high end.
+		// DWARF 3: the offset counts from the most significant bit of the storage unit.
 		size, _ := e.Int(ByteSize)
 		m.BitOffset = 8*m.Offset + 8*size - fromHigh - m.Bits
 	}
 	return m, nil
 }
 
-// maxDimensions bounds those of an array: Fortran has 15.
+// maxDimensions bounds the dimensions of an array: Fortran allows 15.
 const maxDimensions = 32
 
-// Dimensions reads how many elements an array has, in each of its dimensions; 0 where that
-// is not known.
+// Dimensions returns the number of elements of an array in each of its dimensions, 0 if it is
+// not known.
 func (e *Entry) Dimensions() ([]uint32, error) {
 	var dims []uint32
 	var kid Entry
@@ -77,7 +78,7 @@ func (e *Entry) Dimensions() ([]uint32, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case !ok && len(dims) == 0: // LLVM has none for x[]
+		case !ok && len(dims) == 0: // LLVM writes none for x[]
 			return []uint32{0}, nil
 		case !ok:
 			return dims, nil
@@ -88,7 +89,7 @@ func (e *Entry) Dimensions() ([]uint32, error) {
 		}
 		n, ok := kid.Int(Count)
 		if !ok {
-			// The length is one more; of x[] there is none.
+			// The length is one more. x[] has no upper bound.
 			if n, ok = kid.Int(UpperBound); ok {
 				n++
 			}

@@ -15,7 +15,7 @@ type unit struct {
 	addrSize int
 	offSize  int          // 4, or 8 in the 64-bit format
 	abbrev   *abbrevTable // nil: not parsed yet
-	// wholeAbbrev has all attributes.
+	// wholeAbbrev is the table with all attributes.
 	wholeAbbrev *abbrevTable // nil: not parsed yet
 
 	abbrevOff uint64
@@ -36,20 +36,20 @@ type unit struct {
 	funcs *funcTable // nil: not decoded yet
 }
 
-// unitRange says that a unit has code there.
+// unitRange is a range of addresses with code of a unit.
 type unitRange struct {
 	lo, hi uint64
 	unit   int32
 }
 
-// maxUnits bounds their number; a kernel has some 5,000, a browser 50,000.
+// maxUnits bounds the number of units. A kernel has about 5,000, a browser 50,000.
 const maxUnits = 1 << 22
 
-// leastUnit is what units take on average at least, so that malformed files of empty
-// ones do not take twenty times their size.
+// leastUnit is the least average size of units, so that malformed files of empty units do not
+// take twenty times their size.
 const leastUnit = 24
 
-// What a unit and one of its ranges take, with the search index.
+// These are the costs in bytes of a unit and of one of its ranges, with the search index.
 const (
 	unitCost  = 272
 	rangeCost = 40
@@ -76,8 +76,8 @@ func (d *Data) index() {
 	slices.SortFunc(d.ranges, func(a, b unitRange) int {
 		return cmp.Or(cmp.Compare(a.lo, b.lo), cmp.Compare(b.hi, a.hi))
 	})
-	// Where ranges overlap (identical functions folded into one), an address
-	// may lie in an earlier range than the last that begins before it.
+	// If ranges overlap (identical functions folded into one), an address may be in an earlier
+	// range than the last one that begins before it.
 	max := uint64(0)
 	d.reach = make([]uint64, len(d.ranges))
 	for i := range d.ranges {
@@ -88,8 +88,8 @@ func (d *Data) index() {
 	}
 }
 
-// unitAt reads a unit's header (7.5.1) and moves behind the unit. A unit of
-// another kind is nil; ok is false if there is no further unit.
+// unitAt reads a unit's header (7.5.1) and moves behind the unit. u is nil for a unit of
+// another kind. ok is false if there is no further unit.
 func (d *Data) unitAt(c *cursor) (u *unit, ok bool) {
 	u = &unit{d: d, off: uint64(c.off), offSize: 4}
 	size := uint64(c.u32())
@@ -133,7 +133,7 @@ func (d *Data) unitAt(c *cursor) (u *unit, ok bool) {
 	return u, true
 }
 
-// cursorAt returns a cursor at an offset of .debug_info that ends with the unit.
+// cursorAt returns a cursor at an offset of .debug_info, which ends at the end of the unit.
 func (u *unit) cursorAt(off uint64) cursor {
 	if off < u.die || off >= u.end {
 		return cursor{bad: true}
@@ -141,7 +141,7 @@ func (u *unit) cursorAt(off uint64) cursor {
 	return cursor{b: u.d.info[:u.end], off: int(off), be: u.d.be}
 }
 
-// readRoot reads the unit's own entry and notes its ranges.
+// readRoot reads the unit's own entry and records its ranges.
 func (u *unit) readRoot(index int32) {
 	c := u.cursorAt(u.die)
 	a, attrs := u.rootAttrs(c.uleb())
@@ -181,7 +181,7 @@ func (u *unit) readRoot(index int32) {
 	if c.bad {
 		return
 	}
-	// What it means depends on the base, which may come after it.
+	// Its meaning depends on the base, which may be after it.
 	u.low, _ = u.addr(low)
 	if a.tag == tagPartialUnit {
 		return
@@ -197,26 +197,26 @@ func (u *unit) readRoot(index int32) {
 	if !u.hasLine || ranges.form != 0 || len(u.d.ranges) > n && u.version > 2 {
 		return
 	}
-	// DWARF 2 has no way to say that a unit's code is in several places; its
-	// functions do.
+	// DWARF 2 cannot describe a unit's code in several places, but the ranges of its functions
+	// do.
 	for _, r := range u.funcTableOf().ranges {
 		add(r.lo, r.hi)
 	}
 }
 
-// own is a string of the unit's own entry.
+// own returns a string of the unit's own entry.
 func (u *unit) own(v value) []byte { return u.str(v, u.d.info[:u.end]) }
 
-// Identical functions of several units are folded into one, which all of them say is
-// theirs; few say so of one address, and few ranges that end before it begin after one
-// that does not.
+// Identical functions of several units are folded into one, which is in the ranges of all of
+// these units. maxFolded bounds the units tried for one address, of which few contain it.
+// maxBehind bounds the ranges searched backwards: few ranges that end before the address begin
+// after one that contains it.
 const (
 	maxFolded = 64
 	maxBehind = 4096
 )
 
-// find calls f for the units that say they have code at an address, until it
-// returns true.
+// find calls f for the units with ranges that contain an address, until it returns true.
 func (d *Data) find(pc uint64, f func(*unit) bool) {
 	i, j := 0, len(d.ranges)
 	for i < j {
@@ -236,7 +236,7 @@ func (d *Data) find(pc uint64, f func(*unit) bool) {
 	}
 }
 
-// unitOf returns the unit that an offset of .debug_info lies in.
+// unitOf returns the unit that contains an offset of .debug_info.
 func (d *Data) unitOf(off uint64) *unit {
 	i, ok := slices.BinarySearchFunc(d.units, off, func(u *unit, off uint64) int {
 		return cmp.Compare(u.off, off)
@@ -250,7 +250,7 @@ func (d *Data) unitOf(off uint64) *unit {
 	return d.units[i]
 }
 
-// str returns the string of a value that was read from b, nil if it is none.
+// str returns the string of a value that was read from b, nil if the value is not a string.
 func (u *unit) str(v value, b []byte) []byte {
 	switch v.form {
 	case formString:
@@ -297,8 +297,8 @@ func (u *unit) addrx(i uint64) (uint64, bool) {
 	return a, !c.bad
 }
 
-// ranges calls f for every range of an entry: low and high, where high may be
-// relative to low, or a list.
+// ranges calls f for every range of an entry: from low to high, which may be relative to low,
+// or a list.
 func (u *unit) ranges(low, high, ranges value, f func(lo, hi uint64)) {
 	if ranges.form != 0 {
 		u.rangeList(ranges, f)
@@ -315,7 +315,7 @@ func (u *unit) ranges(low, high, ranges value, f func(lo, hi uint64)) {
 	u.emit(lo, hi, f)
 }
 
-// emit passes a range on if it is one. Code that the linker left out has its
+// emit calls f for a range, unless it is empty. Code that the linker left out has its
 // addresses set to 0, 1 or all ones.
 func (u *unit) emit(lo, hi uint64, f func(lo, hi uint64)) {
 	if lo < hi && lo > 1 && hi-lo < 1<<40 {
@@ -323,10 +323,9 @@ func (u *unit) emit(lo, hi uint64, f func(lo, hi uint64)) {
 	}
 }
 
-// another reports whether one more entry of a range list may be read. Each list
-// belongs to one entry, nearly always, so that all of them together take each
-// byte once; entries of a malformed file that all refer to one long list must not
-// multiply it.
+// another reports whether one more entry of a range list may be read. Each list nearly always
+// belongs to one entry, so reading all of them takes each byte once. In a malformed file, many
+// entries may refer to one long list; that must not multiply it.
 func (d *Data) another() bool {
 	d.rangesRead++
 	return d.rangesRead <= 4*(len(d.rangesSec)+len(d.rnglists))

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// This file builds what asks for much and is no program: what compilers, tracers and
-// the linker leave behind.
+// This file builds other files that take much work to read: output of compilers, tracers and
+// the linker.
 
-// note is a note as it lies in a section or a segment, aligned to 4 bytes.
+// note returns a note as in a section or a segment, aligned to 4 bytes.
 func note(owner string, typ uint32, desc []byte) []byte {
 	o := binary.LittleEndian
 	b := o.AppendUint32(nil, uint32(len(owner)+1))
@@ -22,19 +22,19 @@ func note(owner string, typ uint32, desc []byte) []byte {
 	return b
 }
 
-// Stapsdt is a note of the USDT probe p:n in a program's code, with these arguments.
+// Stapsdt returns a note of the USDT probe p:n in a program's code, with these arguments.
 func Stapsdt(args string) []byte {
 	desc := binary.LittleEndian.AppendUint64(nil, ProgramText)
 	desc = append(desc, make([]byte, 16)...)
 	return note("stapsdt", 3, append(desc, "p\x00n\x00"+args+"\x00"...))
 }
 
-// stapsdtSection is a section of such notes.
+// stapsdtSection returns a section of such notes.
 func stapsdtSection(flags elf.SectionFlag, notes []byte) Section {
 	return Section{Name: ".note.stapsdt", Type: elf.SHT_NOTE, Flags: flags, Data: notes, Align: 4}
 }
 
-// linkerCache is an ld.so.cache for amd64 whose entries are all of the same long text.
+// linkerCache returns an ld.so.cache for amd64. All its entries share the same long text.
 func linkerCache(entries int) []byte {
 	o := binary.LittleEndian
 	b := append([]byte("glibc-ld.so.cache1.1"), make([]byte, 28)...)
@@ -48,8 +48,8 @@ func linkerCache(entries int) []byte {
 	return append(b, strings.Repeat("a", 4094)+"\x00"...)
 }
 
-// jitDump is a jitdump for amd64 with n functions of one byte of code each, from 0x1000
-// on; their names are as long.
+// jitDump returns a jitdump for amd64 with n functions of one byte of code each, from 0x1000
+// on, with names of the given length.
 func jitDump(n, name int) []byte {
 	o := binary.LittleEndian
 	b := []byte{0x44, 0x54, 0x69, 0x4a, 1, 0, 0, 0, 40, 0, 0, 0, 62, 0, 0, 0}
@@ -65,7 +65,7 @@ func jitDump(n, name int) []byte {
 	return b
 }
 
-// coreFile is a core file of a process on amd64 with these notes.
+// coreFile returns a core file of a process on amd64 with these notes.
 func coreFile(notes []byte) []byte {
 	f := File{Type: elf.ET_CORE, Machine: elf.EM_X86_64, NoSections: true}
 	f.Sections = []Section{{Name: "notes", Type: elf.SHT_NOTE, Data: notes, Align: 4}}
@@ -76,13 +76,13 @@ func coreFile(notes []byte) []byte {
 // prstatusSize is the size of struct elf_prstatus on amd64 (include/linux/elfcore.h).
 const prstatusSize = 336
 
-// coreThreads are the notes of n threads.
+// coreThreads returns the notes of n threads.
 func coreThreads(n int) []byte {
 	return bytes.Repeat(note("CORE", 1, make([]byte, prstatusSize)), n)
 }
 
-// coreFiles is a note of a thread, and one that says that it describes so many mapped
-// files, and does n of them, each of which has a page and a name of one byte.
+// coreFiles returns a note of a thread, and one with a header that gives the number of mapped
+// files as says. It describes n of them, each with a page and a name of one byte.
 func coreFiles(says uint64, n int) []byte {
 	o := binary.LittleEndian
 	desc := o.AppendUint64(o.AppendUint64(nil, says), 4096)

@@ -10,12 +10,11 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// This file builds files that are small and ask for much: what anybody may write
-// and run, and a tool of root's meets.
+// This file builds small files that take much work to read, which any user may write and
+// execute, and which a root user's tool may read.
 
-// Compressed returns what a section with SHF_COMPRESSED holds: a header for 64
-// bits, little-endian, and head followed by n zeros, or by n bytes of repeat where
-// that is given, as a zlib stream.
+// Compressed returns the contents of a section with SHF_COMPRESSED: a 64-bit little-endian
+// header and, as a zlib stream, head followed by n zeros or, if given, n bytes of repeat.
 func Compressed(head []byte, n int, repeat ...byte) []byte {
 	if len(repeat) == 0 {
 		repeat = []byte{0}
@@ -26,7 +25,7 @@ func Compressed(head []byte, n int, repeat ...byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(head)+n))
 	b = binary.LittleEndian.AppendUint64(b, 1)
 	out := bytes.NewBuffer(b)
-	// Errors of a buffer there are none.
+	// Writing to a buffer does not fail.
 	w, _ := zlib.NewWriterLevel(out, zlib.BestCompression)
 	_, _ = w.Write(head)
 	r := &repeater{b: bytes.Repeat(repeat, 64<<10/len(repeat)+1)}
@@ -35,17 +34,17 @@ func Compressed(head []byte, n int, repeat ...byte) []byte {
 	return out.Bytes()
 }
 
-// xzZeros is n zeros as xz has them.
+// xzZeros returns n zeros, compressed by xz.
 func xzZeros(n int) []byte {
 	var out bytes.Buffer
-	// Errors of a buffer there are none.
+	// Writing to a buffer does not fail.
 	w, _ := xz.NewWriter(&out)
 	_, _ = w.Write(make([]byte, n))
 	_ = w.Close()
 	return out.Bytes()
 }
 
-// repeater reads as bytes again and again.
+// repeater is a reader of the same bytes again and again.
 type repeater struct {
 	b  []byte
 	at int
@@ -60,8 +59,8 @@ func (r *repeater) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// spinner is a program for amd64 Linux: it counts to a million, sleeps for some
-// milliseconds, and begins again.
+// spinner is a program for amd64 Linux: it counts to a million, sleeps for some milliseconds,
+// and starts again.
 var spinner = []byte{
 	0xb9, 0x40, 0x42, 0x0f, 0x00, // mov $1000000, %ecx
 	0xff, 0xc9, // dec %ecx
@@ -76,15 +75,14 @@ var spinner = []byte{
 	0x80, 0x96, 0x98, 0, 0, 0, 0, 0, // 10,000,000 ns
 }
 
-// The addresses of Program's sections.
+// These are the addresses of Program's sections.
 const (
 	ProgramText  = 0x1000
 	ProgramFrame = 0x10000
 )
 
-// Program is a program for amd64 Linux that computes and sleeps in turn until it is
-// killed. What it is made of is in the file's .text, at ProgramText; the given
-// sections come after.
+// Program returns a program for amd64 Linux that alternately computes and sleeps until it is
+// killed. Its code is in the file's .text, at ProgramText, before the given sections.
 func Program(sections ...Section) *File {
 	return &File{Machine: elf.EM_X86_64, Entry: ProgramText, Sections: append([]Section{{
 		Name: ".text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR,
@@ -92,9 +90,9 @@ func Program(sections ...Section) *File {
 	}}, sections...)}
 }
 
-// Frames returns an .eh_frame with n descriptions of one byte of code each, the
-// first of which is for the byte at text; the section is for the address ProgramFrame.
-// The rules repeat after 16.
+// Frames returns an .eh_frame with n descriptions of one byte of code each, the first for the
+// byte at address text. The section must be at the address ProgramFrame. The rules repeat
+// after 16.
 func Frames(text uint64, n int) []byte {
 	cie := []byte{
 		20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, // pc-relative, sdata4
@@ -112,7 +110,7 @@ func Frames(text uint64, n int) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
-// FrameSection is an .eh_frame of Program.
+// FrameSection returns an .eh_frame for Program.
 func FrameSection(data []byte) Section {
 	return Section{
 		Name: ".eh_frame", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC, Addr: ProgramFrame,
@@ -120,8 +118,8 @@ func FrameSection(data []byte) Section {
 	}
 }
 
-// Sparse moves a section of 64-bit little-endian file to the file's end and makes it
-// size bytes long. Who writes the result appends a hole of that length.
+// Sparse moves a section of a 64-bit little-endian file to the file's end and makes it size
+// bytes long. The caller must append a hole of that length when writing the file.
 func Sparse(image []byte, section int, size uint64) []byte {
 	o := binary.LittleEndian
 	header := image[o.Uint64(image[40:])+uint64(64*section):]
@@ -130,15 +128,14 @@ func Sparse(image []byte, section int, size uint64) []byte {
 	return image
 }
 
-// NestedCIEs returns an .eh_frame of n descriptions, each of which refers to another
-// common entry: they lie inside each other, so that each reaches to the end of size
-// bytes.
+// NestedCIEs returns an .eh_frame of n descriptions, each of which refers to another common
+// entry. These are nested, so that each extends to the end of size bytes.
 func NestedCIEs(n, size int) []byte {
 	o := binary.LittleEndian
 	const step = 24
 	var b []byte
 	for i := range n {
-		// Its operations begin with an expression, which reaches to that of the next.
+		// Its operations begin with an expression that extends to that of the next entry.
 		b = o.AppendUint32(b, uint32(size-step*i-4))
 		b = append(b, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0f)
 		b = append(b, 22, 0, 0, 0, 0, 0)
@@ -155,8 +152,8 @@ func NestedCIEs(n, size int) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
-// SharedSFrame returns an .sframe section of version 2 for amd64 with n functions of
-// one byte, each of which has the same rows, so many that they fill size bytes.
+// SharedSFrame returns an .sframe section of version 2 for amd64 with n functions of one byte,
+// which share the same rows, as many as fit in size bytes.
 func SharedSFrame(n, size int) []byte {
 	o := binary.LittleEndian
 	const header, fde, row = 28, 20, 3
@@ -177,18 +174,18 @@ func SharedSFrame(n, size int) []byte {
 	return b
 }
 
-// SymbolTable is what Symbols makes: n symbols for code, 64-bit little-endian.
+// SymbolTable describes a symbol table: n symbols for code, 64-bit little-endian.
 type SymbolTable struct {
 	N      int
-	Step   uint64 // from one's value to the next one's
+	Step   uint64 // between the values of consecutive symbols
 	Size   uint64 // of each
-	Shrink uint64 // each is so much smaller than the one before
-	Names  int    // each has a name of its own that is so long, all of them in one string
-	Text   string // what the names are made of, again and again; empty is "a"
+	Shrink uint64 // difference between the sizes of consecutive symbols
+	Names  int    // length of each symbol's own name, all of them parts of one string
+	Text   string // repeated to make the names; empty means "a"
 }
 
-// Sections returns .symtab and .strtab; the symbols are in the first section, from
-// ProgramText on. The sections' link is by name.
+// Sections returns .symtab and .strtab. The symbols are in the first section, from ProgramText
+// on. The sections are linked by name.
 func (s SymbolTable) Sections() []Section {
 	o := binary.LittleEndian
 	b := make([]byte, 24, 24*(s.N+1))
@@ -209,7 +206,7 @@ func (s SymbolTable) Sections() []Section {
 	}
 }
 
-// Compressed returns them compressed, each repeated until it is n bytes longer.
+// Compressed returns the sections compressed, each repeated until it is n bytes longer.
 func (s SymbolTable) Compressed(n int) []Section {
 	out := s.Sections()
 	for i := range out {
@@ -219,7 +216,7 @@ func (s SymbolTable) Compressed(n int) []Section {
 	return out
 }
 
-// ManyTables returns a program with n headers of .symtab, all of one table.
+// ManyTables returns a program with n section headers of .symtab for the same table.
 func ManyTables(n int, table SymbolTable) []byte {
 	s := table.Sections()
 	for range n - 1 {
@@ -227,15 +224,15 @@ func ManyTables(n int, table SymbolTable) []byte {
 	}
 	image, o := Program(s...).Bytes(), binary.LittleEndian
 	headers := image[o.Uint64(image[40:]):]
-	const first, bytesOf = 2, 64 // behind the null section and .text
+	const first, bytesOf = 2, 64 // after the null section and .text
 	for i := range n - 1 {
 		copy(headers[bytesOf*(first+2+i)+24:][:16], headers[bytesOf*first+24:]) // offset and size
 	}
 	return image
 }
 
-// Versions returns a .dynsym of one function, and n versions that the file defines, each
-// with a name of its own that is so long, all of them in one string.
+// Versions returns a .dynsym of one function, and n versions that the file defines, each with
+// its own name of the given length, all parts of one string.
 func Versions(n, names int) []Section {
 	o := binary.LittleEndian
 	const size = 20 + 8 // Elf64_Verdef and Elf64_Verdaux

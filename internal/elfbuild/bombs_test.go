@@ -35,8 +35,8 @@ import (
 type reader struct {
 	name string
 	kind elfbuild.Kind
-	// ready gets all ready that isn't the file's to ask for, and returns what reads
-	// it and says what came of that.
+	// ready prepares everything that does not depend on the file's contents. It returns a
+	// function that reads the file and describes the result.
 	ready func(t *testing.T, f *file) func() string
 }
 
@@ -68,8 +68,9 @@ var readers = []reader{
 	{"find a library", elfbuild.LinkerCache, findLibrary},
 }
 
-// Files that anybody may write, map and have root's tools meet took gigabytes and minutes:
-// every reader of the library takes 64 MiB above what they take up, and a second.
+// TestBombs checks that every reader of the library takes at most 64 MiB more than a file
+// occupies, and a second, for files that any user may write and map, and that tools of root
+// read. They took gigabytes and minutes.
 func TestBombs(t *testing.T) {
 	testenv.LimitMemory(t, 1<<30)
 	for _, b := range elfbuild.Bombs() {

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Bomb is a file that anybody may write, and that asks whoever reads it for much.
+// Bomb is a file that any user may write, and that takes much work to read.
 type Bomb struct {
 	Name string
 	Kind Kind
-	Hole int64         // how much longer the file is than what Make returns
-	Make func() []byte // what is in it
+	Hole int64         // length of the hole after the bytes that Make returns
+	Make func() []byte // returns the contents
 }
 
-// Kind is what a file is.
+// Kind is the kind of a file.
 type Kind uint8
 
-// The kinds of files.
+// These are the kinds of files.
 const (
 	ELF         Kind = iota // of a process on amd64, with code at ProgramText
 	PerfMap                 // /tmp/perf-PID.map
@@ -30,13 +30,14 @@ const (
 	Perf                    // perf.data
 )
 
-// Bombs is the table of them: whoever reads files of a kind must read all of that kind.
+// Bombs returns all bombs. The readers of a kind of files must be tested with all of that
+// kind.
 func Bombs() []Bomb {
 	return slices.Concat(sectionBombs(), symbolBombs(), frameBombs(), goBombs(), dwarfBombs(),
 		usdtBombs(), perfBombs(), otherBombs())
 }
 
-// BombNamed is the one of that name; without Make if there is none.
+// BombNamed returns the bomb with that name. Its Make is nil if there is none.
 func BombNamed(name string) Bomb {
 	for _, b := range Bombs() {
 		if b.Name == name {
@@ -46,7 +47,7 @@ func BombNamed(name string) Bomb {
 	return Bomb{}
 }
 
-// program is a Bomb of Program with these sections.
+// program returns a Bomb that is Program with these sections.
 func program(name string, sections func() []Section) Bomb {
 	return Bomb{Name: name, Make: func() []byte { return Program(sections()...).Bytes() }}
 }
@@ -56,7 +57,7 @@ func one(name string, section func() Section) Bomb {
 	return program(name, func() []Section { return []Section{section()} })
 }
 
-// compressed is a section of n zeros, or of so many bytes of repeat behind head.
+// compressed returns a section of head and n zeros, or n bytes of repeat.
 func compressed(name string, head []byte, n int, repeat ...byte) Section {
 	return Section{
 		Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED,
@@ -64,7 +65,8 @@ func compressed(name string, head []byte, n int, repeat ...byte) Section {
 	}
 }
 
-// sectionBombs come to more than the file takes up: by compression, and by holes.
+// sectionBombs returns files that are larger than their storage because of compression or
+// holes.
 func sectionBombs() []Bomb {
 	sparse := func(symbols int, size uint64) func() []byte {
 		table := SymbolTable{N: symbols, Names: 4}
@@ -105,7 +107,7 @@ func sectionBombs() []Bomb {
 	}
 }
 
-// symbolBombs are tables of symbols.
+// symbolBombs returns files with malicious symbol tables.
 func symbolBombs() []Bomb {
 	const n = 1 << 20
 	table := func(name string, t SymbolTable) Bomb { return program(name, t.Sections) }
@@ -129,7 +131,7 @@ func symbolBombs() []Bomb {
 	}
 }
 
-// frameBombs are call frame information.
+// frameBombs returns files with malicious call frame information.
 func frameBombs() []Bomb {
 	head := Frames(ProgramText, 1)
 	head = head[:len(head)-4]
@@ -156,7 +158,7 @@ func frameBombs() []Bomb {
 	}
 }
 
-// goBombs are function tables of Go programs.
+// goBombs returns files with malicious function tables of Go programs.
 func goBombs() []Bomb {
 	table := func(name string, g GoTable) Bomb { return one(name, g.Section) }
 	stripped := func(name string, g GoTable) Bomb {
@@ -185,8 +187,8 @@ func goBombs() []Bomb {
 	}
 }
 
-// dwarfBombs are DWARF: a row, a call or a unit takes ten times and more of what it is
-// read from. Some become very small when they are compressed.
+// dwarfBombs returns files with malicious DWARF: a decoded row, call or unit takes ten times
+// as much memory as in the file, or more. Some become very small when compressed.
 func dwarfBombs() (out []Bomb) {
 	const n = 8 << 20 // bytes, about
 	for _, b := range []struct {
@@ -227,12 +229,12 @@ func dwarfBombs() (out []Bomb) {
 	return out
 }
 
-// withFunction are the sections of DWARF and of a table of one symbol, a.
+// withFunction returns the sections of DWARF and of a symbol table with one symbol, a.
 func withFunction(d DWARF) []Section {
 	return append(SymbolTable{N: 1, Size: 1 << 20, Names: 1}.Sections(), d.Sections()...)
 }
 
-// usdtBombs are notes of USDT probes.
+// usdtBombs returns files with malicious notes of USDT probes.
 func usdtBombs() []Bomb {
 	notes := func(name string, data func() []byte) Bomb {
 		return one(name, func() Section { return stapsdtSection(0, data()) })
@@ -255,7 +257,7 @@ func usdtBombs() []Bomb {
 	}
 }
 
-// otherBombs are no programs.
+// otherBombs returns files that are not programs.
 func otherBombs() []Bomb {
 	lines := func(line string, n int) func() []byte {
 		return func() []byte { return bytes.Repeat([]byte(line), n/len(line)) }

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// DWARF is what the sections of these names hold (".debug_abbrev"), little-endian and
-// for 64 bits. Its makers below describe ProgramText, and ask for much.
+// DWARF contains the sections of these names (".debug_abbrev"), little-endian and for 64 bits.
+// The functions below return DWARF for ProgramText that takes much work to read.
 type DWARF struct{ Abbrev, Info, Line, Str []byte }
 
-// Sections returns its sections.
+// Sections returns the sections that are not empty.
 func (d DWARF) Sections() []Section {
 	var out []Section
 	for _, s := range []struct {
@@ -30,8 +30,8 @@ func (d DWARF) Sections() []Section {
 	return out
 }
 
-// dwarfAbbrevs describe a unit, a function, an inlined call and a block: the codes
-// of the entries below.
+// dwarfAbbrevs describes a unit, a function, an inlined call, a block and others: the codes of
+// the entries below.
 var dwarfAbbrevs = []byte{
 	// low_pc: addr, high_pc: data4, stmt_list: sec_offset
 	codeUnit, 0x11, 1, 0x11, 0x01, 0x12, 0x06, 0x10, 0x17, 0, 0,
@@ -56,13 +56,14 @@ const (
 	codeNamedUnit
 )
 
-// dwarfUnit is a unit of ProgramText with these entries.
+// dwarfUnit returns a unit for ProgramText with these entries.
 func dwarfUnit(entries []byte) []byte { return dwarfUnitOf(codeUnit, entries) }
 
-// dwarfUnitOf is one whose own entry has that code; its third attribute is 0.
+// dwarfUnitOf is dwarfUnit with the given code for the unit's own entry. The entry's third
+// attribute is 0.
 func dwarfUnitOf(code byte, entries []byte) []byte {
 	o := binary.LittleEndian
-	b := []byte{4, 0, 0, 0, 0, 0, 8, code} // version 4, the table at 0, addresses of 8 bytes
+	b := []byte{4, 0, 0, 0, 0, 0, 8, code} // version 4, table at 0, addresses of 8 bytes
 	b = o.AppendUint64(b, ProgramText)
 	b = o.AppendUint32(b, 1<<20)
 	b = o.AppendUint32(b, 0)
@@ -70,18 +71,18 @@ func dwarfUnitOf(code byte, entries []byte) []byte {
 	return append(o.AppendUint32(nil, uint32(len(b))), b...)
 }
 
-// function is the head of an entry of ProgramText's function.
+// function returns the head of an entry for ProgramText's function.
 func function() []byte {
 	b := binary.LittleEndian.AppendUint64([]byte{codeFunction}, ProgramText)
 	return binary.LittleEndian.AppendUint32(b, 1<<20)
 }
 
-// LineRows has a line program of n rows, of one byte each.
+// LineRows returns a line program of n rows, of one byte each.
 func LineRows(n int) DWARF {
 	return lineProgram(nil, lineFile, lineSequence(ProgramText, n))
 }
 
-// LineSequences has a line program of n sequences, of one row each.
+// LineSequences returns a line program of n sequences, of one row each.
 func LineSequences(n int) DWARF {
 	var program []byte
 	for i := range n {
@@ -90,7 +91,7 @@ func LineSequences(n int) DWARF {
 	return lineProgram(nil, lineFile, program)
 }
 
-// LineFiles has a line program that names n directories and n files.
+// LineFiles returns a line program with n directories and n files.
 func LineFiles(n int) DWARF {
 	return lineProgram(bytes.Repeat([]byte{'d', 0}, n), bytes.Repeat(lineFile, n),
 		lineSequence(ProgramText, 1))
@@ -99,14 +100,15 @@ func LineFiles(n int) DWARF {
 // lineFile is a file in the table of a line program: x.c.
 var lineFile = []byte{'x', '.', 'c', 0, 0, 0, 0}
 
-// lineSequence is a sequence of n rows, one line and one byte after the other.
+// lineSequence returns a sequence of n rows, each one line and one byte after the previous
+// one.
 func lineSequence(addr uint64, n int) []byte {
 	b := binary.LittleEndian.AppendUint64([]byte{0, 9, 2}, addr)
 	b = append(b, bytes.Repeat([]byte{13 + 5 + 1 + 14}, n)...)
 	return append(b, 2, 1, 0, 1, 1)
 }
 
-// lineProgram is a unit with a line program of version 4, its directories and files.
+// lineProgram returns a unit with a line program of version 4, its directories and files.
 func lineProgram(dirs, files, program []byte) DWARF {
 	o := binary.LittleEndian
 	header := []byte{1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1}
@@ -119,7 +121,7 @@ func lineProgram(dirs, files, program []byte) DWARF {
 	}
 }
 
-// InlinedCalls has a function with n inlined calls, of one byte each.
+// InlinedCalls returns a function with n inlined calls, of one byte each.
 func InlinedCalls(n int) DWARF {
 	return DWARF{
 		Abbrev: dwarfAbbrevs,
@@ -127,8 +129,7 @@ func InlinedCalls(n int) DWARF {
 	}
 }
 
-// PlacedCalls has a function with n inlined calls that say where they are, of ten bytes
-// each.
+// PlacedCalls returns a function with n inlined calls with addresses, of ten bytes each.
 func PlacedCalls(n int) DWARF {
 	entries := function()
 	for i := range n {
@@ -138,7 +139,7 @@ func PlacedCalls(n int) DWARF {
 	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit(entries)}
 }
 
-// Functions has n functions, of ten bytes each.
+// Functions returns n functions, of ten bytes each.
 func Functions(n int) DWARF {
 	var entries []byte
 	for i := range n {
@@ -148,7 +149,7 @@ func Functions(n int) DWARF {
 	return DWARF{Abbrev: dwarfAbbrevs, Info: dwarfUnit(entries)}
 }
 
-// DeepEntries has n entries, each in the one before.
+// DeepEntries returns n nested entries.
 func DeepEntries(n int) DWARF {
 	return DWARF{
 		Abbrev: dwarfAbbrevs,
@@ -156,13 +157,13 @@ func DeepEntries(n int) DWARF {
 	}
 }
 
-// Units has n units, all of ProgramText.
+// Units returns n units, all for ProgramText.
 func Units(n int, line []byte) DWARF {
 	return DWARF{Abbrev: dwarfAbbrevs, Info: bytes.Repeat(dwarfUnit([]byte{0}), n), Line: line}
 }
 
-// LongNames has n units of one name, and n functions that have each a name of its own,
-// all in one string of size bytes.
+// LongNames returns n units with the same name, and n functions that each have their own name,
+// all parts of one string of size bytes.
 func LongNames(n, size int) DWARF {
 	o := binary.LittleEndian
 	var entries []byte
@@ -177,8 +178,8 @@ func LongNames(n, size int) DWARF {
 	}
 }
 
-// Attributes has a table of n abbreviations with 100 attributes each, of two bytes, that a
-// unit's own one follows.
+// Attributes returns a table of n abbreviations with 100 attributes each, of two bytes, before
+// a unit's own abbreviation.
 func Attributes(n int) DWARF {
 	var b []byte
 	for i := range n {
@@ -189,8 +190,8 @@ func Attributes(n int) DWARF {
 	return DWARF{Abbrev: append(b, dwarfAbbrevs...), Info: dwarfUnit(append(function(), 0, 0))}
 }
 
-// Abbrevs has a table of n abbreviations, without order and attributes, that a unit's
-// own one follows.
+// Abbrevs returns a table of n abbreviations, unordered and without attributes, before a
+// unit's own abbreviation.
 func Abbrevs(n int) DWARF {
 	var b []byte
 	for i := range n {

@@ -1,6 +1,6 @@
-// Package elfbuild builds ELF files for tests: sections and the segments that
-// load them, symbol tables, notes. What it builds is well-formed, both classes
-// and byte orders; tests damage the result where they need to.
+// Package elfbuild builds ELF files for tests: sections and the segments that load them,
+// symbol tables, notes. The files are well-formed, for both classes and byte orders. Tests
+// damage them if necessary.
 //
 //	f := elfbuild.File{Machine: elf.EM_X86_64, Sections: []elfbuild.Section{
 //		{Name: ".text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: 0x1000, Data: code},
@@ -15,7 +15,7 @@ import (
 	"slices"
 )
 
-// pageSize is what addresses and offsets of loaded sections are congruent to.
+// pageSize is the modulus to which addresses and offsets of loaded sections are congruent.
 const pageSize = 0x1000
 
 // File describes an ELF file. The zero values of Class, Order and Type mean
@@ -27,14 +27,14 @@ type File struct {
 	Machine elf.Machine
 	Entry   uint64
 
-	// Sections are written in this order. Every one with SHF_ALLOC gets a
-	// PT_LOAD segment of its own.
+	// Sections are written in this order. Every section with SHF_ALLOC gets its own PT_LOAD
+	// segment.
 	Sections []Section
-	// Segments are further program headers.
+	// Segments are additional program headers.
 	Segments []Segment
-	// Symbols fill .symtab, DynSymbols .dynsym; local ones must come first.
+	// Symbols are written to .symtab, DynSymbols to .dynsym. Local ones must come first.
 	Symbols, DynSymbols []Symbol
-	// NoSections leaves out the section headers, as sstrip does.
+	// NoSections omits the section headers, like sstrip.
 	NoSections bool
 }
 
@@ -45,7 +45,7 @@ type Section struct {
 	Flags   elf.SectionFlag
 	Addr    uint64
 	Data    []byte
-	Size    uint64 // of a SHT_NOBITS section; otherwise len(Data)
+	Size    uint64 // for SHT_NOBITS sections; otherwise len(Data)
 	Align   uint64 // 0 means 1
 	Link    string // name of the linked section
 	Info    uint32
@@ -61,8 +61,8 @@ type Segment struct {
 	Align   uint64
 }
 
-// Symbol is a symbol table entry. Section is the index of its section in
-// Sections from 1; 0 is undefined, elf.SHN_ABS absolute.
+// Symbol is a symbol table entry. Section is the index of its section in Sections, from 1; 0
+// is undefined, elf.SHN_ABS absolute.
 type Symbol struct {
 	Name    string
 	Value   uint64
@@ -72,7 +72,7 @@ type Symbol struct {
 	Section uint16
 }
 
-// writer appends fields of the file's class and order.
+// writer appends fields in the file's class and byte order.
 type writer struct {
 	f *File
 	b []byte
@@ -91,7 +91,7 @@ func (w *writer) u16(v uint16) { w.b = w.order().AppendUint16(w.b, v) }
 func (w *writer) u32(v uint32) { w.b = w.order().AppendUint32(w.b, v) }
 func (w *writer) u64(v uint64) { w.b = w.order().AppendUint64(w.b, v) }
 
-// word writes an address or size of the class.
+// word appends addresses or sizes of the file's class.
 func (w *writer) word(vs ...uint64) {
 	for _, v := range vs {
 		if w.wide() {
@@ -109,7 +109,7 @@ func (f *File) Word(v uint64) []byte {
 	return w.b
 }
 
-// Bytes builds the file.
+// Bytes returns the file.
 func (f *File) Bytes() []byte {
 	sections := f.allSections()
 	ehsize, phsize, shsize := 64, 56, 64
@@ -147,7 +147,7 @@ func (f *File) Bytes() []byte {
 	return append(body, f.sectionHeaders(sections, offsets, shsize)...)
 }
 
-// allSections adds the tables to Sections.
+// allSections returns Sections and the sections of the symbol tables and names.
 func (f *File) allSections() []Section {
 	s := slices.Clone(f.Sections)
 	for _, t := range []struct {

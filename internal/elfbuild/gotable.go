@@ -6,22 +6,22 @@ import (
 	"encoding/binary"
 )
 
-// GoTable is the function table of a Go program (.gopclntab, as Go has had it since
-// 1.20: internal/abi/symtab.go), of functions that have one file and their tables in
-// common, and one name if not Names. They follow each other from ProgramText on.
+// GoTable is the function table of a Go program (.gopclntab, in the format since 1.20:
+// internal/abi/symtab.go). Its functions share one file and their pc-value tables, and one
+// name unless Names is set. They follow each other from ProgramText on.
 type GoTable struct {
 	Functions int
-	Steps     int // of each table, of one byte of code
-	Names     int // each has a name of its own that is so long, all of them in one string
+	Steps     int // of each table, with one byte of code per step
+	Names     int // length of each function's name, all parts of one string; 0: one name
 }
 
-// Section lays the table out.
+// Section returns the section with the table.
 func (g GoTable) Section() Section {
 	o := binary.LittleEndian
 	table := func(first byte) []byte {
 		b := append(make([]byte, 0, 2*g.Steps+1), first, 1)
 		for i := 1; i < g.Steps; i++ {
-			b = append(b, byte(2-i%2), 1) // one less, one more
+			b = append(b, byte(2-i%2), 1) // alternately one less and one more
 		}
 		return append(b, 0)
 	}

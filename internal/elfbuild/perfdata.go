@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// PerfData is a perf.data file that "perf record" might have written: one event, whose
-// records have a thread and a time.
+// PerfData is a perf.data file in the format of "perf record": one event, with a thread and a
+// time in its records.
 type PerfData struct {
-	// Attrs is how often the event is described, each time with the same ids; 0 is once.
+	// Attrs is the number of descriptions of the event, all with the same ids; 0 means 1.
 	Attrs int
-	// IDs is how many ids it has.
+	// IDs is the number of the event's ids.
 	IDs int
 
 	records []byte
 	time    uint64
 }
 
-// Types of records (enum perf_event_type).
+// These are types of records (enum perf_event_type).
 const (
 	perfMmap   = 1
 	perfComm   = 3
@@ -25,7 +25,7 @@ const (
 	perfSample = 9
 )
 
-// record appends a record; all but samples have thread and time at their end.
+// record appends a record, with the thread and the time at its end.
 func (p *PerfData) record(typ uint32, misc uint16, pid uint32, body []byte) {
 	p.time++
 	body = append(body, perfWords("", pid, pid)...)
@@ -49,7 +49,7 @@ func perfWords(text string, words ...uint32) (b []byte) {
 	return b
 }
 
-// Mmap has a process map executable pages of a file.
+// Mmap adds a record of a process that maps executable pages of a file.
 func (p *PerfData) Mmap(pid uint32, addr, size uint64, path string) {
 	b := perfWords("", pid, pid)
 	b = binary.LittleEndian.AppendUint64(b, addr)
@@ -58,27 +58,28 @@ func (p *PerfData) Mmap(pid uint32, addr, size uint64, path string) {
 	p.record(perfMmap, 0, pid, append(b, perfWords(path)...))
 }
 
-// Comm names a process.
+// Comm adds a record of a process's name.
 func (p *PerfData) Comm(pid uint32, name string) {
 	p.record(perfComm, 0, pid, perfWords(name, pid, pid))
 }
 
-// Exec has a process execute a program.
+// Exec adds a record of a process that executes a program.
 func (p *PerfData) Exec(pid uint32, name string) {
 	const execed = 1 << 13 // PERF_RECORD_MISC_COMM_EXEC
 	p.record(perfComm, execed, pid, perfWords(name, pid, pid))
 }
 
-// Fork has a process fork.
+// Fork adds a record of a fork.
 func (p *PerfData) Fork(parent, child uint32) {
 	p.record(perfFork, 0, parent,
 		binary.LittleEndian.AppendUint64(perfWords("", child, parent, child, parent), p.time))
 }
 
-// Sample is a sample of a process.
+// Sample adds a sample of a process.
 func (p *PerfData) Sample(pid uint32) { p.record(perfSample, 0, pid, nil) }
 
-// Bytes is the file: struct perf_file_header, the ids, struct perf_file_attr, the records.
+// Bytes returns the file: struct perf_file_header, the ids, struct perf_file_attr, the
+// records.
 func (p *PerfData) Bytes() []byte {
 	const headerSize, attrSize = 104, 128 + 16
 	const sampleTID, sampleTime, sampleIDAll = 1 << 1, 1 << 2, 1 << 18
@@ -109,8 +110,8 @@ func (p *PerfData) Bytes() []byte {
 	return append(b, p.records...)
 }
 
-// perfBombs are what processes can do to whoever records them, and files that nobody
-// recorded.
+// perfBombs returns recordings that processes can cause by their behaviour, and files that no
+// perf recorded.
 func perfBombs() []Bomb {
 	bomb := func(name string, make func(p *PerfData)) Bomb {
 		return Bomb{Name: name, Kind: Perf, Make: func() []byte {
@@ -139,7 +140,7 @@ func perfBombs() []Bomb {
 				p.Sample(1)
 			}
 		}),
-		// of a process with many mappings, each with one of its own
+		// forks of a process with many mappings, each with a mapping of its own
 		bomb("perf-forks", func(p *PerfData) {
 			for i := range uint64(20_000) {
 				p.Mmap(1, i<<13, 1<<12, "//anon")
@@ -150,7 +151,7 @@ func perfBombs() []Bomb {
 				p.Sample(i + 2)
 			}
 		}),
-		bomb("perf-generations", func(p *PerfData) { // each the child of the one before
+		bomb("perf-generations", func(p *PerfData) { // each is the child of the one before
 			for i := range uint32(80_000) {
 				p.Mmap(i+1, uint64(i)<<13, 1<<12, "//anon")
 				p.Fork(i+1, i+2)

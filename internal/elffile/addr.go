@@ -8,8 +8,7 @@ import (
 	"runtime/debug"
 )
 
-// Offset returns where the byte at a virtual address lies in the file, as its
-// loaded segments say.
+// Offset returns the file offset of the byte at a virtual address, by the loaded segments.
 func (f *File) Offset(vaddr uint64) (off uint64, ok bool) {
 	for i := range f.Progs {
 		p := &f.Progs[i]
@@ -23,8 +22,8 @@ func (f *File) Offset(vaddr uint64) (off uint64, ok bool) {
 	return 0, false
 }
 
-// inObject reports whether an address is one of an object file, where addresses
-// are offsets: see layOut.
+// inObject reports whether an address is one of an object file. Their addresses are offsets:
+// see layOut.
 func (f *File) inObject(addr uint64) bool {
 	if f.Type != elf.ET_REL || len(f.Progs) > 0 {
 		return false
@@ -39,8 +38,8 @@ func (f *File) inObject(addr uint64) bool {
 	return false
 }
 
-// VAddr returns the virtual address that the byte at a file offset is loaded
-// at. Where segments share a page, exec prefers the executable one.
+// VAddr returns the virtual address at which the byte at a file offset is loaded. If segments
+// share a page and exec is set, it prefers the executable one.
 func (f *File) VAddr(off uint64, exec bool) (vaddr uint64, ok bool) {
 	for i := range f.Progs {
 		p := &f.Progs[i]
@@ -59,26 +58,26 @@ func (f *File) VAddr(off uint64, exec bool) (vaddr uint64, ok bool) {
 	return vaddr, ok
 }
 
-// Bias is the method of that name for a file's program headers.
+// Bias is the function Bias for a file's program headers.
 func (f *File) Bias(start, offset, length uint64, exec bool) (bias uint64, ok bool) {
 	return Bias(f.Progs, start, offset, length, exec, 0)
 }
 
-// The pages that processes have.
+// These are the page sizes of processes, in bytes.
 const smallestPage, largestPage = 4 << 10, 64 << 10
 
-// Bias returns what to subtract from an address in a process, modulo 2^64, to
-// get the file's own virtual address, for a mapping of the file at start with
-// the given file offset. The mapping begins and ends with pages, its segment
-// perhaps later and earlier in these: segments that share a page are both in it,
-// of which exec picks the executable one, and of two executable ones it is that
-// whose pages the mapping fits best. If it fits several as well, it is that with
-// the bias before, of the same file's mapping before this one, or else the first.
+// Bias returns the number to subtract from an address in a process, modulo 2^64, to get the
+// file's own virtual address, for a mapping of the file at start with the given file offset.
 //
-// The process's pages may be larger than this machine's (arm64: 4, 16 or 64 KiB).
-// They are not larger than the alignment of the file's segments and than what the
-// mapping is aligned to; where that leaves a choice, they are the smallest with
-// which a segment fits exactly.
+// A mapping consists of whole pages, while its segment may begin later and end earlier in
+// these. Segments that share a page are both in it: exec selects the executable one. Of two
+// executable ones, Bias selects the one with the pages that fit the mapping best. If several
+// fit equally well, it selects the one with the bias before, which is that of the previous
+// mapping of the same file, or else the first.
+//
+// The process's pages may be larger than this machine's (arm64: 4, 16 or 64 KiB). They are not
+// larger than the alignment of the file's segments and of the mapping. If several sizes
+// remain, Bias assumes the smallest with which a segment fits exactly.
 func Bias(progs []Prog, start, offset, length uint64, exec bool, before uint64) (bias uint64,
 	ok bool,
 ) {
@@ -92,8 +91,8 @@ func Bias(progs []Prog, start, offset, length uint64, exec bool, before uint64) 
 	return bias, ok
 }
 
-// biasOf is Bias for pages of one size; misfit is how many bytes of the mapping and
-// the segment's pages are not in both.
+// biasOf is Bias for one page size. misfit is the number of bytes that are in only one of the
+// mapping and the segment's pages.
 func biasOf(progs []Prog, start, offset, length uint64, exec bool, before, page uint64) (bias,
 	misfit uint64, ok bool,
 ) {
@@ -105,7 +104,7 @@ func biasOf(progs []Prog, start, offset, length uint64, exec bool, before, page 
 			continue
 		}
 		if page > smallestPage && (p.Align < page || p.Align > largestPage) {
-			continue // amd64's were once aligned to 2 MiB: that says nothing
+			continue // amd64's were once aligned to 2 MiB, which implies no page size
 		}
 		first, last := p.Offset&^(page-1), (p.Offset+p.Filesz+page-1)&^(page-1)
 		misfit := max(first, offset) - min(first, offset) + max(last, end) - min(last, end)
@@ -122,11 +121,10 @@ func biasOf(progs []Prog, start, offset, length uint64, exec bool, before, page 
 // ntGNUBuildID is NT_GNU_BUILD_ID, elf.h.
 const ntGNUBuildID = 3
 
-// maxNotes bounds how much of the notes is searched for the build-id.
+// maxNotes bounds how many bytes of notes are searched for the build-id.
 const maxNotes = 1 << 18
 
-// BuildID returns the GNU build-id in lower-case hex, empty if the file has
-// none.
+// BuildID returns the GNU build-id in lower-case hex, or "" if the file has none.
 func (f *File) BuildID() (id string) {
 	var err error
 	defer Catch(debug.SetPanicOnFault(true), &err)
@@ -152,7 +150,7 @@ func (f *File) BuildID() (id string) {
 	return ""
 }
 
-// buildID looks for the build-id in notes, of which all together may have left.
+// buildID finds the build-id in notes. left is the number of bytes that may still be searched.
 func (f *File) buildID(off, size, align uint64, left *uint64) string {
 	b, err := f.Bytes(off, min(size, *left))
 	*left -= uint64(len(b))

@@ -9,37 +9,37 @@ import (
 	"github.com/borescope/borescope/internal/decompress"
 )
 
-// ErrTooLarge says that a section is larger than the file has storage for, in
-// proportion, or larger than whoever reads the file allows.
+// ErrTooLarge is the error for a section that is too large in proportion to the file's
+// storage, or larger than the reader of the file allows.
 var ErrTooLarge = errors.New("too large for what the file takes up")
 
-// Bounds of what sections may come to, in proportion to the storage that the file
-// takes up: holes and zeros that compress to nothing cost whoever writes a file
-// nothing. Debug sections of real programs come to 2 to 5 times of what they are
-// compressed to, and file systems that compress get to 3.
+// These bound the size of sections, in proportion to the file's storage, because holes and
+// zeros, which compress to nothing, are free for the author of a malicious file. Debug
+// sections of real programs are 2 to 5 times as large as their compressed form, and
+// compressing file systems reach a factor of 3.
 const (
 	maxExpansion = 16
-	leastRoom    = 4 << 20 // tables of zeros, in small object files
+	leastRoom    = 4 << 20 // for tables of zeros in small object files
 )
 
-// maxInflate is the most that all of a file's sections take decompressed. The
-// debug sections of a kernel with DWARF are some 400 MB, of a browser 2 GB.
+// maxInflate bounds the decompressed size of all of a file's sections. The debug sections of a
+// kernel with DWARF have about 400 MB, those of a browser 2 GB.
 const maxInflate = 4 << 30
 
-// room is how large sections may be.
+// room returns the size limit of a section.
 func (f *File) room() int64 { return max(leastRoom, maxExpansion*f.stored) }
 
-// Stored is how many bytes of storage the file takes up: less than its size where
-// it has holes.
+// Stored returns how many bytes of storage the file occupies: less than its size if it has
+// holes.
 func (f *File) Stored() int64 { return f.stored }
 
-// Bound sets how many bytes all sections together may take decompressed or copied:
-// a section that leads beyond is ErrTooLarge. What the file's storage allows, it
-// never raises. It comes before anything else is asked of f.
+// Bound limits the bytes that all sections together may occupy decompressed or copied. A
+// section that would exceed the limit is ErrTooLarge. Bound never raises the limit that
+// follows from the file's storage. It must be called before other methods.
 func (f *File) Bound(n int64) { f.most = min(f.most, n) }
 
-// Inner reads an ELF file that was found compressed in f; together they are bounded
-// as f is. It is read from b, which must not change until Close.
+// Inner reads an ELF file that was compressed in f. Both together have the bounds of f. It is
+// read from b, which must not change until Close.
 func (f *File) Inner(b []byte) (*File, error) {
 	in := &File{
 		r: bytesAt(b), size: int64(len(b)), stored: f.stored,
@@ -51,15 +51,15 @@ func (f *File) Inner(b []byte) (*File, error) {
 	return in, nil
 }
 
-// Left is how many more bytes sections may take decompressed or copied.
+// Left returns how many more bytes sections may occupy decompressed or copied.
 func (f *File) Left() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.most - f.heap
 }
 
-// gnuCompressed reports whether the section is compressed in the way that came
-// before SHF_COMPRESSED: ".zdebug_info", "ZLIB" and a big-endian size.
+// gnuCompressed reports whether the section is compressed in the format before SHF_COMPRESSED:
+// ".zdebug_info", "ZLIB" and a big-endian size.
 func gnuCompressed(s *Section) bool { return strings.HasPrefix(s.Name, ".zdebug") }
 
 // load reads a section into memory, decompressed. The caller holds mu.
@@ -74,7 +74,7 @@ func (f *File) load(s *Section) ([]byte, error) {
 		}
 		return raw, nil
 	}
-	// gABI, "Section Compression": what is loaded is not compressed.
+	// gABI, "Section Compression": loaded sections are not compressed.
 	if s.Flags&elf.SHF_ALLOC != 0 {
 		return nil, bad(s.Offset, "section %s is loaded and compressed", s.Name)
 	}
@@ -102,8 +102,8 @@ func (f *File) load(s *Section) ([]byte, error) {
 	return nil, bad(s.Offset, "unknown compression %d", typ)
 }
 
-// maxTable is what a table of symbols, or of strings, may come to: linkers and objcopy
-// compress debug sections only.
+// maxTable bounds the decompressed size of a table of symbols or strings: linkers and objcopy
+// compress only debug sections.
 const maxTable = 16 << 20
 
 func (f *File) inflate(s *Section, format decompress.Format, b []byte, size uint64) ([]byte,

@@ -12,28 +12,29 @@ import (
 
 // DebugFinder finds the separate debug file of an ELF file.
 type DebugFinder struct {
-	Path string   // of the file itself, as the target sees it; may be empty
+	Path string   // the file's own path, as the target sees it; may be empty
 	Dirs []string // global debug directories
-	// Open opens a file that may be one; nil finds none.
+	// Open opens a possible debug file. If it is nil, Find returns nil.
 	Open func(path string) (fs.File, error)
-	// Room is how many bytes sections may take decompressed, 0 what the debug file
-	// allows by itself; Start is asked before so many bytes are read, unless nil.
+	// Room bounds the bytes that sections may occupy decompressed; 0 means the debug file's
+	// own bound. Start, if not nil, is called before that many bytes are read, and may return
+	// an error.
 	Room  int64
 	Start func(size int64) error
 }
 
-// DebugDir is where distributions install debug files: GDB manual, "Debugging
+// DebugDir is the directory where distributions install debug files: GDB manual, "Debugging
 // Information in Separate Files".
 const DebugDir = "/usr/lib/debug"
 
-// ByBuildID is where the debug file of a build-id is installed below a debug directory;
-// the id has more than two digits.
+// ByBuildID returns the path of the debug file for a build-id below a debug directory. The id
+// must have more than two digits.
 func ByBuildID(dir, id string) string {
 	return dir + "/.build-id/" + id[:2] + "/" + id[2:] + ".debug"
 }
 
-// Find looks in the build-id directories, then for the .gnu_debuglink, as GDB
-// and elfutils do.
+// Find searches the build-id directories, and then for the .gnu_debuglink, like GDB and
+// elfutils. It returns nil if there is no debug file. The caller closes the result.
 func (d *DebugFinder) Find(f *File, id string) *File {
 	if d.Open == nil {
 		return nil
@@ -62,7 +63,7 @@ func (d *DebugFinder) Find(f *File, id string) *File {
 		if df == nil {
 			continue
 		}
-		// The sum is over the whole file: a build-id that agrees spares it.
+		// The checksum covers the whole file, so it is skipped if the build-ids agree.
 		if alike(f, df) && (id != "" && df.BuildID() == id || d.sums(df, crc)) {
 			return df
 		}
@@ -71,12 +72,12 @@ func (d *DebugFinder) Find(f *File, id string) *File {
 	return nil
 }
 
-// alike reports whether two files are of one kind of machine.
+// alike reports whether two files are for the same kind of machine.
 func alike(a, b *File) bool {
 	return a.Class == b.Class && a.Machine == b.Machine && a.Order == b.Order
 }
 
-// linkPaths are the places of a debug file by name.
+// linkPaths returns the possible paths of a debug file by name.
 func (d *DebugFinder) linkPaths(name string) []string {
 	if d.Path == "" {
 		return nil
@@ -95,7 +96,7 @@ func (d *DebugFinder) linkPaths(name string) []string {
 	return out
 }
 
-// Try opens a debug file, nil if that cannot be done.
+// Try opens a debug file. It returns nil if it cannot.
 func (d *DebugFinder) Try(name string) *File {
 	f, err := d.Open(name)
 	if err != nil {
@@ -112,7 +113,7 @@ func (d *DebugFinder) Try(name string) *File {
 	return ef
 }
 
-// debugLink reads .gnu_debuglink: a file name, padding to 4 bytes, a checksum.
+// debugLink reads .gnu_debuglink: a file name, padding to 4 bytes, and a checksum.
 func debugLink(f *File) (name string, crc uint32, ok bool) {
 	b, err := f.Data(f.Section(".gnu_debuglink"))
 	if err != nil {
@@ -129,7 +130,7 @@ func debugLink(f *File) (name string, crc uint32, ok bool) {
 	return name, f.Order.Uint32(b[(i+4)&^3:]), true
 }
 
-// sums tells whether the file has that checksum.
+// sums reports whether the file has the checksum.
 func (d *DebugFinder) sums(f *File, crc uint32) bool {
 	b, err := f.Whole(d.Start)
 	if err != nil {
@@ -139,11 +140,11 @@ func (d *DebugFinder) sums(f *File, crc uint32) bool {
 	return crc32.ChecksumIEEE(b) == crc
 }
 
-// maxMiniDebug is far above what distributions put into .gnu_debugdata.
+// maxMiniDebug is far above the size of any distribution's .gnu_debugdata.
 const maxMiniDebug = 64 << 20
 
-// MiniDebug opens .gnu_debugdata: an xz-compressed ELF file with the symbols
-// of functions that .dynsym does not have (GDB manual, "MiniDebugInfo").
+// MiniDebug opens .gnu_debugdata: an xz-compressed ELF file with symbols of functions that are
+// not in .dynsym (GDB manual, "MiniDebugInfo"). It returns nil if there is none.
 func MiniDebug(f *File) *File {
 	b, err := f.Data(f.Section(".gnu_debugdata"))
 	if err != nil || len(b) == 0 {

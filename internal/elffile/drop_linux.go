@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Release tells the kernel that the pages of b, a slice that Data or Bytes
-// returned, are not needed soon: the process's resident memory shrinks, and the
-// next read brings them back from the page cache. It does nothing for memory
-// that is not mapped.
+// Release tells the kernel that the pages of b, a slice from Data or Bytes, are not needed
+// soon. That reduces the process's resident memory; the next read gets them from the page
+// cache again. It does nothing for memory that is not mapped.
 func (f *File) Release(b []byte) {
 	if f.mapped == nil || len(b) == 0 {
 		return
@@ -28,5 +27,5 @@ func (f *File) Release(b []byte) {
 	}
 }
 
-// ReleaseAll is Release for the whole file.
+// ReleaseAll releases the whole file.
 func (f *File) ReleaseAll() { f.Release(f.mapped) }

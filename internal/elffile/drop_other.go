@@ -5,5 +5,5 @@ package elffile
 // Release does nothing on this system.
 func (f *File) Release([]byte) {}
 
-// ReleaseAll is Release for the whole file.
+// ReleaseAll does nothing on this system.
 func (f *File) ReleaseAll() {}

@@ -2,10 +2,9 @@ package elffile
 
 import "debug/elf"
 
-// sectionsFromSegments stands in for a missing section table (cut off by
-// "strip --strip-section-headers" or by hand, never part of an image in memory):
-// the dynamic segment tells where the dynamic symbols are, and executable
-// segments are taken for code.
+// sectionsFromSegments replaces a missing section table (removed by "strip
+// --strip-section-headers" or by hand, never part of an image in memory): the dynamic segment
+// contains the offset of the dynamic symbols, and executable segments count as code.
 func (f *File) sectionsFromSegments() {
 	out := []Section{{}}
 	for i := range f.Progs {
@@ -40,8 +39,8 @@ func (f *File) sectionsFromSegments() {
 // maxDynamic bounds the entries of a dynamic segment.
 const maxDynamic = 4096
 
-// Dynamic returns the entries of the dynamic segment, the last of each tag; nil
-// if the file has none.
+// Dynamic returns the entries of the dynamic segment, the last one of each tag. It is nil if
+// the file has none.
 func (f *File) Dynamic() map[elf.DynTag]uint64 {
 	for i := range f.Progs {
 		if f.Progs[i].Type == elf.PT_DYNAMIC {
@@ -71,8 +70,8 @@ func (f *File) dynamic(p *Prog) map[elf.DynTag]uint64 {
 	return tags
 }
 
-// dynamicSections returns .dynsym and .dynstr as the dynamic segment describes
-// them, nothing if it does not.
+// dynamicSections returns .dynsym and .dynstr as the dynamic segment describes them, or
+// nothing if it does not.
 func (f *File) dynamicSections(tags map[elf.DynTag]uint64) []Section {
 	symOff, ok1 := f.dynOffset(tags[elf.DT_SYMTAB])
 	strOff, ok2 := f.dynOffset(tags[elf.DT_STRTAB])
@@ -133,8 +132,8 @@ func (f *File) dynOffset(addr uint64) (uint64, bool) {
 	return f.Offset(addr)
 }
 
-// dynCount returns the number of dynamic symbols, which only the hash tables
-// tell: DT_HASH directly, DT_GNU_HASH by the end of its last chain.
+// dynCount returns the number of dynamic symbols. Only the hash tables contain it: DT_HASH
+// directly, DT_GNU_HASH as the end of its last chain.
 func (f *File) dynCount(tags map[elf.DynTag]uint64) uint64 {
 	u32 := func(off uint64) (uint64, bool) {
 		b, err := f.Bytes(off, 4)

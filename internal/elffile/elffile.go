@@ -14,9 +14,9 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// limits bound what a header may claim.
+// These bound the counts and sizes in headers.
 const (
-	maxSections = 1 << 20 // -ffunction-sections objects have some 100,000
+	maxSections = 1 << 20 // objects built with -ffunction-sections have about 100,000
 	maxProgs    = 1 << 12
 	maxNameLen  = 1 << 16 // C++ names of 20,000 bytes exist
 )
@@ -35,7 +35,7 @@ type Section struct {
 	Entsize   uint64
 }
 
-// Contains reports whether the virtual address lies in the section.
+// Contains reports whether the virtual address is in the section.
 func (s *Section) Contains(addr uint64) bool {
 	return addr >= s.Addr && addr-s.Addr < s.Size
 }
@@ -51,8 +51,8 @@ type Prog struct {
 	Align  uint64
 }
 
-// File is an ELF file. Its fields are not changed after it was opened; methods
-// are safe for concurrent use, except Close, which must come last.
+// File is an ELF file. Its fields do not change after it is opened. Its methods are safe for
+// concurrent use, except Close, which must be called last.
 type File struct {
 	Class    elf.Class
 	Order    binary.ByteOrder
@@ -61,15 +61,15 @@ type File struct {
 	Entry    uint64
 	Sections []Section // index 0 is the null section; empty if the file has none
 	Progs    []Prog
-	// Synthetic is set where the file has no section table and Sections was made
-	// from its segments: section numbers in symbols mean nothing then.
+	// Synthetic is set if the file has no section table and Sections was made from its
+	// segments. Section numbers in symbols have no meaning then.
 	Synthetic bool
 
 	r      io.ReaderAt
 	size   int64
 	stored int64  // bytes of storage: see Stored
-	most   int64  // of heap: see Bound
-	mapped []byte // nil: read through r
+	most   int64  // limit of heap: see Bound
+	mapped []byte // nil: read with r
 	file   *os.File
 
 	mu    sync.Mutex
@@ -77,13 +77,13 @@ type File struct {
 	heap  int64          // bytes of cache; guarded by mu
 }
 
-// FormatError is malformed ELF.
+// FormatError is the error for malformed ELF.
 type FormatError struct {
-	Offset int64 // of the malformed structure in the file
+	Offset int64 // file offset of the malformed structure
 	Msg    string
 }
 
-// Error reads "elf: offset 0x40: MSG".
+// Error returns "elf: offset 0x40: MSG".
 func (e *FormatError) Error() string { return fmt.Sprintf("elf: offset %#x: %s", e.Offset, e.Msg) }
 
 func tooLarge(s *Section, size uint64) error {
@@ -94,8 +94,8 @@ func bad(off uint64, format string, args ...any) error {
 	return &FormatError{int64(off), fmt.Sprintf(format, args...)}
 }
 
-// Open maps the file at path, which may be one of a process (/proc/PID/root/…):
-// it is resolved in that process's root, links too. The caller closes it.
+// Open maps the file at path. A path below a process's root (/proc/PID/root/…) is resolved in
+// that root, including links. The caller closes the file.
 func Open(path string) (*File, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
@@ -109,9 +109,9 @@ func Open(path string) (*File, error) {
 	return ef, nil
 }
 
-// NewFile maps an open file and takes it over: the descriptor is closed as soon
-// as the mapping stands, which keeps the file alive by itself, or by Close. On
-// an error the file stays the caller's.
+// NewFile maps an open file and takes ownership of it. It closes the descriptor as soon as the
+// file is mapped, because the mapping keeps the file alive; otherwise Close does. If NewFile
+// returns an error, the caller still owns the file.
 func NewFile(f *os.File) (*File, error) {
 	ef, err := NewBorrowed(f)
 	if err != nil {
@@ -124,8 +124,8 @@ func NewFile(f *os.File) (*File, error) {
 	return ef, nil
 }
 
-// NewBorrowed maps an open file, which stays the caller's to close; where the
-// system has no mappings it must stay open until Close.
+// NewBorrowed maps an open file, which the caller still owns. On systems without mappings it
+// must stay open until Close.
 func NewBorrowed(f *os.File) (*File, error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -146,8 +146,8 @@ func NewBorrowed(f *os.File) (*File, error) {
 	return ef, nil
 }
 
-// New reads an ELF file of the given size through r, which must stay readable
-// until Close; Close does not close it.
+// New reads an ELF file of the given size through r, which must stay readable until Close.
+// Close does not close it.
 func New(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size, stored: size}
 	if file, ok := r.(interface{ Stat() (os.FileInfo, error) }); ok {
@@ -162,12 +162,12 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// maxCopied bounds a file that is read into memory, because its tree reads from the start
-// on only.
+// maxCopied bounds the size of files that are read into memory because their file system can
+// only read them sequentially.
 const maxCopied = 1 << 30
 
-// NewFS reads an open file of this machine, which is mapped, or of a tree. It stays the
-// caller's, to be closed after Close.
+// NewFS reads an open file of this machine, which it maps, or of another file system. The
+// caller still owns it, and must close it after Close.
 func NewFS(f fs.File) (*File, error) {
 	if file, ok := f.(*os.File); ok {
 		return NewBorrowed(file)
@@ -192,11 +192,10 @@ func NewFS(f fs.File) (*File, error) {
 	return NewBytes(b)
 }
 
-// NewBytes reads an ELF file that lies in memory, which must not change until
-// Close.
+// NewBytes reads an ELF file in memory, which must not change until Close.
 func NewBytes(b []byte) (*File, error) { return New(bytesAt(b), int64(len(b))) }
 
-// bytesAt is a ReaderAt whose bytes can be handed out without a copy.
+// bytesAt is a ReaderAt with bytes that can be returned without a copy.
 type bytesAt []byte
 
 func (b bytesAt) ReadAt(p []byte, off int64) (int, error) {
@@ -210,19 +209,17 @@ func (b bytesAt) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Size is the file's size in bytes when it was opened.
+// Size returns the file's size in bytes when it was opened.
 func (f *File) Size() int64 { return f.size }
 
-// Heap is the number of bytes of sections that were decompressed or copied into
-// memory so far.
+// Heap returns the bytes of sections that were decompressed or copied into memory so far.
 func (f *File) Heap() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.heap
 }
 
-// Close unmaps the file. No slice that it handed out may be read afterwards.
-// It may be called again.
+// Close unmaps the file. Slices of it must not be read afterwards. It may be called again.
 func (f *File) Close() error {
 	if f == nil {
 		return nil
@@ -242,8 +239,8 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// Bytes returns n bytes at the file offset: a slice of the mapping, or a copy.
-// It must be read only in a function that ends with Catch.
+// Bytes returns n bytes at the file offset: a slice of the mapping, or a copy. They may only
+// be read in a function that defers Catch.
 func (f *File) Bytes(off, n uint64) ([]byte, error) {
 	if off > uint64(f.size) || n > uint64(f.size)-off {
 		return nil, fmt.Errorf("elf: %d bytes at %#x: %w", n, off, io.ErrUnexpectedEOF)
@@ -261,9 +258,9 @@ func (f *File) Bytes(off, n uint64) ([]byte, error) {
 	return b, nil
 }
 
-// Whole returns all of the file, or ErrTooLarge where it is out of proportion to its
-// storage. Unless start is nil, it is asked before so many bytes are read. The rule of
-// Bytes holds for the result.
+// Whole returns the whole file, or ErrTooLarge if it is out of proportion to its storage. If
+// start is not nil, Whole calls it before it reads that many bytes. Like that of Bytes, the
+// result may only be read in a function that defers Catch.
 func (f *File) Whole(start func(size int64) error) ([]byte, error) {
 	if f.size > f.room() {
 		return nil, fmt.Errorf("elf: a file of %d bytes: %w", f.size, ErrTooLarge)
@@ -286,8 +283,8 @@ func (f *File) Section(name string) *Section {
 	return nil
 }
 
-// DebugSection returns the section .debug_NAME, or .zdebug_NAME, as it was called where
-// it is compressed, before there was SHF_COMPRESSED; nil if there is neither.
+// DebugSection returns the section .debug_NAME, or .zdebug_NAME, the name of compressed
+// sections before SHF_COMPRESSED. It returns nil if there is neither.
 func (f *File) DebugSection(name string) *Section {
 	if s := f.Section(".debug_" + name); s != nil {
 		return s
@@ -305,10 +302,10 @@ func (f *File) SectionOfType(t elf.SectionType) *Section {
 	return nil
 }
 
-// Data returns a section's bytes, decompressed where it is compressed. It
-// returns nil without an error for nil and for sections that occupy no file
-// space, and ErrTooLarge where it is out of proportion to the file's storage. The
-// rule of Bytes holds for the result.
+// Data returns a section's bytes, decompressed if necessary. It returns nil without an error
+// for nil and for sections that occupy no file space, and ErrTooLarge for a section that is
+// out of proportion to the file's storage. Like those of Bytes, they may only be read in a
+// function that defers Catch.
 func (f *File) Data(s *Section) (b []byte, err error) {
 	if s == nil || s.Type == elf.SHT_NOBITS || s.Size == 0 {
 		return nil, nil
@@ -328,7 +325,7 @@ func (f *File) Data(s *Section) (b []byte, err error) {
 		return b, nil
 	}
 	if f.mapped == nil && !isBytes(f.r) && s.Size > uint64(max(f.most-f.heap, 0)) {
-		return nil, tooLarge(s, s.Size) // it would be copied
+		return nil, tooLarge(s, s.Size) // it would have to be copied
 	}
 	b, err = f.load(s)
 	if err == nil && key >= 0 {
@@ -337,7 +334,7 @@ func (f *File) Data(s *Section) (b []byte, err error) {
 	return b, err
 }
 
-// keep puts a section into the cache. The caller holds mu.
+// keep adds a section to the cache. The caller holds mu.
 func (f *File) keep(key int, b []byte) {
 	if f.cache == nil {
 		f.cache = map[int][]byte{}
@@ -367,8 +364,8 @@ func (f *File) indexOf(s *Section) int {
 	return -1
 }
 
-// String returns the NUL-terminated string at off of a string table, as a slice
-// of it; nil where there is none.
+// String returns the NUL-terminated string at offset off of a string table, as a slice of it.
+// It returns nil if there is none.
 func String(strtab []byte, off uint64) []byte {
 	if off >= uint64(len(strtab)) {
 		return nil

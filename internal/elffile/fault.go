@@ -6,14 +6,13 @@ import (
 	"runtime/debug"
 )
 
-// ErrTruncated says that a mapped file lost the pages that were being read:
-// somebody truncated it, or its device failed.
+// ErrTruncated is the error for a mapped file that lost pages while they were read: the file
+// was truncated, or its device failed.
 var ErrTruncated = errors.New("file was truncated while it was read")
 
-// Catch ends a function that reads mapped bytes. It restores the goroutine's
-// previous fault behaviour (the result of debug.SetPanicOnFault) and turns a
-// memory fault into ErrTruncated in *err; every other panic goes on. It must be
-// deferred directly:
+// Catch is deferred by functions that read mapped bytes. It restores the goroutine's previous
+// fault behaviour (the result of debug.SetPanicOnFault) and converts a memory fault to
+// ErrTruncated in *err. It panics again with any other panic. It must be deferred directly:
 //
 //	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
 func Catch(old bool, err *error) {
@@ -22,8 +21,8 @@ func Catch(old bool, err *error) {
 	if r == nil {
 		return
 	}
-	// A fault that the runtime recovered carries its address; nil dereferences
-	// and index errors do not, and those are bugs that must stay visible.
+	// A fault that the runtime recovered has an address of its own. Nil dereferences and index
+	// errors do not; they are bugs, which must remain visible.
 	if f, ok := r.(interface{ Addr() uintptr }); ok {
 		if _, ok := r.(runtime.Error); ok && f.Addr() >= 4096 {
 			*err = ErrTruncated

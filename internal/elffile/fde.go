@@ -5,15 +5,16 @@ import (
 	"sort"
 )
 
-// FDE returns the bounds of the last function that begins at or below an address,
-// by the table that the linker makes of .eh_frame for unwinders (LSB core,
-// ".eh_frame_hdr", in the form that all linkers write); ok is false if there is none.
+// FDE returns the bounds of the last function that begins at or below an address, from the
+// linker's index of .eh_frame for unwinders (LSB core, ".eh_frame_hdr", in the form that all
+// linkers write). ok is false if there is none.
 func (f *File) FDE(addr uint64) (start, end uint64, ok bool) {
 	table, base, ok := f.frameTable()
 	if !ok {
 		return 0, 0, false
 	}
-	// An entry is an address and where its FDE lies, both from the table's start.
+	// An entry has a function's address and that of its FDE, both relative to the section's
+	// start.
 	at := func(i int) (loc, fde uint64) {
 		return base + sign32(f.Order.Uint32(table[8*i:])), base + sign32(f.Order.Uint32(table[8*i+4:]))
 	}
@@ -28,7 +29,7 @@ func (f *File) FDE(addr uint64) (start, end uint64, ok bool) {
 
 func sign32(v uint32) uint64 { return uint64(int64(int32(v))) }
 
-// frameTable returns the search table of .eh_frame_hdr and the address of that.
+// frameTable returns the search table of .eh_frame_hdr and the address of that section.
 func (f *File) frameTable() (table []byte, base uint64, ok bool) {
 	const header, relative4, absolute4, table4 = 12, 0x1b, 0x03, 0x3b
 	for i := range f.Progs {
@@ -47,9 +48,9 @@ func (f *File) frameTable() (table []byte, base uint64, ok bool) {
 	return nil, 0, false
 }
 
-// frameRange returns how many bytes of code the FDE at an address is for.
+// frameRange returns the number of bytes of code that the FDE at an address covers.
 func (f *File) frameRange(fde uint64) (n uint64, ok bool) {
-	const fixed = 8 // length, and the way to the CIE
+	const fixed = 8 // the length, and the offset of the CIE
 	b := f.at(fde, fixed+16)
 	if len(b) < fixed {
 		return 0, false
@@ -79,8 +80,8 @@ func (f *File) at(addr, n uint64) []byte {
 	return nil
 }
 
-// frameEncoding returns the size of addresses in the FDEs of the CIE at an
-// address, 0 if it is none or they have no fixed one.
+// frameEncoding returns the size of addresses in the FDEs of the CIE at an address. It is 0 if
+// there is no CIE or the size is not fixed.
 func (f *File) frameEncoding(cie uint64) int {
 	const maxCIE = 64
 	b := f.at(cie, maxCIE)
@@ -91,11 +92,11 @@ func (f *File) frameEncoding(cie uint64) int {
 	b = b[9:]
 	letters := String(b, 0)
 	if len(letters) == 0 || letters[0] != 'z' {
-		return 8 // no augmentation: addresses as they are
+		return 8 // no augmentation: absolute addresses
 	}
 	b = b[min(len(letters)+1, len(b)):]
-	// Alignment of code and data, the return address's register, the length of
-	// the augmentation.
+	// These are the alignment of code and data, the return address's register, and the length
+	// of the augmentation.
 	for i := range 4 {
 		if i == 2 && version == 1 {
 			b = b[min(1, len(b)):]
@@ -119,8 +120,7 @@ func (f *File) frameEncoding(cie uint64) int {
 	return 8
 }
 
-// encodedSize is the size of a pointer in an encoding (DW_EH_PE_*), 0 for those of
-// no fixed size.
+// encodedSize returns the size of a pointer in an encoding (DW_EH_PE_*), 0 if it is not fixed.
 func encodedSize(enc byte) int {
 	switch enc & 0x0f {
 	case 0x03, 0x0b:

@@ -7,8 +7,7 @@ import (
 	"runtime/debug"
 )
 
-// parse reads the ELF, program and section headers: System V ABI, chapters 4
-// and 5.
+// parse reads the ELF, program and section headers: System V ABI, chapters 4 and 5.
 func (f *File) parse() (err error) {
 	defer Catch(debug.SetPanicOnFault(true), &err)
 	id, err := f.Bytes(0, 16)
@@ -67,7 +66,7 @@ func (f *File) parse() (err error) {
 	return nil
 }
 
-// tables is where the header says that its tables are.
+// tables contains the positions and sizes of the tables, from the header.
 type tables struct {
 	phoff, shoff             uint64
 	phentsize, phnum         uint64
@@ -98,9 +97,9 @@ func (f *File) section(b []byte) (s Section, name uint32) {
 	return s, name
 }
 
-// parseSections reads the section headers. A file whose section table lies
-// outside of it (stripped by hand, cut off, an image read from memory) is read
-// without sections: its segments may still do.
+// parseSections reads the section headers. A file with a section table outside of it (stripped
+// by hand, truncated, an image read from memory) is read without sections, because its
+// segments may be enough.
 func (f *File) parseSections(t *tables) error {
 	size := f.shsize()
 	if t.shoff == 0 || t.shentsize < size {
@@ -126,7 +125,7 @@ func (f *File) parseSections(t *tables) error {
 	}
 	b, err := f.Bytes(t.shoff, t.shnum*t.shentsize)
 	if err != nil || len(b) > int(min(f.room(), math.MaxInt32)) {
-		return nil // the latter are holes
+		return nil // such a large table consists of holes
 	}
 	f.Sections = make([]Section, t.shnum)
 	names := make([]uint32, t.shnum)
@@ -138,13 +137,13 @@ func (f *File) parseSections(t *tables) error {
 	}
 	strs, err := f.Data(&f.Sections[t.shstrn])
 	if err != nil {
-		return nil // no names; types still serve
+		return nil // no names, but the types are still useful
 	}
 	total := 0
 	for i := range f.Sections {
 		name := String(strs, uint64(names[i]))
-		// Names may overlap without end; a whole table of long ones must not
-		// take more memory than the file.
+		// Names may overlap without limit. A table full of long ones must not take more memory
+		// than the file.
 		if total += len(name); int64(total) > f.stored {
 			break
 		}

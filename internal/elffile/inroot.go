@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// InRoot calls f with the ELF file at a path of a tree (nil: this machine's). Faults of a
+// InRoot calls f with the ELF file at a path in root (nil: this machine's). Memory faults of a
 // file that is truncated meanwhile become errors.
 func InRoot(root fs.FS, path string, f func(*File) error) (err error) {
 	file, err := procfs.Root(root).Open(strings.TrimPrefix(path, "/"))

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// mapFile is not there: files are read section by section.
+// mapFile is not supported: files are read section by section.
 func mapFile(*os.File, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 func unmap([]byte) error { return nil }

@@ -2,20 +2,20 @@ package elffile
 
 import "fmt"
 
-// Names reads the strings of a table that many refer to, each by its offset. Strings may
-// lie over each other, so that a million symbols all have names of 64 KiB in a table of as
-// much: no more is looked through than four times of what the table has, and 1 MiB, where
-// linkers' tables come to 1.2 times.
+// Names reads strings of a string table by offset. Strings may overlap, so that a million
+// symbols all have names of 64 KiB in a table of that size. Therefore Names reads at most four
+// times the table's size plus 1 MiB. The names in linkers' tables add up to 1.2 times the
+// size.
 type Names struct {
 	tab  []byte
 	left int
 }
 
-// NewNames returns the names in a table of strings.
+// NewNames returns the names in a string table.
 func NewNames(tab []byte) *Names { return &Names{tab, 4*len(tab) + 1<<20} }
 
-// At returns the string at an offset, as a slice of the table, nil where there is none.
-// The error says that too much was looked through, and then each time.
+// At returns the string at an offset, as a slice of the table, or nil if there is none. It
+// returns an error when it has read too much, and from then on always.
 func (n *Names) At(off uint64) ([]byte, error) {
 	if n.left < 0 {
 		return nil, fmt.Errorf("names that lie over each other: %w", ErrTooLarge)
@@ -27,8 +27,8 @@ func (n *Names) At(off uint64) ([]byte, error) {
 	return b, nil
 }
 
-// IsString reports whether the string at an offset of a table is s, and looks through no
-// more of it.
+// IsString reports whether the string at an offset of a table is s. It reads no more of the
+// table than that.
 func IsString(tab []byte, off uint64, s string) bool {
 	n := uint64(len(tab))
 	return off < n && uint64(len(s)) < n-off && string(tab[off:off+uint64(len(s))]) == s &&

@@ -8,14 +8,15 @@ import (
 
 // Reloc is an entry of a relocation table.
 type Reloc struct {
-	Offset uint64 // where it applies: an address, in an object file an offset in the section
-	Sym    uint32 // number of the symbol in the table that the section links to
-	Type   uint32 // of the machine's own numbering
-	Addend int64  // 0 in tables of type SHT_REL, which keep it in place
+	Offset uint64 // where it applies: an address, or in object files an offset in the section
+	Sym    uint32 // number of the symbol in the section's linked table
+	Type   uint32 // in the machine's numbering
+	Addend int64  // 0 in tables of type SHT_REL: their addends are in the relocated bytes
 }
 
-// Relocs yields the entries of a section of type SHT_REL or SHT_RELA; none if it
-// is another or cannot be read. The rule of Bytes holds.
+// Relocs returns an iterator over the entries of a section of type SHT_REL or SHT_RELA, over
+// none if it is another section or cannot be read. Like the result of Bytes, it may only be
+// used in a function that defers Catch.
 func (f *File) Relocs(s *Section) iter.Seq[Reloc] {
 	return func(yield func(Reloc) bool) {
 		b, err := f.Data(s)
@@ -57,16 +58,16 @@ func (f *File) Relocs(s *Section) iter.Seq[Reloc] {
 	}
 }
 
-// relocOp is what a relocation of debug sections does: it sets size bytes to the
-// symbol's address and the addend, or adds or subtracts that.
+// relocOp is the effect of a relocation in debug sections: it sets size bytes to the symbol's
+// address plus the addend, or adds or subtracts that.
 type relocOp struct {
 	size int
 	sign int // 0: set
 }
 
-// relocOps has the relocations that compilers use in debug sections; those of
-// thread-local variables, whose places no address has, among them. The numbers
-// are those of each architecture's psABI.
+// relocOps contains the relocations that compilers use in debug sections, including those of
+// thread-local variables, although their locations are not used. The numbers are those of each
+// architecture's psABI.
 var relocOps = map[elf.Machine]map[uint32]relocOp{
 	elf.EM_X86_64:  {1: {8, 0}, 10: {4, 0}, 11: {4, 0}, 17: {8, 0}, 21: {4, 0}},
 	elf.EM_386:     {1: {4, 0}, 32: {4, 0}},
@@ -81,15 +82,15 @@ var relocOps = map[elf.Machine]map[uint32]relocOp{
 	},
 }
 
-// layOut gives the sections of an object file addresses, which they have none of
-// before they are linked: those of their bytes in the file.
+// layOut assigns addresses to the sections of an object file, which has none before linking:
+// the file offsets of their bytes.
 func (f *File) layOut() {
 	if f.Type != elf.ET_REL || len(f.Progs) > 0 {
 		return
 	}
 	for i := range f.Sections {
 		if f.Sections[i].Flags&elf.SHF_ALLOC != 0 && f.Sections[i].Addr != 0 {
-			return // somebody did that already
+			return // they have addresses already
 		}
 	}
 	for i := range f.Sections {
@@ -99,9 +100,8 @@ func (f *File) layOut() {
 	}
 }
 
-// LayOutAs gives the sections of an object file's separate debug file, whose
-// bytes are elsewhere, the addresses that they have in the object file. It comes
-// before anything else is asked of f.
+// LayOutAs assigns the addresses in the object file to the sections of its separate debug
+// file, which has other offsets. It must be called before other methods.
 func (f *File) LayOutAs(object *File) {
 	if f.Type != elf.ET_REL || object.Type != elf.ET_REL || len(f.Sections) < len(object.Sections) {
 		return
@@ -113,9 +113,9 @@ func (f *File) LayOutAs(object *File) {
 	}
 }
 
-// LayOutAt gives the sections of an object file the addresses at which they were
-// loaded, as far as addr knows them by name. It comes before anything else is
-// asked of f.
+// LayOutAt assigns the addresses at which sections were loaded to the sections of an object
+// file. addr returns the address for a section's name, if it has one. LayOutAt must be called
+// before other methods.
 func (f *File) LayOutAt(addr func(name string) (uint64, bool)) {
 	if f.Type != elf.ET_REL {
 		return
@@ -129,8 +129,8 @@ func (f *File) LayOutAt(addr func(name string) (uint64, bool)) {
 	}
 }
 
-// Relocated is Data, but in an object file with the section's relocations
-// applied, as far as that can be done: a section that has others is an error.
+// Relocated is Data, but applies the section's relocations if the file is an object file.
+// Unsupported relocations are an error.
 func (f *File) Relocated(s *Section) ([]byte, error) {
 	b, err := f.Data(s)
 	if err != nil || f.Type != elf.ET_REL || len(b) == 0 {

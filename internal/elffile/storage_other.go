@@ -4,5 +4,5 @@ package elffile
 
 import "os"
 
-// storage is how many bytes of storage a file takes up: its size, as far as known.
+// storage returns how many bytes of storage a file occupies; on this system, its size.
 func storage(st os.FileInfo) int64 { return st.Size() }

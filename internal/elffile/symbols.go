@@ -6,9 +6,9 @@ import (
 	"iter"
 )
 
-// Symbols is a table of symbols with the names that they have.
+// Symbols is a table of symbols with their names.
 type Symbols struct {
-	// Strings is the table of strings that the symbols' names lie in.
+	// Strings is the string table that contains the symbols' names.
 	Strings []byte
 
 	f        *File
@@ -18,7 +18,7 @@ type Symbols struct {
 	extended []byte // section numbers that do not fit 16 bits, 4 bytes each
 }
 
-// Symbols reads a table of symbols; of none (nil) there are no symbols.
+// Symbols reads a table of symbols. If s is nil, it returns an empty table.
 func (f *File) Symbols(s *Section) (*Symbols, error) {
 	t := &Symbols{f: f, size: f.symbolSize(), names: NewNames(nil)}
 	if s == nil {
@@ -39,8 +39,8 @@ func (f *File) Symbols(s *Section) (*Symbols, error) {
 	return t, nil
 }
 
-// Extended returns the section numbers of a table's symbols that do not fit into the
-// symbols: 4 bytes each, nil if the file has none (SHT_SYMTAB_SHNDX).
+// Extended returns the section numbers of a table's symbols that do not fit into the symbols:
+// 4 bytes for each symbol, nil if the file has none (SHT_SYMTAB_SHNDX).
 func (f *File) Extended(table *Section) []byte {
 	for i := range f.Sections {
 		if s := &f.Sections[i]; s.Type == elf.SHT_SYMTAB_SHNDX && int(s.Link) < len(f.Sections) &&
@@ -59,7 +59,8 @@ func (f *File) symbolSize() int {
 	return elf.Sym64Size
 }
 
-// Symbol decodes the symbol that b begins with, Elf32_Sym or Elf64_Sym as the file has.
+// Symbol decodes the symbol at the start of b, an Elf32_Sym or Elf64_Sym depending on the
+// file's class.
 func (f *File) Symbol(b []byte) elf.Sym64 {
 	o := f.Order
 	if f.Class == elf.ELFCLASS32 {
@@ -74,13 +75,13 @@ func (f *File) Symbol(b []byte) elf.Sym64 {
 	}
 }
 
-// Len is the number of symbols.
+// Len returns the number of symbols.
 func (t *Symbols) Len() int { return len(t.tab) / t.size }
 
 // At returns symbol i, which must be below Len.
 func (t *Symbols) At(i int) elf.Sym64 { return t.f.Symbol(t.tab[i*t.size : (i+1)*t.size]) }
 
-// All yields the symbols with their numbers.
+// All returns an iterator over the symbols, with their numbers.
 func (t *Symbols) All() iter.Seq2[int, elf.Sym64] {
 	return func(yield func(int, elf.Sym64) bool) {
 		for i := range t.Len() {
@@ -91,8 +92,8 @@ func (t *Symbols) All() iter.Seq2[int, elf.Sym64] {
 	}
 }
 
-// Name returns a symbol's name, as a slice of Strings. The error says that names lie
-// over each other, and then each time.
+// Name returns a symbol's name, as a slice of Strings. It returns an error if the table's
+// names overlap too much, and from then on always.
 func (t *Symbols) Name(s *elf.Sym64) ([]byte, error) { return t.names.At(uint64(s.Name)) }
 
 // Is reports whether a symbol has that name.
@@ -100,7 +101,7 @@ func (t *Symbols) Is(s *elf.Sym64, name string) bool {
 	return IsString(t.Strings, uint64(s.Name), name)
 }
 
-// Section returns the number of the section that symbol i lies in, or one of elf.SHN_….
+// Section returns the number of the section that contains symbol i, or one of elf.SHN_….
 func (t *Symbols) Section(i int, s *elf.Sym64) uint32 {
 	if s.Shndx == uint16(elf.SHN_XINDEX) && len(t.extended) >= 4*i+4 {
 		return t.f.Order.Uint32(t.extended[4*i:])
@@ -108,8 +109,8 @@ func (t *Symbols) Section(i int, s *elf.Sym64) uint32 {
 	return uint32(s.Shndx)
 }
 
-// SymbolTables calls yield with the file's sections of symbols, of which there are no
-// more bytes than the file has: headers may lie over each other's tables.
+// SymbolTables calls yield for the file's sections of symbols. It is an error if they have
+// more bytes than the file together: headers may refer to overlapping tables.
 func (f *File) SymbolTables(yield func(*Section) error) error {
 	left := f.Size()
 	for i := range f.Sections {

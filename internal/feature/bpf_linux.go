@@ -8,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The attributes of bpf(2), as far as the probes use them
-// (include/uapi/linux/bpf.h, union bpf_attr). The kernel takes a shorter
-// attribute than it knows for one that ends in zeros, and a longer one if its
-// tail is zero.
+// These are the attributes of bpf(2) that the probes use (include/uapi/linux/bpf.h, union
+// bpf_attr). The kernel accepts a shorter attribute than its own as if it ended in zeros, and
+// a longer one if its tail is zero.
 type (
 	loadAttr struct {
 		progType           uint32
@@ -68,13 +67,12 @@ type (
 	}
 )
 
-// bpf runs the system call. Whatever attr points to is kept alive by the
-// callers, which hold it in pinned variables.
+// bpf makes the system call. The callers pin what attr points to.
 func bpf[A any](cmd int, attr *A) (int, error) {
 	for {
 		r, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(cmd),
 			uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
-		// Loading is interrupted by signals, Go's own among them.
+		// Signals interrupt loading, including those of the Go runtime.
 		if errno == unix.EAGAIN || errno == unix.EINTR {
 			continue
 		}
@@ -85,8 +83,8 @@ func bpf[A any](cmd int, attr *A) (int, error) {
 	}
 }
 
-// insn is one BPF instruction. The probes use no registers but r0, so that the
-// order of the register nibbles does not matter.
+// insn is one BPF instruction. The probes use no register but r0, so the order of the register
+// nibbles does not matter.
 type insn struct {
 	op  uint8
 	_   uint8 // registers
@@ -97,14 +95,14 @@ type insn struct {
 // return0 is "r0 = 0; exit".
 var return0 = [...]insn{{op: 0xb7}, {op: 0x95}}
 
-// prog says what to load.
+// prog describes a program to load.
 type prog struct {
 	typ, attach, flags, btfID uint32
-	helper                    int32 // a helper to call first, 0 for none
+	helper                    int32 // a helper that the program calls first, 0 for none
 }
 
-// load loads a program that does nothing, and returns its file descriptor or
-// the errno with the verifier's log.
+// load loads a program that does nothing, and returns its file descriptor, or the errno with
+// the verifier's log.
 func load(p prog) (fd int, log string, err error) {
 	insns := return0[:]
 	if p.helper != 0 {
@@ -132,7 +130,7 @@ func load(p prog) (fd int, log string, err error) {
 	return fd, string(buf), err
 }
 
-// createMap makes a map for a moment's use.
+// createMap creates a map.
 func createMap(attr mapAttr) (int, error) {
 	return withToken(func(token uint32) (int, error) {
 		if attr.token = token; token != 0 {
@@ -147,5 +145,5 @@ func ptr[T any](pin *runtime.Pinner, p *T) uint64 {
 	return uint64(uintptr(unsafe.Pointer(p)))
 }
 
-// cstring returns s with the terminating zero that the kernel wants.
+// cstring returns s with a terminating zero.
 func cstring(s string) []byte { return append([]byte(s), 0) }

@@ -14,11 +14,11 @@ import (
 
 const vmlinuxBTF = "/sys/kernel/btf/vmlinux"
 
-// errNoBTFType says that the kernel's BTF does not have the name.
+// errNoBTFType is the error for a name that is not in the kernel's BTF.
 var errNoBTFType = errors.New("not in the kernel's BTF")
 
-// btfID returns the id of the kernel's type of the given kind and name. It
-// streams: the 5 MB of a kernel's BTF are too much to hold for one number.
+// btfID returns the id of the kernel's type of the given kind and name. It streams, to avoid 5
+// MB of memory for a kernel's BTF.
 func btfID(kind uint32, name string) (uint32, error) {
 	f, err := os.Open(vmlinuxBTF)
 	if err != nil {
@@ -56,7 +56,7 @@ func findBTF(r io.ReaderAt, kind uint32, name string) (uint32, error) {
 	return findType(bufio.NewReaderSize(types, 64<<10), kind, nameOff)
 }
 
-// findString returns the offset of the whole string in a BTF string section.
+// findString returns the offset of a whole string in a BTF string section.
 func findString(r io.Reader, name string) (uint32, error) {
 	br := bufio.NewReader(r)
 	want := append([]byte(name), 0)

@@ -5,7 +5,7 @@ import "strconv"
 // Cap is a Linux capability number (include/uapi/linux/capability.h).
 type Cap uint
 
-// The capabilities that tracing asks for.
+// These are the capabilities that tracing needs.
 const (
 	CapDACOverride       Cap = 1
 	CapDACReadSearch     Cap = 2
@@ -18,7 +18,7 @@ const (
 	CapCheckpointRestore Cap = 40
 )
 
-// String is the name that capsh and setcap use, "CAP_BPF".
+// String returns the name that capsh and setcap use, "CAP_BPF".
 func (c Cap) String() string {
 	switch c {
 	case CapDACOverride:
@@ -43,7 +43,7 @@ func (c Cap) String() string {
 	return "capability " + strconv.Itoa(int(c))
 }
 
-// MissingCaps lists those of the given capabilities that HasCap denies.
+// MissingCaps returns the given capabilities that HasCap reports as missing.
 func MissingCaps(cs ...Cap) []Cap {
 	var missing []Cap
 	for _, c := range cs {

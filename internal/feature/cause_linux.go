@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Release is the running kernel's release, "6.1.0-50-cloud-amd64".
+// Release returns the running kernel's release, "6.1.0-50-cloud-amd64".
 func Release() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -23,10 +23,9 @@ func Release() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// KernelConfig returns the value that an option ("KPROBES") has in the running
-// kernel's configuration: "y", "m", a number or string, or "" when it is not
-// set. The error says why the configuration could not be read; it is found in
-// /proc/config.gz or /boot/config-RELEASE.
+// KernelConfig returns the value of an option ("KPROBES") in the running kernel's
+// configuration: "y", "m", a number or string, or "" if it is not set. It reads
+// /proc/config.gz or /boot/config-RELEASE, and returns an error if it can read neither.
 func KernelConfig(option string) (string, error) {
 	r, err := openConfig()
 	if err != nil {
@@ -65,9 +64,8 @@ func findOption(r io.Reader, option string) (string, error) {
 	return "", sc.Err()
 }
 
-// HasCap reports whether the capability is in the calling process's effective
-// set. CAP_BPF and CAP_PERFMON are part of CAP_SYS_ADMIN
-// (include/linux/capability.h: bpf_capable, perfmon_capable).
+// HasCap reports whether a capability is in the calling thread's effective set. CAP_SYS_ADMIN
+// includes CAP_BPF and CAP_PERFMON (include/linux/capability.h: bpf_capable, perfmon_capable).
 func HasCap(c Cap) bool {
 	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
@@ -92,8 +90,8 @@ func statusField(status []byte, key string) string {
 	return ""
 }
 
-// Lockdown is the kernel's lockdown level: "none", "integrity",
-// "confidentiality", or "" where securityfs does not say.
+// Lockdown returns the kernel's lockdown level: "none", "integrity", "confidentiality", or ""
+// if securityfs does not show it.
 func Lockdown() string {
 	b, err := os.ReadFile("/sys/kernel/security/lockdown")
 	if err != nil {
@@ -104,7 +102,7 @@ func Lockdown() string {
 	return s
 }
 
-// sysctl reads one number, and reports whether it could.
+// sysctl reads a number from a sysctl and reports whether it succeeded.
 func sysctl(name string) (int, bool) {
 	b, err := os.ReadFile("/proc/sys/" + name)
 	if err != nil {
@@ -114,9 +112,9 @@ func sysctl(name string) (int, bool) {
 	return n, err == nil
 }
 
-// denied turns EPERM or EACCES into the reason for it. Without the capability,
-// or behind a filter of this process's own, the kernel was never really asked:
-// that is unknown. With everything granted, it is the kernel that says no.
+// denied converts EPERM or EACCES to the reason for it. If a capability is missing, or a
+// filter of this process's own is active, the result is an *UnknownError, because the attempt
+// did not reach the kernel's feature. Otherwise the kernel does not support it.
 func denied(f Feature, err error) error {
 	name := f.String()
 	if hint := processHint(err); hint != "" {
@@ -131,8 +129,8 @@ func denied(f Feature, err error) error {
 	return no
 }
 
-// processHint says what this process lacks, or what keeps it from asking the
-// kernel; empty if there is nothing of that.
+// processHint describes what this process lacks, or what keeps its calls from the kernel. It
+// is empty if there is nothing.
 func processHint(err error) string {
 	if missing := MissingCaps(CapBPF, CapPerfmon); len(missing) > 0 {
 		return "needs " + joinCaps(missing) + sysctlHint(err)
@@ -153,8 +151,8 @@ func processHint(err error) string {
 	return ""
 }
 
-// Refused says why bpf(2) made no map or loaded no program, where what the process
-// may have is the reason: a *RefusedError then, err itself otherwise.
+// Refused returns a *RefusedError if bpf(2) failed to create a map or load a program because
+// of this process's limits or privileges, and err itself otherwise.
 func Refused(err error) error {
 	var errno unix.Errno
 	if !errors.As(err, &errno) {
@@ -165,7 +163,7 @@ func Refused(err error) error {
 		return &RefusedError{"out of file descriptors: raise RLIMIT_NOFILE (ulimit -n)", errno}
 	case errno == unix.ENFILE:
 		return &RefusedError{"the machine is out of open files: raise fs.file-max", errno}
-	case errno != unix.EPERM: // EACCES is the verifier's
+	case errno != unix.EPERM: // EACCES comes from the verifier
 		return err
 	}
 	if hint := processHint(err); hint != "" {
@@ -174,24 +172,24 @@ func Refused(err error) error {
 	if memlockCounts() {
 		return &RefusedError{"RLIMIT_MEMLOCK may be too small (ulimit -l)", errno}
 	}
-	// what cilium/ebpf guesses, with no log of the verifier's
+	// cilium/ebpf's guess, without a log of the verifier
 	if strings.Contains(err.Error(), "MEMLOCK") {
 		return &RefusedError{policyHint(), errno}
 	}
 	return err
 }
 
-// memlockCounts reports whether BPF programs and maps are charged to a limit
-// of this process: before 5.11 they are, whatever the capabilities.
+// memlockCounts reports whether BPF programs and maps are charged to a limit of this process.
+// Before 5.11 they are, with any capabilities.
 func memlockCounts() bool {
 	var l unix.Rlimit
 	return !KernelAtLeast("5.11") &&
 		unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Cur != unix.RLIM_INFINITY
 }
 
-// paranoidHint is for Debian's and Ubuntu's kernels, which have a level above
-// the others' highest: there perf_event_open is for CAP_SYS_ADMIN only, whatever
-// else is held. It is empty where that is not the cause.
+// paranoidHint returns a hint for Debian's and Ubuntu's kernels, which have a level above the
+// highest of other kernels: at that level perf_event_open requires CAP_SYS_ADMIN; no other
+// capability is enough. It is empty if that is not the cause.
 func paranoidHint(level int, admin bool, err error) string {
 	if level < 3 || admin || !errors.Is(err, unix.EACCES) {
 		return ""
@@ -207,7 +205,7 @@ func joinCaps(cs []Cap) string {
 	return strings.Join(names, " and ")
 }
 
-// sysctlHint names the sysctl that makes a capability necessary.
+// sysctlHint returns the sysctl that makes a capability necessary.
 func sysctlHint(err error) string {
 	if errors.Is(err, unix.EACCES) {
 		if n, ok := sysctl("kernel/perf_event_paranoid"); ok {
@@ -220,8 +218,8 @@ func sysctlHint(err error) string {
 	return ""
 }
 
-// initialUserNamespace tells by the identity mapping of all ids, which only
-// the initial namespace has by itself.
+// initialUserNamespace reports whether this process is in the initial user namespace, the only
+// one that has the identity mapping of all ids by default.
 func initialUserNamespace() bool {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
@@ -231,7 +229,7 @@ func initialUserNamespace() bool {
 	return len(f) == 3 && f[0] == "0" && f[1] == "0" && f[2] == "4294967295"
 }
 
-// policyHint is for a kernel that refuses although every capability is held:
+// policyHint returns a hint for a kernel that refuses although all capabilities are held:
 // lockdown, or another security module.
 func policyHint() string {
 	if l := Lockdown(); l == "confidentiality" {
@@ -244,8 +242,8 @@ func policyHint() string {
 	return hint
 }
 
-// configOff names the first option that a feature needs and this kernel does
-// not have, and whether the configuration could be read at all.
+// configOff returns the first option that a feature needs and this kernel does not have, and
+// reports whether the configuration could be read.
 func configOff(f Feature) (off string, known bool) {
 	known = true
 	for _, option := range specs[f].config {
@@ -260,8 +258,8 @@ func configOff(f Feature) (off string, known bool) {
 	return "", known
 }
 
-// absent is a conclusive no: hint if the probe knows the cause itself, else
-// what the configuration and the version say.
+// absent returns the error for a feature that is certainly missing. Its hint is the given one,
+// if the probe found the cause, else it is derived from the configuration and the version.
 func absent(f Feature, hint string, err error) error {
 	no := &UnsupportedError{Feature: f.String(), Since: f.Since(), Hint: hint, Err: err}
 	if hint != "" {

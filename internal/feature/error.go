@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// UnsupportedError says that this kernel, machine or process cannot do
-// something, and why. Packages that return it alias it, so that a user writes
-// *probe.UnsupportedError or *symbol.UnsupportedError and means one type.
+// UnsupportedError is the error if this kernel, machine or process does not support something,
+// with the cause. Packages that return it declare an alias, so that *probe.UnsupportedError
+// and *symbol.UnsupportedError are the same type.
 type UnsupportedError struct {
-	// Feature is what was asked for, in the user's words: "kprobe".
+	// Feature is the name of what is not supported, in the user's terms: "kprobe".
 	Feature string
-	// Since is the first mainline kernel that has the feature, "5.18", or
-	// empty where no kernel version is enough. It is never given as the cause:
-	// versions lie in both directions (backports, configuration, lockdown).
+	// Since is the first mainline kernel that has the feature, "5.18", or empty if no kernel
+	// version is enough. It is never given as the cause: versions mislead in both directions
+	// (backports, configuration, lockdown).
 	Since string
-	// Hint names the true cause and the remedy: the CONFIG_ option that is
-	// off, the sysctl, the lockdown level, the missing capability.
+	// Hint is the true cause and the remedy: the CONFIG_ option that is off, the sysctl, the
+	// lockdown level, the missing capability.
 	Hint string
-	// Err is the system's own answer, if it gave one.
+	// Err is the error of the system, if there is one.
 	Err error
 }
 
-// Error reads "FEATURE: not supported: HINT (since Linux SINCE): ERR", leaving
-// out what is empty.
+// Error returns "FEATURE: not supported: HINT (since Linux SINCE): ERR", without the parts
+// that are empty.
 func (e *UnsupportedError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Feature)
@@ -44,19 +44,19 @@ func (e *UnsupportedError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the system's own answer.
+// Unwrap returns the error of the system.
 func (e *UnsupportedError) Unwrap() error { return e.Err }
 
-// Is matches errors.ErrUnsupported, and ebpf.ErrNotSupported without importing
-// cilium/ebpf where a parser package uses this one: cilium's sentinel is a
-// value of its own, recognised here by what it says (internal/errors.go there:
-// "not supported"), which a test next to the packages that do import it pins.
+// Is matches errors.ErrUnsupported, and ebpf.ErrNotSupported. Parsing packages use this one,
+// so it does not import cilium/ebpf, and recognizes cilium's sentinel by its text ("not
+// supported", internal/errors.go there). A test in a package that imports cilium/ebpf checks
+// that.
 func (e *UnsupportedError) Is(target error) bool {
 	return target == errors.ErrUnsupported || target.Error() == "not supported"
 }
 
-// RefusedError is a refusal of bpf(2) with its cause. It matches the error number,
-// and nothing of what a library makes of it.
+// RefusedError is the error of a refused bpf(2) call, with its cause. It matches the error
+// number, but none of a library's errors.
 type RefusedError struct {
 	// Hint is the cause.
 	Hint string
@@ -64,13 +64,13 @@ type RefusedError struct {
 	Err error
 }
 
-// Error reads "CAUSE: operation not permitted".
+// Error returns "CAUSE: operation not permitted".
 func (e *RefusedError) Error() string { return e.Hint + ": " + e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Reason is the hint of an UnsupportedError, or the error's text.
+// Reason returns the hint of an UnsupportedError, or the error's text.
 func Reason(err error) string {
 	var no *UnsupportedError
 	switch {

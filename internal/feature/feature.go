@@ -2,12 +2,12 @@ package feature
 
 import "fmt"
 
-// Feature is one thing that a kernel, machine or process may be able to do.
-// Its name is stable: recorded sets are keyed by it.
+// Feature is a feature that a kernel, machine or process may support. Its name is stable:
+// recorded sets use it as the key.
 type Feature uint8
 
-// The features that a plan, a tool or a test may depend on. The comment says
-// what exactly a nil answer from Test has shown.
+// These are the features that a plan, a tool or a test may depend on. The comment of each
+// states exactly what a nil result of Test shows.
 const (
 	invalid Feature = iota
 
@@ -31,7 +31,7 @@ const (
 	Kprobe
 	// KprobeMulti: one link attaches to many kernel functions.
 	KprobeMulti
-	// KprobeSession: one program sees the entry and the return of a function.
+	// KprobeSession: one program runs at the entry and the return of a function.
 	KprobeSession
 	// Uprobe: there is a uprobe perf PMU.
 	Uprobe
@@ -39,7 +39,7 @@ const (
 	UprobeRefCtr
 	// UprobeMulti: one link attaches to many places of a file.
 	UprobeMulti
-	// UprobeSession: one program sees the entry and the return.
+	// UprobeSession: one program runs at the entry and the return.
 	UprobeSession
 	// SleepableUprobe: programs for user probes may sleep.
 	SleepableUprobe
@@ -101,17 +101,16 @@ const (
 	count
 )
 
-// spec is what is known of a feature without asking the kernel.
+// spec is what is known about a feature without testing it.
 type spec struct {
 	name  string
 	since string // first mainline kernel, as in UnsupportedError.Since
-	// config lists the options without which the feature can't be there.
+	// config lists the options that the feature requires.
 	config []string
 }
 
-// specs gives every feature its name, first kernel and options. Kernels are
-// those of the mainline commits; options are the ones that Kconfig or the
-// #ifdef around the implementation names.
+// specs contains every feature's name, first kernel and options. Kernels are those of the
+// mainline commits. Options are those in Kconfig or in the #ifdef around the implementation.
 var specs = [count]spec{
 	BTF:                 {"btf", "5.4", []string{"DEBUG_INFO_BTF"}},
 	Tracepoint:          {"tracepoint", "4.7", []string{"PERF_EVENTS", "EVENT_TRACING"}},
@@ -129,14 +128,14 @@ var specs = [count]spec{
 	UprobeMulti:         {"uprobe-multi", "6.6", []string{"UPROBES"}},
 	UprobeSession:       {"uprobe-session", "6.13", []string{"UPROBES"}},
 	SleepableUprobe:     {"sleepable-uprobe", "6.0", nil},
-	// 6.18 has it not; between them nobody looked
+	// 6.18 does not have it; versions between these two were not checked
 	SleepableTracepoint: {"sleepable-tracepoint", "7.2", nil},
 	PerfLink:            {"perf-link", "5.15", []string{"PERF_EVENTS"}},
 	Fentry:              {"fentry", "5.5", tracingConfig},
 	Fexit:               {"fexit", "5.5", tracingConfig},
 	TPBTF:               {"tp-btf", "5.5", []string{"DEBUG_INFO_BTF", "BPF_EVENTS"}},
 	Fsession:            {"fsession", "7.0", tracingConfig},
-	// of the architectures, amd64 alone has it
+	// of all architectures, only amd64 has it
 	TracingMulti:     {"tracing-multi", "7.2", tracingConfig},
 	Iter:             {"iter", "5.8", []string{"DEBUG_INFO_BTF"}},
 	LSM:              {"lsm", "5.7", append([]string{"BPF_LSM"}, tracingConfig...)},
@@ -160,12 +159,12 @@ var specs = [count]spec{
 	BranchSnapshot:   {"branch-snapshot", "5.16", nil},
 }
 
-// tracingConfig is what BPF trampolines on kernel functions need.
+// tracingConfig lists the options that BPF trampolines on kernel functions need.
 var tracingConfig = []string{
 	"DEBUG_INFO_BTF", "BPF_JIT", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS",
 }
 
-// String is the feature's name, "kprobe-multi".
+// String returns the feature's name, "kprobe-multi".
 func (f Feature) String() string {
 	if !f.valid() {
 		return fmt.Sprintf("feature(%d)", uint8(f))
@@ -173,8 +172,8 @@ func (f Feature) String() string {
 	return specs[f].name
 }
 
-// Since is the first mainline kernel that has the feature, "5.18", or empty
-// where no kernel version is enough.
+// Since returns the first mainline kernel that has the feature, "5.18", or "" if no kernel
+// version is enough.
 func (f Feature) Since() string {
 	if !f.valid() {
 		return ""
@@ -184,7 +183,7 @@ func (f Feature) Since() string {
 
 func (f Feature) valid() bool { return f > invalid && f < count }
 
-// All lists every feature, in the order of their constants.
+// All returns every feature, in the order of their constants.
 func All() []Feature {
 	fs := make([]Feature, 0, count-1)
 	for f := invalid + 1; f < count; f++ {
@@ -203,19 +202,19 @@ func Parse(name string) (Feature, error) {
 	return invalid, fmt.Errorf("unknown feature %q: names are such as %s", name, KprobeMulti)
 }
 
-// UnknownError says that a probe could not tell whether a feature is there,
-// most often for want of privileges. It is never cached and does not match
-// errors.ErrUnsupported; Err decides what else it matches (os.ErrPermission).
+// UnknownError is the error if a probe could not find out whether a feature is supported, most
+// often because of missing privileges. It is never cached and does not match
+// errors.ErrUnsupported. Err decides what else it matches (os.ErrPermission).
 type UnknownError struct {
-	// Feature is what was asked for.
+	// Feature is the name of the feature.
 	Feature string
-	// Hint says what stood in the way: "needs CAP_BPF and CAP_PERFMON".
+	// Hint is the reason why the probe was not conclusive: "needs CAP_BPF and CAP_PERFMON".
 	Hint string
-	// Err is the system's own answer.
+	// Err is the error of the system.
 	Err error
 }
 
-// Error reads "FEATURE: could not tell: HINT: ERR", leaving out what is empty.
+// Error returns "FEATURE: could not tell: HINT: ERR", without the parts that are empty.
 func (e *UnknownError) Error() string {
 	s := e.Feature + ": could not tell"
 	if e.Hint != "" {
@@ -227,5 +226,5 @@ func (e *UnknownError) Error() string {
 	return s
 }
 
-// Unwrap returns the system's own answer.
+// Unwrap returns the error of the system.
 func (e *UnknownError) Unwrap() error { return e.Err }

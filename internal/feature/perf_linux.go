@@ -19,7 +19,7 @@ func openPerf(attr *unix.PerfEventAttr) (int, error) {
 	return unix.PerfEventOpen(attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 }
 
-// tryPerf opens an event for a moment.
+// tryPerf opens an event and closes it.
 func tryPerf(attr *unix.PerfEventAttr) error {
 	fd, err := openPerf(attr)
 	if err != nil {
@@ -28,8 +28,8 @@ func tryPerf(attr *unix.PerfEventAttr) error {
 	return unix.Close(fd)
 }
 
-// countWork opens an event, has the calling thread do something that it counts,
-// and returns the count and the nanoseconds for which the event was counting.
+// countWork opens an event for the calling thread and runs work. It returns the event's count
+// and the nanoseconds for which it was counting.
 func countWork(attr *unix.PerfEventAttr, work func()) (count, running uint64, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -68,17 +68,16 @@ func probePerf(f Feature) error {
 
 const (
 	noPMU = "this machine has no hardware PMU (a virtual machine without one, most often)"
-	// A hypervisor may let the guest program registers behind which there is nothing.
+	// A hypervisor may let the guest program registers that have no effect.
 	deafPMU = "this machine's hypervisor accepts hardware counters and counts nothing (0 cycles while a thread was busy): " +
 		"use cpu-clock, or have it pass the PMU on"
 	deafBreakpoints = "this machine's hypervisor accepts hardware breakpoints and never delivers them " +
 		"(a watched word was written, and 0 hits were counted): watch on the host, or in a virtual machine that passes debug exceptions on"
 )
 
-// probeHardwarePMU counts the cycles of some work. It leaves the kernel's own
-// out, so that it needs no capability where perf_event_paranoid allows users to
-// count their own. A counter that others hold, so that this event never ran, is
-// there all the same.
+// probeHardwarePMU counts the cycles of some work. It excludes the kernel's cycles, so it
+// needs no capability if perf_event_paranoid allows users to count their own. If other events
+// hold the counter, so that this one never ran, the feature still counts as supported.
 func probeHardwarePMU(f Feature) error {
 	cycles, running, err := countWork(&unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES,
@@ -95,7 +94,7 @@ func probeHardwarePMU(f Feature) error {
 	return nil
 }
 
-// busy takes some ten thousand cycles.
+// busy runs for about ten thousand cycles.
 func busy() {
 	var n atomic.Uint32
 	for n.Add(1) < 1000 {
@@ -121,9 +120,9 @@ func probeBranchStack(f Feature) error {
 // breakpointWrite is HW_BREAKPOINT_W (include/uapi/linux/hw_breakpoint.h).
 const breakpointWrite = 2
 
-// probeWatchpoint watches a word of its own, in user space only, which needs no
-// capability, and writes it once. That the event was opened says little: some
-// hypervisors take the debug registers' values and deliver no exception.
+// probeWatchpoint watches a word of its own, in user space only, which needs no capability,
+// and writes it once. Opening the event is not enough: some hypervisors accept the debug
+// registers' values and deliver no exception.
 func probeWatchpoint(f Feature) error {
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -149,8 +148,8 @@ func probeWatchpoint(f Feature) error {
 	return nil
 }
 
-// probeKprobe opens a disabled kprobe through the PMU: the kernel looks the
-// function up and registers the probe, but arms nothing.
+// probeKprobe opens a disabled kprobe through the PMU. The kernel looks up the function and
+// registers the probe, but does not arm it.
 func probeKprobe(f Feature) error {
 	const sysfs = "/sys/bus/event_source/devices/kprobe/type"
 	b, err := os.ReadFile(sysfs)

@@ -11,7 +11,7 @@ import (
 	"github.com/borescope/borescope/internal/rawbtf"
 )
 
-// What golang.org/x/sys/unix does not name (include/uapi/linux/bpf.h).
+// These are not in golang.org/x/sys/unix (include/uapi/linux/bpf.h).
 const (
 	traceKprobeSession = 56
 	traceUprobeSession = 57
@@ -20,13 +20,13 @@ const (
 
 	flagSleepable = 1 << 4 // BPF_F_SLEEPABLE
 
-	// enotsupp is the kernel-internal "operation is not supported" that
-	// bpf(2) lets through to user space (include/linux/errno.h).
+	// enotsupp is the kernel-internal "operation is not supported", which bpf(2) also returns
+	// to user space (include/linux/errno.h).
 	enotsupp = unix.Errno(524)
 )
 
-// probes try the features. They return nil, absent or denied, or any other
-// error, which is taken to mean that nothing was found out.
+// probes test the features. They return nil, the result of absent or denied, or any other
+// error, which means that the test was not conclusive.
 var probes = [count]func(Feature) error{
 	BTF:                 probeBTF,
 	Tracepoint:          pmuProbe("tracepoint", ""),
@@ -73,8 +73,7 @@ var probes = [count]func(Feature) error{
 	BranchSnapshot:      helperProbe(176),
 }
 
-// test runs a probe and gives whatever it returns its place among the three
-// outcomes.
+// test runs a probe and converts its result to one of the three outcomes.
 func test(f Feature) error {
 	err := probes[f](f)
 	var no *UnsupportedError
@@ -111,7 +110,7 @@ func probeBTF(f Feature) error {
 	return absent(f, "", err)
 }
 
-// pmuProbe looks for a perf PMU, and for a field of its format, in sysfs.
+// pmuProbe checks for a perf PMU, and for a field of its format, in sysfs.
 func pmuProbe(pmu, format string) func(Feature) error {
 	return func(f Feature) error {
 		dir := "/sys/bus/event_source/devices/"
@@ -130,9 +129,9 @@ func pmuProbe(pmu, format string) func(Feature) error {
 	}
 }
 
-// probeRawTracepoint asks for a tracepoint that does not exist: the kernel
-// says ENOENT if it has the call. 4.17 is older than any kernel we run on, but
-// CONFIG_BPF_EVENTS may be off, and then the program type is unknown.
+// probeRawTracepoint opens a tracepoint that does not exist: a kernel that has the call
+// returns ENOENT. All supported kernels are newer than 4.17, but CONFIG_BPF_EVENTS may be off,
+// and then the program type is unknown.
 func probeRawTracepoint(f Feature) error {
 	fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_RAW_TRACEPOINT})
 	if oneOf(err, unix.EINVAL) {
@@ -149,9 +148,9 @@ func probeRawTracepoint(f Feature) error {
 	return err
 }
 
-// probeRawTracepointCookie relies on the order of checks: attribute fields
-// that the kernel doesn't know are EINVAL or E2BIG before the program's file
-// descriptor is looked at, which is EBADF.
+// probeRawTracepointCookie relies on the order of checks: the kernel returns EINVAL or E2BIG
+// for attribute fields that it does not have before it checks the program's file descriptor,
+// which returns EBADF.
 func probeRawTracepointCookie(f Feature) error {
 	err := openRawTP(-1, "borescope_none", 1)
 	switch {
@@ -163,8 +162,8 @@ func probeRawTracepointCookie(f Feature) error {
 	return err
 }
 
-// openRawTP attaches and detaches at once. With an empty name it attaches a
-// tracing or LSM program to the place it was loaded for.
+// openRawTP attaches a program and detaches it at once. If the name is empty, it attaches a
+// tracing or LSM program to the target that it was loaded for.
 func openRawTP(progFd int, name string, cookie uint64) error {
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -179,7 +178,7 @@ func openRawTP(progFd int, name string, cookie uint64) error {
 	return unix.Close(fd)
 }
 
-// linkCreate attaches and detaches at once.
+// linkCreate attaches a program and detaches it at once.
 func linkCreate[A any](attr *A) error {
 	fd, err := bpf(unix.BPF_LINK_CREATE, attr)
 	if err != nil {
@@ -188,7 +187,7 @@ func linkCreate[A any](attr *A) error {
 	return unix.Close(fd)
 }
 
-// kprobeMultiProbe attaches to one function for a moment.
+// kprobeMultiProbe attaches to one function and detaches.
 func kprobeMultiProbe(attach uint32) func(Feature) error {
 	return func(f Feature) error {
 		fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_KPROBE, attach: attach})
@@ -209,8 +208,8 @@ func kprobeMultiProbe(attach uint32) func(Feature) error {
 	}
 }
 
-// uprobeMultiProbe attaches to a directory, which a kernel that knows the link
-// refuses with EBADF (kernel/trace/bpf_trace.c: not a regular file).
+// uprobeMultiProbe attaches to a directory. A kernel that has the link returns EBADF
+// (kernel/trace/bpf_trace.c: not a regular file).
 func uprobeMultiProbe(attach uint32) func(Feature) error {
 	return func(f Feature) error {
 		fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_KPROBE, attach: attach})
@@ -237,8 +236,8 @@ func uprobeMultiProbe(attach uint32) func(Feature) error {
 	}
 }
 
-// unknownAttachType reads a refused load: EINVAL or E2BIG is a program or
-// attach type that the kernel doesn't have.
+// unknownAttachType interprets a failed load: EINVAL or E2BIG means that the kernel does not
+// have the program type or attach type.
 func unknownAttachType(f Feature, err error) error {
 	if oneOf(err, unix.EINVAL, unix.E2BIG) {
 		return absent(f, "", err)
@@ -246,8 +245,8 @@ func unknownAttachType(f Feature, err error) error {
 	return err
 }
 
-// probePerfLink uses a bad file descriptor for the event: EBADF means that the
-// attach type was understood.
+// probePerfLink uses a bad file descriptor for the event: EBADF means that the kernel has the
+// attach type.
 func probePerfLink(f Feature) error {
 	fd, _, err := load(prog{typ: unix.BPF_PROG_TYPE_PERF_EVENT})
 	if err != nil {
@@ -266,8 +265,8 @@ func probePerfLink(f Feature) error {
 	return err
 }
 
-// tracing loads a tracing or LSM program for a kernel type and attaches it for
-// a moment.
+// tracing loads a tracing or LSM program for a kernel type, attaches it and detaches it at
+// once.
 func tracing(f Feature, p prog, kind uint32, name string) error {
 	id, err := btfID(kind, name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -295,10 +294,11 @@ func tracing(f Feature, p prog, kind uint32, name string) error {
 	return err
 }
 
-// testFunction exists for testing and is never called (net/bpf/test_run.c).
+// testFunction is a kernel function for testing, which the kernel calls only in test runs
+// (net/bpf/test_run.c).
 const testFunction = "bpf_fentry_test1"
 
-// trampolineProbe attaches to that function for a moment.
+// trampolineProbe attaches to testFunction and detaches.
 func trampolineProbe(attach uint32) func(Feature) error {
 	return func(f Feature) error {
 		return tracing(f, prog{typ: unix.BPF_PROG_TYPE_TRACING, attach: attach}, rawbtf.Func,
@@ -306,8 +306,8 @@ func trampolineProbe(attach uint32) func(Feature) error {
 	}
 }
 
-// probeTracingMulti attaches to the same function by its id: such programs are
-// loaded for no function.
+// probeTracingMulti attaches to testFunction by its id, because such programs are loaded
+// without a function.
 func probeTracingMulti(f Feature) error {
 	id, err := btfID(rawbtf.Func, testFunction)
 	if errors.Is(err, os.ErrNotExist) {
@@ -342,8 +342,8 @@ func probeIter(f Feature) error {
 	return tracing(f, p, rawbtf.Func, "bpf_iter_task")
 }
 
-// probeLSM also wants the hooks to be called at all: attaching succeeds
-// without "bpf" in the list of active modules, and nothing ever fires.
+// probeLSM also checks that the hooks are called: if "bpf" is not in the list of active
+// modules, attaching succeeds, but nothing fires.
 func probeLSM(f Feature) error {
 	p := prog{typ: unix.BPF_PROG_TYPE_LSM, attach: unix.BPF_LSM_MAC}
 	if err := tracing(f, p, rawbtf.Func, "bpf_lsm_sb_umount"); err != nil {
@@ -363,8 +363,8 @@ func probeLSM(f Feature) error {
 		nil)
 }
 
-// sleepableProbe loads a program that may sleep, as those of the syscall type
-// must.
+// sleepableProbe loads a program that may sleep. Those of the syscall type must be loaded as
+// sleepable.
 func sleepableProbe(typ uint32) func(Feature) error {
 	return func(f Feature) error {
 		fd, _, err := load(prog{typ: typ, flags: flagSleepable})
@@ -401,8 +401,8 @@ func probeRingbuf(f Feature) error {
 	return unix.Close(fd)
 }
 
-// batchProbe runs an empty batch, which every map type that has the operation
-// accepts or answers with ENOENT (nothing there).
+// batchProbe runs an empty batch. Every map type that has the operation accepts it or returns
+// ENOENT (no entries).
 func batchProbe(mapType uint32, cmd int) func(Feature) error {
 	return func(f Feature) error {
 		m, err := createMap(mapAttr{
@@ -423,10 +423,9 @@ func batchProbe(mapType uint32, cmd int) func(Feature) error {
 	}
 }
 
-// helperProbe calls a helper without arguments. The verifier looks the helper
-// up before it looks at the arguments: what it does not know, or does not
-// allow, is EINVAL with a line that says so, and wrong arguments are EACCES or
-// EINVAL with another line.
+// helperProbe calls a helper without arguments. The verifier looks up the helper before it
+// checks the arguments. If it does not have or allow the helper, it returns EINVAL and logs
+// that; for wrong arguments it returns EACCES or EINVAL with another log line.
 func helperProbe(id int32) func(Feature) error {
 	return func(f Feature) error {
 		fd, log, err := load(prog{typ: unix.BPF_PROG_TYPE_KPROBE, helper: id})

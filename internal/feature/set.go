@@ -13,7 +13,7 @@ import (
 // State is one of the three outcomes of a probe.
 type State string
 
-// The outcomes, as they are spelled in recordings.
+// These are the outcomes, as recordings contain them.
 const (
 	Yes     State = "yes"
 	No      State = "no"
@@ -23,18 +23,17 @@ const (
 // Result is a recorded outcome.
 type Result struct {
 	State State `json:"state"`
-	// Reason is the hint of an outcome other than Yes: the cause, or what kept
-	// the probe from finding out.
+	// Reason is the hint of an outcome other than Yes: the cause, or why the probe was not
+	// conclusive.
 	Reason string `json:"why,omitempty"`
 }
 
-// Set is what was found out about one machine: plain data, keyed by feature
-// name, which prints, marshals to JSON and back, and compares with maps.Equal.
-// The nil Set is this machine, asked live.
+// Set contains the results for one machine. It is plain data, keyed by feature name, that can
+// be printed, marshaled as JSON and unmarshaled, and compared with maps.Equal. The nil Set
+// tests this machine.
 type Set map[string]Result
 
-// Record asks this machine for the given features, or for all of them when
-// none is given.
+// Record tests the given features on this machine, or all of them if none is given.
 func Record(fs ...Feature) Set {
 	if len(fs) == 0 {
 		fs = All()
@@ -60,8 +59,8 @@ func resultOf(err error) Result {
 	return Result{Unknown, err.Error()}
 }
 
-// Test answers as the package's Test does, from the recording. A feature that
-// the recording says nothing of is unknown. The nil Set asks this machine.
+// Test is the package's Test, with the recorded results. A feature that is not in the
+// recording is unknown. The nil Set tests this machine.
 func (s Set) Test(f Feature) error {
 	if s == nil {
 		return Test(f)
@@ -79,10 +78,10 @@ func (s Set) Test(f Feature) error {
 	return &UnknownError{Feature: f.String(), Hint: r.Reason}
 }
 
-// Has reports whether the feature is known to be there.
+// Has reports whether the feature is known to be supported.
 func (s Set) Has(f Feature) bool { return s.Test(f) == nil }
 
-// String is a table, one feature a line, sorted by name.
+// String returns a table, one feature per line, sorted by name.
 func (s Set) String() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(s)) {
@@ -94,9 +93,8 @@ func (s Set) String() string {
 	return b.String()
 }
 
-// UnmarshalJSON reads what encoding/json made of a Set, and refuses states
-// that it does not know. Unknown feature names are kept: a newer version may
-// have written them.
+// UnmarshalJSON decodes what encoding/json encoded. It returns an error for unknown states. It
+// keeps unknown feature names, because a newer version may have written them.
 func (s *Set) UnmarshalJSON(b []byte) error {
 	if bytes.Equal(b, []byte("null")) {
 		*s = nil

@@ -6,24 +6,23 @@ import (
 	"sync"
 )
 
-// slot remembers one conclusive answer.
+// slot caches one conclusive result.
 type slot struct {
 	mu   sync.Mutex
 	done bool
 	err  error
 }
 
-// slots are the package's only state: conclusive results, which can't change
-// while the kernel runs.
+// slots are the package's only state: conclusive results, which cannot change while the kernel
+// runs.
 var slots [count]slot
 
-// Test finds out, by trying, whether this machine has the feature, and returns
-// nil if so, *UnsupportedError with the true cause if not, and *UnknownError
-// if it could not tell. The first two are remembered for the life of the
-// process. It leaves nothing attached. Safe for concurrent use; an attempt
-// costs microseconds, those that look a type up in the kernel's BTF (Fentry,
-// Fexit, TPBTF, Iter, LSM) a few milliseconds. Off Linux, everything is
-// unsupported.
+// Test finds out, by trying, whether this machine supports the feature. It returns nil if so,
+// *UnsupportedError with the true cause if not, and *UnknownError if the attempt was not
+// conclusive. The first two results are cached for the life of the process. Test leaves
+// nothing attached. It is safe for concurrent use. An attempt takes microseconds; those that
+// look up a type in the kernel's BTF (Fentry, Fexit, TPBTF, Iter, LSM) take a few
+// milliseconds. On other systems than Linux, no feature is supported.
 func Test(f Feature) error {
 	if !f.valid() {
 		return fmt.Errorf("%s: no such feature", f)
@@ -43,9 +42,9 @@ func Test(f Feature) error {
 	return err
 }
 
-// Explain says why something that depends on f failed with err: it returns
-// what Test says where Test fails too, with err as the system's own answer,
-// and err itself where the feature is there, so that the cause is elsewhere.
+// Explain explains why an operation that depends on f failed with err. If Test fails too, it
+// returns Test's error, with err as the error of the system. If the feature is supported, it
+// returns err, because the cause is another one.
 func Explain(f Feature, err error) error {
 	if err == nil {
 		return nil
@@ -68,8 +67,8 @@ func Explain(f Feature, err error) error {
 // typeBreakpoint is PERF_TYPE_BREAKPOINT (include/uapi/linux/perf_event.h).
 const typeBreakpoint = 5
 
-// OfEvent is what a machine must have to count perf events of a type (attr.type), or
-// 0; hardware is set for those of the CPUs' own PMUs.
+// OfEvent returns the feature that a machine needs to count perf events of a type (attr.type),
+// or 0. hardware is set for events of the CPUs' own PMUs.
 func OfEvent(typ uint32, hardware bool) Feature {
 	switch {
 	case typ == typeBreakpoint:
@@ -80,10 +79,10 @@ func OfEvent(typ uint32, hardware bool) Feature {
 	return invalid
 }
 
-// Counts says why perf events of a kind (OfEvent) never count here although the
-// kernel opens them, or nil, so that no count of 0 is taken for one. Ask before
-// opening the event, which may take the last of what it needs. A PMU whose cycles the
-// kernel refuses may count other events.
+// Counts returns why perf events of a kind (see OfEvent) never count here although the kernel
+// opens them, so that their count of 0 is not taken as a result; or nil. Call it before
+// opening the event, which may take the last of what the test needs. A PMU for which the
+// kernel refuses to count cycles may count other events.
 func Counts(typ uint32, hardware bool) error {
 	f := OfEvent(typ, hardware)
 	if f == invalid {

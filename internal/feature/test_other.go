@@ -11,17 +11,17 @@ func test(f Feature) error {
 	return &UnsupportedError{Feature: f.String(), Hint: "this is " + runtime.GOOS + ", not Linux"}
 }
 
-// Release is empty: this is not Linux.
+// Release returns "" on systems other than Linux.
 func Release() string { return "" }
 
-// KernelConfig fails: this is not Linux.
+// KernelConfig is only supported on Linux.
 func KernelConfig(string) (string, error) { return "", errors.ErrUnsupported }
 
-// HasCap is false: this is not Linux.
+// HasCap returns false on systems other than Linux.
 func HasCap(Cap) bool { return false }
 
-// Lockdown is empty: this is not Linux.
+// Lockdown returns "" on systems other than Linux.
 func Lockdown() string { return "" }
 
-// Refused is err: this is not Linux.
+// Refused returns err on systems other than Linux.
 func Refused(err error) error { return err }

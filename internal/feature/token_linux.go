@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What golang.org/x/sys/unix does not name (include/uapi/linux/bpf.h, 6.9).
+// These are not in golang.org/x/sys/unix (include/uapi/linux/bpf.h, 6.9).
 const (
 	cmdTokenCreate = 36
 	flagTokenFD    = 1 << 16 // BPF_F_TOKEN_FD
@@ -16,7 +16,8 @@ const (
 
 type tokenAttr struct{ _, bpffsFd uint32 } // flags first
 
-// probeToken asks for a token of no file: EBADF if the kernel has the command.
+// probeToken creates a token with a bad file descriptor: EBADF means that the kernel has the
+// command.
 func probeToken(f Feature) error {
 	_, err := bpf(cmdTokenCreate, &tokenAttr{bpffsFd: ^uint32(0)})
 	switch {
@@ -28,9 +29,9 @@ func probeToken(f Feature) error {
 	return err
 }
 
-// withToken runs the call, and where that is refused once more with a BPF token
-// of this process's user namespace, if a BPF file system is mounted that gives
-// one: 0 stands for none. cilium/ebpf finds its token in the same way.
+// withToken runs the call without a token (0). If that is refused, it runs the call again with
+// a BPF token of this process's user namespace, if a mounted BPF file system provides one.
+// cilium/ebpf finds its token in the same way.
 func withToken(call func(token uint32) (int, error)) (int, error) {
 	fd, err := call(0)
 	if !oneOf(err, unix.EPERM) || initialUserNamespace() {
@@ -59,7 +60,7 @@ func openToken(dir string) (int, error) {
 	return bpf(cmdTokenCreate, &tokenAttr{bpffsFd: uint32(fd)})
 }
 
-// bpfMounts are where BPF file systems are mounted.
+// bpfMounts returns the directories where BPF file systems are mounted.
 func bpfMounts() []string {
 	b, _ := os.ReadFile("/proc/self/mounts")
 	var out []string
@@ -71,7 +72,7 @@ func bpfMounts() []string {
 	return out
 }
 
-// The tokens are where the kernel looks for them.
+// These check that the tokens are at the kernel's offsets.
 var (
 	_ [144]byte = [unsafe.Offsetof(loadAttr{}.token)]byte{}
 	_ [76]byte  = [unsafe.Offsetof(mapAttr{}.token)]byte{}

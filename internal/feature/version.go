@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// KernelAtLeast reports whether the running kernel's version is at least the
-// given one, "5.15". It is for tests and for wording a hint; whether something
-// works is for Test to say.
+// KernelAtLeast reports whether the running kernel's version is at least the given one,
+// "5.15". It is for tests and for hints; use Test to find out whether a feature works.
 func KernelAtLeast(version string) bool {
 	have, _ := ParseVersion(Release())
 	want, _ := ParseVersion(version)
 	return !have.Before(want)
 }
 
-// Version is a kernel's, major and minor.
+// Version is a kernel's version, major and minor.
 type Version [2]int
 
-// ParseVersion reads "6.1" of "6.1.0-56-cloud-amd64".
+// ParseVersion parses "6.1" in "6.1.0-56-cloud-amd64". ok reports whether there is at least a
+// major version.
 func ParseVersion(release string) (v Version, ok bool) {
 	for i := range v {
 		n := digits(release)

@@ -1,32 +1,32 @@
-// Package glob matches names against the wildcards that targets have.
+// Package glob matches names against the wildcards in targets.
 package glob
 
 import "strings"
 
-// Match reports whether a name is meant by a pattern in the syntax that targets
-// have: * any run, ? any byte, [a-z] a byte of a set, [!a-z] a byte not in it.
-// Every name matches itself.
+// Match reports whether a name matches a pattern in the syntax of targets: * is any string, ?
+// any byte, [a-z] a byte of a set, [!a-z] a byte not in it. Every name matches itself.
 func Match(pattern, name string) bool {
 	g := Compile(pattern)
 	return pattern == name || g.Match(name)
 }
 
-// IsPattern reports whether a name holds wildcards.
+// IsPattern reports whether a name contains wildcards.
 func IsPattern(t string) bool { return strings.ContainsAny(t, "*?[") }
 
-// Pattern is a compiled wildcard pattern: * any run, ? any byte, [a-z] a byte of a
-// set, [!a-z] a byte not in it. A bracket that is not closed stands for itself.
-// There is no escape: names of functions and probes hold no wildcards, except
-// for Go's, which are compared as they are first.
+// Pattern is a compiled pattern: * is any string, ? any byte, [a-z] a byte of a set, [!a-z] a
+// byte not in it. A bracket that is not closed matches itself. There is no escape: names of
+// functions and probes contain no wildcards, except for Go's, which the function Match first
+// compares literally.
 type Pattern struct {
 	pattern string
 	literal bool
 }
 
-// Compile prepares a pattern; there is none that is wrong.
+// Compile returns a compiled pattern. Every pattern is valid.
 func Compile(pattern string) Pattern { return Pattern{pattern, !IsPattern(pattern)} }
 
-// Match takes time proportional to the product of the lengths at most.
+// Match reports whether the pattern matches a name. It takes time proportional to at most the
+// product of the lengths.
 func (g *Pattern) Match(name string) bool {
 	if g.literal {
 		return g.pattern == name
@@ -54,7 +54,7 @@ func (g *Pattern) Match(name string) bool {
 	return strings.Trim(p[min(pi, len(p)):], "*") == ""
 }
 
-// matchByte matches the pattern's first element and returns its length.
+// matchByte matches c with the pattern's first element and returns the length of that.
 func matchByte(p string, c byte) (int, bool) {
 	if p == "" {
 		return 0, false

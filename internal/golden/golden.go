@@ -1,4 +1,4 @@
-// Package golden compares what tests made with files that were looked at before.
+// Package golden compares the results of tests with files that were reviewed before.
 package golden
 
 import (
@@ -10,8 +10,8 @@ import (
 
 var update = flag.Bool("update", false, "write golden files instead of comparing")
 
-// Compare fails the test if got is not what the file holds, and says where they part.
-// With -update it writes the file.
+// Compare fails the test if got differs from the contents of the file, and shows the first
+// difference. With -update it writes the file.
 func Compare[T string | []byte](t testing.TB, path string, got T) {
 	t.Helper()
 	if *update {
@@ -29,8 +29,8 @@ func Compare[T string | []byte](t testing.TB, path string, got T) {
 	}
 }
 
-// part is the first line in which two texts differ, from 1, and what each has there;
-// 0 if they are equal.
+// part returns the first line in which two texts differ, from 1, and that line of each. line
+// is 0 if they are equal.
 func part(got, want string) (line int, g, w string) {
 	if got == want {
 		return 0, "", ""

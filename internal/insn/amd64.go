@@ -1,26 +1,26 @@
 package insn
 
-// maxLen is the length beyond which a processor refuses an instruction.
+// maxLen is the maximum length of an instruction, in bytes. Processors refuse longer ones.
 const maxLen = 15
 
-// amd64 is an instruction that is being measured. The rules are those of the
-// Intel SDM volume 2, chapter 2 and appendix A, and, for what only AMD has or had
-// (3DNow!, SSE4a, XOP), of the AMD64 APM volume 3.
+// amd64 is the state of determining an instruction's length. The rules are those of the Intel
+// SDM volume 2, chapter 2 and appendix A, and, for AMD's own instructions (3DNow!, SSE4a,
+// XOP), of the AMD64 APM volume 3.
 type amd64 struct {
 	code []byte
-	n    int // bytes that were read
-	// The prefixes.
+	n    int // bytes read so far
+	// These are the prefixes.
 	opsize, adsize bool // 66, 67
 	rep, repne     bool // f3, f2
 	lock           bool
 	rex            bool
-	wide           bool // REX.W and its kin: operands of 64 bits
+	wide           bool // REX.W and its equivalents: operands of 64 bits
 	ret            bool
-	bad            bool // not known
-	short          bool // the code ends
+	bad            bool // unknown instruction
+	short          bool // the code is too short
 }
 
-// form is what stands behind an opcode: a sum of parts.
+// form describes the bytes after an opcode: a combination of parts.
 type form uint16
 
 const (
@@ -34,13 +34,13 @@ const (
 	rel32        // a jump's distance
 	regs         // ModRM must name a register
 	control      // ModRM names registers, whatever its first two bits are
-	group        // ModRM chooses between instructions: see grouped
+	group        // ModRM selects between instructions: see grouped
 	returns      //
 	invalid      //
 	none    form = 0
 )
 
-// forms are what the letters of the opcode maps mean.
+// forms maps the letters of the opcode maps to forms.
 var forms = [128]form{
 	'.': none, 'x': invalid, 'm': modRM, 'b': imm8, 'w': imm16, 'z': immZ, 'v': immV, 'a': immA,
 	'r': rel32, 'M': modRM | imm8, 'Z': modRM | immZ, 'g': modRM | group, 'G': modRM | group | imm8,
@@ -48,8 +48,8 @@ var forms = [128]form{
 	'R': returns, 'W': returns | imm16,
 }
 
-// oneByte and twoByte are the maps of opcodes without an escape and behind 0f, 16
-// in a row. Prefixes and escapes are x: they are seen to before.
+// oneByte and twoByte are the opcode maps without an escape and after 0f, with 16 opcodes per
+// string. Prefixes and escapes are x: they are handled before.
 const (
 	oneByte = "mmmmbzxxmmmmbzxx" + "mmmmbzxxmmmmbzxx" + "mmmmbzxxmmmmbzxx" + "mmmmbzxxmmmmbzxx" +
 		"xxxxxxxxxxxxxxxx" + "................" + "xxxmxxxxzZbM...." + "bbbbbbbbbbbbbbbb" +
@@ -70,12 +70,12 @@ func decodeAMD64(code []byte) (Inst, error) {
 	case d.short && len(code) < maxLen:
 		return Inst{}, ErrShort
 	case d.short:
-		return Inst{}, ErrUnknown // longer than any may be
+		return Inst{}, ErrUnknown // longer than any instruction
 	}
 	return Inst{d.n, d.ret}, nil
 }
 
-// next reads a byte; behind the end it is 0, and short is set.
+// next reads a byte. Beyond the end it returns 0 and sets short.
 func (d *amd64) next() byte {
 	if d.n >= len(d.code) {
 		d.short = true
@@ -116,11 +116,11 @@ func (d *amd64) prefixes() (f form, opcode byte) {
 		default:
 			return d.opcode(b)
 		}
-		d.rex, d.wide = false, false // REX counts just before the opcode only
+		d.rex, d.wide = false, false // REX is only valid directly before the opcode
 	}
 }
 
-// opcode goes by the first byte that is no prefix.
+// opcode continues after the prefixes, at byte b.
 func (d *amd64) opcode(b byte) (form, byte) {
 	switch b {
 	case 0x0f:
@@ -157,31 +157,30 @@ func (d *amd64) escape() (form, byte) {
 	}
 }
 
-// escaped is what stands behind 0f and this opcode, where prefixes may matter.
+// escaped returns the form of opcode b after 0f, which may depend on prefixes.
 func (d *amd64) escaped(b byte) (form, byte) {
 	switch {
-	case b == 0x78 && (d.opsize || d.repne): // extrq, insertq: two of 8 bits
+	case b == 0x78 && (d.opsize || d.repne): // extrq, insertq: two 8-bit immediates
 		return modRM | regs | imm16, b
-	case b == 0xb8 && !d.rep: // popcnt without its prefix: a jump of Itanium
+	case b == 0xb8 && !d.rep: // popcnt without its prefix: a jump to Itanium code
 		return invalid, b
 	}
 	return forms[twoByte[b]], b
 }
 
-// vexMaps and xopMaps say what stands behind the opcodes of each map but for
-// what vex knows.
+// vexMaps and xopMaps contain the forms of the opcodes of each map, except for those that vex
+// handles.
 var (
 	vexMaps = [...]form{1: modRM, 2: modRM, 3: modRM | imm8, 5: modRM, 7: modRM | imm32}
 	xopMaps = [...]form{8: modRM | imm8, 9: modRM, 10: modRM | imm32}
-	// evexMaps has besides those of VEX the legacy instructions of APX (4) and
-	// half precision (5, 6).
+	// evexMaps also has the legacy instructions of APX (4) and half precision (5, 6).
 	evexMaps = [...]form{
 		1: modRM, 2: modRM, 3: modRM | imm8, 4: modRM, 5: modRM, 6: modRM,
 		7: modRM | imm32,
 	}
 )
 
-// vex reads the opcode of an instruction encoded by VEX, XOP or EVEX.
+// vex reads the opcode of an instruction with VEX, XOP or EVEX encoding.
 func (d *amd64) vex(m byte, maps []form) (form, byte) {
 	op := d.next()
 	if d.opsize || d.rep || d.repne || d.lock || d.rex || int(m) >= len(maps) || maps[m] == none {
@@ -199,7 +198,7 @@ func (d *amd64) vex(m byte, maps []form) (form, byte) {
 	return f, op
 }
 
-// evex reads the three bytes of an EVEX prefix, and the opcode.
+// evex reads the three bytes after 62 of an EVEX prefix, and the opcode.
 func (d *amd64) evex() (form, byte) {
 	m, p := d.next()&7, d.next()
 	d.next()
@@ -254,7 +253,7 @@ func (d *amd64) rex2() (form, byte) {
 	return forms[oneByte[b]], b
 }
 
-// operands reads what stands behind the opcode.
+// operands reads the bytes after the opcode.
 func (d *amd64) operands(f form, op byte) {
 	if f&invalid != 0 {
 		d.bad = !d.short
@@ -278,11 +277,11 @@ func (d *amd64) operands(f form, op byte) {
 		d.skip(4)
 	}
 	d.ret = f&returns != 0
-	// Behind the prefix 66 Intel's processors jump by 32 bits, AMD's by 16.
+	// After the prefix 66, Intel's processors use a 32-bit displacement, AMD's a 16-bit one.
 	d.bad = d.bad || f&rel32 != 0 && d.opsize && !d.wide
 }
 
-// modRM reads ModRM, SIB and displacement, and settles a group's form.
+// modRM reads ModRM, SIB and displacement, and determines the form of a group.
 func (d *amd64) modRM(f form, op byte) form {
 	b := d.next()
 	mod, reg, rm := b>>6, b>>3&7, b&7
@@ -309,8 +308,8 @@ func (d *amd64) modRM(f form, op byte) form {
 	return f
 }
 
-// grouped settles the form of an opcode that is several instructions, by the reg
-// field of ModRM.
+// grouped returns the form of an opcode that stands for several instructions, by the reg field
+// of ModRM.
 func grouped(f form, op, reg byte) form {
 	switch {
 	case op == 0xf6 && reg < 2: // test

@@ -1,8 +1,7 @@
-// Package insn measures machine instructions: how long each is, and whether it
-// returns from the function. That is all that is needed to find where instructions
-// begin, and it is told for every instruction of the architecture, also those
-// newer than any table of mnemonics, because the length hangs on little: prefixes,
-// opcode map, ModRM and the immediate.
+// Package insn determines the length of machine instructions, and whether they return from the
+// function. That is enough to find where instructions begin. It works for every instruction of
+// the architecture, including those newer than any table of mnemonics, because the length
+// depends on only a few things: prefixes, opcode map, ModRM and the immediate.
 package insn
 
 import (
@@ -11,26 +10,26 @@ import (
 	"fmt"
 )
 
-// Inst is what is known of an instruction.
+// Inst describes an instruction.
 type Inst struct {
 	// Len is the length in bytes: 1 to 15 on amd64, 4 on arm64.
 	Len int
-	// Ret is set where it returns to the caller.
+	// Ret is set if it returns to the caller.
 	Ret bool
 }
 
-// The ways in which code is no instruction.
+// These are the errors for code that is no instruction.
 var (
-	// ErrShort says that the code ends within the instruction.
+	// ErrShort is the error for code that ends within the instruction.
 	ErrShort = errors.New("the code ends within the instruction")
-	// ErrUnknown says that these bytes are no instruction, or one whose length
-	// differs from processor to processor.
+	// ErrUnknown is the error for bytes that are no instruction, or an instruction with a
+	// length that depends on the processor.
 	ErrUnknown = errors.New("no known instruction")
 )
 
-// Decode measures the instruction that the code begins with. It looks at no byte
-// behind it. Errors are ErrShort, ErrUnknown, or say that the machine has no
-// decoder: there are EM_X86_64 and EM_AARCH64.
+// Decode decodes the instruction at the start of the code. It reads no byte behind it. The
+// error is ErrShort or ErrUnknown, or another one for machines other than EM_X86_64 and
+// EM_AARCH64.
 func Decode(m elf.Machine, code []byte) (Inst, error) {
 	switch m {
 	case elf.EM_X86_64:
@@ -45,8 +44,8 @@ func Decode(m elf.Machine, code []byte) (Inst, error) {
 	return Inst{}, fmt.Errorf("no decoder for %s", m)
 }
 
-// isRetARM64 knows ret, retaa and retab, and the forms of those that name what
-// the return address is signed with (Arm ARM C6.2, FEAT_PAuth_LR).
+// isRetARM64 reports whether w is ret, retaa or retab, or one of their forms with an operand
+// for authenticating the return address (Arm ARM C6.2, FEAT_PAuth_LR).
 func isRetARM64(w uint32) bool {
 	switch {
 	case w&0xfffffc1f == 0xd65f0000: // ret xN
@@ -57,9 +56,9 @@ func isRetARM64(w uint32) bool {
 	return w&0xff80001f == 0x5500001f // retaasppc, retabsppc
 }
 
-// Walk calls yield with the offset of every instruction of the code, which begins
-// with one, in order, until it returns false. An instruction that cannot be told is
-// an *Error.
+// Walk calls yield for every instruction of the code, with its offset, in order, until it
+// returns false. The code must begin with an instruction. If an instruction cannot be decoded,
+// Walk returns an *Error.
 func Walk(m elf.Machine, code []byte, yield func(off int, in Inst) bool) error {
 	for off := 0; off < len(code); {
 		in, err := Decode(m, code[off:])
@@ -74,14 +73,15 @@ func Walk(m elf.Machine, code []byte, yield func(off int, in Inst) bool) error {
 	return nil
 }
 
-// Error says where code could not be followed.
+// Error is the error for code that could not be decoded, with its offset, the bytes there and
+// the cause.
 type Error struct {
 	Offset int
 	Code   []byte
 	Err    error
 }
 
-// Error reads "instruction at +12 (0f 04 c3): no known instruction".
+// Error returns "instruction at +12 (0f 04 c3): no known instruction".
 func (e *Error) Error() string {
 	return fmt.Sprintf("instruction at +%d (% x): %v", e.Offset, e.Code, e.Err)
 }

@@ -144,8 +144,8 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// parseLine parses "c4e3f90000 00 vpermq": bytes in hexadecimal, then words; one
-// of ! says that the bytes are no instruction.
+// parseLine parses "c4e3f90000 00 vpermq": bytes in hexadecimal, then words. The word ! means
+// that the bytes are no instruction.
 func parseLine(t *testing.T, line string) (code []byte, rest string, wrong bool) {
 	words := strings.Fields(line)
 	for i, w := range words {

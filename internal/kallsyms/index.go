@@ -17,15 +17,15 @@ import (
 
 // Symbol is a function of the running kernel.
 type Symbol struct {
-	Name    string // as /proc/kallsyms has it
+	Name    string // as in /proc/kallsyms
 	Module  string // "" for the kernel itself
-	Address uint64 // where it begins
+	Address uint64 // of its first instruction
 }
 
-// Functions holds the kernel's functions, those of BPF programs left out, indexed by
-// name. Names lie in one blob; 100,000 functions take some 5 MB.
+// Functions contains the kernel's functions, except those of BPF programs, indexed by name.
+// The names are in one blob; 100,000 functions take about 5 MB.
 type Functions struct {
-	// Hidden says that every address reads as 0.
+	// Hidden is set if the kernel hides addresses: every address is 0.
 	Hidden bool
 
 	syms    []function
@@ -45,12 +45,13 @@ type function struct {
 
 // Read reads the functions of /proc/kallsyms.
 func Read(r io.Reader) (*Functions, error) {
-	// As large as a distribution's kernel with its modules needs: growing costs
-	// more than the reading.
+	// The capacity is enough for a distribution's kernel with its modules, because growing
+	// costs more than reading.
 	return read(r, 120_000, 3<<20)
 }
 
-// read has room for so many functions, and bytes of their names, at first.
+// read is Read with initial capacity for the given numbers of functions and of bytes of their
+// names.
 func read(r io.Reader, functions, names int) (*Functions, error) {
 	k := &Functions{
 		seed: maphash.MakeSeed(), Hidden: true,
@@ -115,7 +116,8 @@ func (k *Functions) symbol(i int) Symbol {
 	return out
 }
 
-// named yields the indices of the functions of a name, in the order of the file.
+// named returns an iterator over the indices of the functions with a name, in the order of the
+// file.
 func (k *Functions) named(name []byte) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if len(k.buckets) == 0 {
@@ -131,8 +133,8 @@ func (k *Functions) named(name []byte) iter.Seq[int] {
 	}
 }
 
-// Lookup returns every function of that name, in the order of the file; module ""
-// is any, "vmlinux" the kernel itself.
+// Lookup returns every function of that name, in the order of the file. Module "" means any,
+// "vmlinux" the kernel itself.
 func (k *Functions) Lookup(module, name string) []Symbol {
 	var out []Symbol
 	for i := range k.named([]byte(name)) {
@@ -143,7 +145,7 @@ func (k *Functions) Lookup(module, name string) []Symbol {
 	return out
 }
 
-// sorted are the indices of the functions by address.
+// sorted returns the indices of the functions, sorted by address.
 func (k *Functions) sorted() []uint32 {
 	out := make([]uint32, len(k.syms))
 	for i := range out {
@@ -155,8 +157,8 @@ func (k *Functions) sorted() []uint32 {
 	return out
 }
 
-// At returns the function that covers the address, and the distance to the
-// next one's start (0 if it is the last).
+// At returns the function that contains the address, and the distance from its start to the
+// next function's (0 if it is the last).
 func (k *Functions) At(addr uint64) (s Symbol, size uint64, ok bool) {
 	byAddr := k.byAddr()
 	i, found := slices.BinarySearchFunc(byAddr, addr, func(i uint32, a uint64) int {
@@ -168,7 +170,7 @@ func (k *Functions) At(addr uint64) (s Symbol, size uint64, ok bool) {
 	if i < 0 {
 		return s, 0, false
 	}
-	// Aliases: the first of the file's order stands for all.
+	// It returns the first in the file of several aliases.
 	for i > 0 && k.syms[byAddr[i-1]].addr == k.syms[byAddr[i]].addr {
 		i--
 	}
@@ -182,7 +184,7 @@ func (k *Functions) At(addr uint64) (s Symbol, size uint64, ok bool) {
 	return s, size, true
 }
 
-// All yields the functions in the order of the file.
+// All returns an iterator over the functions, in the order of the file.
 func (k *Functions) All() iter.Seq[Symbol] {
 	return func(yield func(Symbol) bool) {
 		for i := range k.syms {
@@ -193,7 +195,7 @@ func (k *Functions) All() iter.Seq[Symbol] {
 	}
 }
 
-// clones lists the functions that the compiler made of one: name.isra.0,
+// clones returns the copies that the compiler made of a function: name.isra.0,
 // name.constprop.0, name.part.0, name.cold.
 func (k *Functions) clones(name string) []string {
 	var out []string
@@ -206,7 +208,8 @@ func (k *Functions) clones(name string) []string {
 	return out
 }
 
-// Absent is the error for a function that there is not: it offers what there is instead.
+// Absent returns the error for a function that does not exist, with functions that may be
+// meant instead.
 func (k *Functions) Absent(module, name string) error {
 	if module != "" {
 		if s := k.Lookup("", name); len(s) > 0 {
@@ -230,9 +233,9 @@ func (k *Functions) Absent(module, name string) error {
 	return notexist.Errorf("no kernel function %s%s", name, meant.Hint())
 }
 
-// Own picks the kernel's own functions, those of modules left out, whose names are
-// handed to the function that pick is given, and that are not in without: in the order
-// of the file, which is that of addresses.
+// Own returns the kernel's own functions, not those of modules: those with names that pick
+// passes to add and that are not in without. They are in the order of the file, which is that
+// of addresses.
 func (k *Functions) Own(pick func(add func(name []byte)) error, without map[string]bool) ([]Symbol,
 	error,
 ) {
@@ -250,7 +253,7 @@ func (k *Functions) Own(pick func(add func(name []byte)) error, without map[stri
 		return nil, err
 	}
 	out := make([]Symbol, 0, n)
-	names := string(k.names) // one for all
+	names := string(k.names) // one string for all
 	for i, ok := range have {
 		if !ok {
 			continue

@@ -1,5 +1,5 @@
-// Package kallsyms reads what the kernel says of its own symbols: /proc/kallsyms, and
-// the functions that tracefs lists as traceable.
+// Package kallsyms reads the kernel's own symbols, from /proc/kallsyms, and the functions that
+// tracefs lists as traceable.
 package kallsyms
 
 import (
@@ -13,13 +13,14 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// maxBytes bounds what is read: 2 million symbols of 100 bytes.
+// maxBytes bounds the bytes that are read: 2 million symbols of 100 bytes.
 const maxBytes = 200 << 20
 
 // maxLine is far above KSYM_NAME_LEN (512) and MODULE_NAME_LEN (56).
 const maxLine = 4096
 
-// Open opens proc/kallsyms below a root.
+// Open opens proc/kallsyms below a root. The error is a *feature.UnsupportedError. The caller
+// closes the file.
 func Open(root fs.FS) (fs.File, error) {
 	f, err := root.Open("proc/kallsyms")
 	if err != nil {
@@ -35,31 +36,33 @@ func Open(root fs.FS) (fs.File, error) {
 // Lines reads lines of "ADDRESS TYPE NAME[\t[MODULE]]": proc_kallsyms(5),
 // kernel/kallsyms.c s_show. It allocates nothing for a line.
 type Lines struct {
-	// Address is 0 of every symbol where the kernel hides them (kernel.kptr_restrict).
+	// Address is 0 for every symbol if the kernel hides addresses (kernel.kptr_restrict).
 	Address uint64
 	Type    byte // nm's letter
 
-	// The parts of the line, as offsets into buf: a pointer would cost a write barrier.
+	// These are the parts of the line, as offsets into buf, because slices would cost write
+	// barriers.
 	name, nameEnd, module, moduleEnd int
 
 	r     io.Reader
 	buf   []byte
-	from  int // of what was read and not yet looked at
+	from  int // start of the unread part of buf
 	to    int
 	total int
 	n     int // lines
 	eof   bool
 	err   error
 
-	high      uint64 // the first 8 digits of the last address, as they are written
-	highValue uint64 // and what they mean
+	high      uint64 // the first 8 digits of the last address, in ASCII
+	highValue uint64 // and their value
 	highKnown bool
 }
 
-// NewLines reads from r.
+// NewLines returns Lines that read from r.
 func NewLines(r io.Reader) *Lines { return &Lines{r: r, buf: make([]byte, 256<<10)} }
 
-// Next moves to the next line that is not empty; it is false at the end and after an error.
+// Next moves to the next line that is not empty. It returns false at the end and after an
+// error.
 func (l *Lines) Next() bool {
 	for l.err == nil {
 		rest := l.buf[l.from:l.to]
@@ -90,7 +93,7 @@ func (l *Lines) Next() bool {
 	return false
 }
 
-// fill reads more behind the beginning of a line.
+// fill reads more data after an incomplete line.
 func (l *Lines) fill() {
 	l.to = copy(l.buf, l.buf[l.from:l.to])
 	l.from = 0
@@ -98,7 +101,7 @@ func (l *Lines) fill() {
 		l.err = l.tooLong(l.n + 1)
 		return
 	}
-	// One byte is left for the end of a last line without one.
+	// One byte remains free for the newline that the last line may lack.
 	n, err := l.r.Read(l.buf[l.to : len(l.buf)-1])
 	l.to += n
 	l.total += n
@@ -114,20 +117,20 @@ func (l *Lines) fill() {
 
 func (l *Lines) tooLong(line int) error { return fmt.Errorf("kallsyms:%d: line is too long", line) }
 
-// Name is the symbol's, until the next call of Next.
+// Name returns the symbol's name, valid until the next call of Next.
 func (l *Lines) Name() []byte { return l.buf[l.name:l.nameEnd] }
 
-// Module is what the symbol belongs to, until the next call of Next; it is empty for the
+// Module returns the symbol's module, valid until the next call of Next. It is empty for the
 // kernel itself.
 func (l *Lines) Module() []byte { return l.buf[l.module:l.moduleEnd] }
 
-// Err is why Next ended before the end.
+// Err returns the error that stopped Next, nil at the end.
 func (l *Lines) Err() error { return l.err }
 
-// Line is the number of lines so far.
+// Line returns the number of lines read so far.
 func (l *Lines) Line() int { return l.n }
 
-// hexDigit maps a character to its value, 0xff if it is no hexadecimal digit.
+// hexDigit maps a character to its value, 0xff if it is not a hexadecimal digit.
 var hexDigit = func() (t [256]uint8) {
 	for i := range t {
 		t[i] = 0xff
@@ -141,11 +144,11 @@ var hexDigit = func() (t [256]uint8) {
 	return t
 }()
 
-// Hex reads the hexadecimal digits that b begins with. n is how many there are, 17 for
-// more than v holds.
+// Hex parses the hexadecimal digits at the start of b. n is their number, or 17 if they do not
+// fit in v.
 func Hex(b []byte) (v uint64, n int) { return hex(b, 0, 0) }
 
-// hex goes on behind the first n digits, whose value is v.
+// hex continues after the first n digits, which have the value v.
 func hex(b []byte, v uint64, n int) (uint64, int) {
 	for ; n < len(b) && n < 17; n++ {
 		d := hexDigit[b[n]]
@@ -157,13 +160,13 @@ func hex(b []byte, v uint64, n int) (uint64, int) {
 	return v, n
 }
 
-// parse takes the line buf[start:end] apart.
+// parse splits the line buf[start:end].
 func (l *Lines) parse(start, end int) {
 	line := l.buf[start:end]
 	var v uint64
 	i := 0
 	if len(line) > 16 && binary.LittleEndian.Uint64(line) == l.high && l.highKnown {
-		i, v = 8, l.highValue // the upper half is that of the line before, nearly always
+		i, v = 8, l.highValue // the upper half is nearly always that of the line before
 	}
 	v, i = hex(line, v, i)
 	if i == 16 {

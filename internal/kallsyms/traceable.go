@@ -11,12 +11,12 @@ import (
 	"github.com/borescope/borescope/internal/glob"
 )
 
-// Traceable is a list of kernel functions that probes may be put on.
+// Traceable is a list of kernel functions that can be probed.
 type Traceable []Symbol
 
 // ReadTraceable reads tracefs's available_filter_functions, lines of "NAME [MODULE]", or
-// available_filter_functions_addrs (6.5), with the address before them. Annotations
-// behind them are cut off. The names are parts of one string.
+// available_filter_functions_addrs (6.5), which has the address before them. It ignores
+// annotations after them. The names are parts of one string.
 func ReadTraceable(r io.Reader, addrs bool) (Traceable, error) {
 	var blob strings.Builder
 	blob.Grow(2 << 20)
@@ -53,7 +53,7 @@ func ReadTraceable(r io.Reader, addrs bool) (Traceable, error) {
 // onlyReader hides the other methods of a reader, so that the buffer is used.
 type onlyReader struct{ io.Reader }
 
-// Without is the list without the functions of some names.
+// Without returns the list without the functions of the given names.
 func (t Traceable) Without(names map[string]bool) Traceable {
 	if len(names) == 0 {
 		return t
@@ -67,7 +67,7 @@ func (t Traceable) Without(names map[string]bool) Traceable {
 	return out
 }
 
-// ByName finds the functions by name, nil where the list has no addresses.
+// ByName returns the functions by name, nil if the list has no addresses.
 func (t Traceable) ByName() map[string][]Symbol {
 	if len(t) == 0 || t[0].Address == 0 {
 		return nil
@@ -84,8 +84,8 @@ func (t Traceable) ByName() map[string][]Symbol {
 	return out
 }
 
-// Match returns the functions that a pattern of module and name stands for. The
-// slice is not to be changed.
+// Match returns the functions that match patterns for module and name. The slice must not be
+// changed.
 func (t Traceable) Match(module, pattern string) []Symbol {
 	if module == "" && pattern == "*" {
 		return t
@@ -104,8 +104,9 @@ func (t Traceable) Match(module, pattern string) []Symbol {
 	return out
 }
 
-// Blacklist reads the functions that kprobes refuse, debugfs's kprobes/blacklist below a
-// root: lines of "START-END\tNAME". It is nil where that can't be read.
+// Blacklist reads the functions on which kprobes are forbidden, from debugfs's
+// kprobes/blacklist below a root: lines of "START-END\tNAME". It returns nil if that file
+// cannot be read.
 func Blacklist(root fs.FS) map[string]bool {
 	f, err := root.Open("sys/kernel/debug/kprobes/blacklist")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bpf(2) commands, from enum bpf_cmd in include/uapi/linux/bpf.h.
+// These are bpf(2) commands, from enum bpf_cmd in include/uapi/linux/bpf.h.
 const (
 	cmdProgLoad          = 5
 	cmdObjPin            = 6
@@ -20,8 +20,8 @@ const (
 	cmdIterCreate        = 33
 )
 
-// bpf makes the system call. attr must hold its pointers as unsafe.Pointer or
-// be kept alive and in place by the caller.
+// bpf makes the system call. The pointers in attr must be of type unsafe.Pointer, or the
+// caller must pin what they point to.
 func bpf(cmd uintptr, attr unsafe.Pointer, size uintptr) (int, error) {
 	r, errno := call(cmd, attr, size)
 	if errno != 0 {
@@ -42,7 +42,8 @@ func call(cmd uintptr, attr unsafe.Pointer, size uintptr) (int, unix.Errno) {
 		r, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(attr), size)
 		switch errno {
 		case unix.EINTR, unix.EAGAIN:
-			// BPF_PROG_LOAD's kin restart after signals (kernel/bpf/verifier.c).
+			// BPF_PROG_LOAD and similar commands fail like this on signals
+			// (kernel/bpf/verifier.c).
 			continue
 		}
 		return int(r), errno

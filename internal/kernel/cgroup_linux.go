@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileIDKernfs is FILEID_KERNFS (include/linux/exportfs.h): a handle that is a
-// node's 64-bit id, which of a cgroup is the cgroup's (kernfs_fh_to_dentry,
+// fileIDKernfs is FILEID_KERNFS (include/linux/exportfs.h), the type of handles that contain a
+// node's 64-bit id. For a cgroup, that is the cgroup's id (kernfs_fh_to_dentry,
 // fs/kernfs/mount.c).
 const fileIDKernfs = 0xfe
 
-// CgroupPath is the path of a cgroup2 directory below its hierarchy's mount,
-// by the id that bpf_get_current_cgroup_id gives. It needs CAP_DAC_READ_SEARCH.
-// The error matches fs.ErrNotExist if there is no such cgroup (any more).
+// CgroupPath returns the path of a cgroup2 directory below its hierarchy's mount. id is the id
+// that bpf_get_current_cgroup_id returns. It needs CAP_DAC_READ_SEARCH. The error matches
+// fs.ErrNotExist if the cgroup does not exist (any more).
 func CgroupPath(id uint64) (string, error) {
 	mount, err := cgroup2Mount()
 	if err != nil {
@@ -49,8 +49,8 @@ func CgroupPath(id uint64) (string, error) {
 	return path, nil
 }
 
-// CgroupID is the inverse of CgroupPath; the path may also be one of the file
-// system, below the mount.
+// CgroupID is the inverse of CgroupPath. The path may also be one in the file system, below
+// the mount.
 func CgroupID(path string) (uint64, error) {
 	mount, err := cgroup2Mount()
 	if err != nil {
@@ -63,10 +63,10 @@ func CgroupID(path string) (uint64, error) {
 	if err := unix.Stat(path, &st); err != nil {
 		return 0, fmt.Errorf("cgroup %s: %w", path, err)
 	}
-	return st.Ino, nil // the id, on 64-bit machines
+	return st.Ino, nil // the id on 64-bit machines
 }
 
-// cgroup2Mount is where the cgroup2 hierarchy is mounted.
+// cgroup2Mount returns the directory where the cgroup2 hierarchy is mounted.
 func cgroup2Mount() (string, error) {
 	b, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -80,8 +80,8 @@ func cgroup2Mount() (string, error) {
 	return "", fmt.Errorf("no cgroup2 is mounted: %w", errors.ErrUnsupported)
 }
 
-// OpenCgroup opens a cgroup's directory, by its path as CgroupID takes it, and
-// returns the descriptor and what closes it.
+// OpenCgroup opens a cgroup's directory, by its path as in CgroupID. It returns the descriptor
+// and a function that closes it.
 func OpenCgroup(path string) (fd int, closeFD func(), err error) {
 	mount, err := cgroup2Mount()
 	if err != nil {
@@ -97,8 +97,8 @@ func OpenCgroup(path string) (fd int, closeFD func(), err error) {
 	return fd, func() { unix.Close(fd) }, nil
 }
 
-// OpenThread opens a pidfd of a thread, and returns what closes it. A thread
-// that does not lead its process needs PIDFD_THREAD (Linux 6.9).
+// OpenThread opens a pidfd of a thread, and returns a function that closes it. For a thread
+// that is not its process's leader it needs PIDFD_THREAD (Linux 6.9).
 func OpenThread(tid int) (fd int, closeFD func(), err error) {
 	const pidfdThread = unix.O_EXCL // include/uapi/linux/pidfd.h
 	fd, err = unix.PidfdOpen(tid, 0)
@@ -111,5 +111,5 @@ func OpenThread(tid int) (fd int, closeFD func(), err error) {
 	return fd, func() { unix.Close(fd) }, nil
 }
 
-// NoEntry says whether a look-up failed because there is no such entry.
+// NoEntry reports whether a lookup failed because there is no such entry.
 func NoEntry(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }

@@ -4,19 +4,19 @@ package kernel
 
 import "errors"
 
-// OpenCgroup needs Linux.
+// OpenCgroup is only supported on Linux.
 func OpenCgroup(string) (fd int, closeFD func(), err error) {
 	return -1, nil, errors.ErrUnsupported
 }
 
-// OpenThread needs Linux.
+// OpenThread is only supported on Linux.
 func OpenThread(int) (fd int, closeFD func(), err error) { return -1, nil, errors.ErrUnsupported }
 
-// NoEntry says whether a look-up failed because there is no such entry.
+// NoEntry reports whether a lookup failed because there is no such entry.
 func NoEntry(error) bool { return false }
 
-// CgroupPath needs Linux.
+// CgroupPath is only supported on Linux.
 func CgroupPath(uint64) (string, error) { return "", errors.ErrUnsupported }
 
-// CgroupID needs Linux.
+// CgroupID is only supported on Linux.
 func CgroupID(string) (uint64, error) { return 0, errors.ErrUnsupported }

@@ -6,15 +6,15 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// ChainSlots is how many programs a chain holds. The kernel follows at most 33
-// tail calls (MAX_TAIL_CALL_CNT, 32 before 5.16), and counts those to empty slots.
+// ChainSlots is the number of programs in a chain. The kernel executes at most 33 tail calls
+// (MAX_TAIL_CALL_CNT, 32 before 5.16), and counts those to empty slots.
 const ChainSlots = 16
 
-// ChainState is what a program of a chain keeps in the one value of its array.
+// ChainState is the state of a program in a chain, the only value of its array.
 type ChainState struct {
-	// Runs are the events that the program saw, Dropped those over its budget.
+	// Runs counts the events that the program handled, Dropped those over its budget.
 	Runs, Dropped uint64
-	// Window is the second that Used counts in.
+	// Window is the second in which Used counts.
 	Window, Used uint64
 }
 
@@ -24,14 +24,14 @@ const (
 	chainPass = "chain.pass"
 )
 
-// Dispatcher is the program that is attached: it hands its context to the first
-// program of the chain in a prog array with n slots.
+// Dispatcher returns the program that is attached. It tail-calls the first program of the
+// chain in a prog array with n slots.
 func Dispatcher(slots, n int, idle int32) asm.Instructions {
 	return append(asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}, tailCalls(slots, 0, n, idle)...)
 }
 
-// tailCalls tries the slots from the first to the last, and returns idle. A tail
-// call to an empty slot falls through.
+// tailCalls tries the slots from first to last-1, and then returns idle. A tail call to an
+// empty slot falls through.
 func tailCalls(slots, first, last int, idle int32) asm.Instructions {
 	var out asm.Instructions
 	for i := first; i < last; i++ {
@@ -44,11 +44,12 @@ func tailCalls(slots, first, last int, idle int32) asm.Instructions {
 	return append(out, asm.Mov.Imm(asm.R0, idle), asm.Return())
 }
 
-// Chain makes a program one of a chain: it counts, keeps to a budget of events
-// per second (0 is none), and where it would exit it hands its context on to the
-// slots behind its own. state is the descriptor of an array with one ChainState.
+// Chain makes a program part of a chain. The program counts its runs, observes a budget of
+// events per second (0 is none), and instead of exiting it tail-calls the slots behind its
+// own. state is the descriptor of an array with one ChainState.
 //
-// The program's own return value is lost: it is for types that return nothing.
+// The program's own return value is lost, so Chain is for types of programs that return
+// nothing.
 func Chain(ins asm.Instructions, slots, slot, state int, perSecond uint64,
 	idle int32,
 ) (asm.Instructions, error) {
@@ -56,12 +57,12 @@ func Chain(ins asm.Instructions, slots, slot, state int, perSecond uint64,
 		return nil, fmt.Errorf("no instructions")
 	}
 	end := mainEnd(ins)
-	save := stackBottom(ins[:end]) - 8 // where the context is kept
+	save := stackBottom(ins[:end]) - 8 // the slot for the context
 	if save < -512 {
 		return nil, fmt.Errorf("the program uses all of its 512 bytes of stack; sharing takes 8")
 	}
 	out := asm.Instructions{asm.StoreMem(asm.RFP, save, asm.R1, asm.DWord)}
-	out[0].Metadata = ins[0].Metadata // it is the function's first instruction now
+	out[0].Metadata = ins[0].Metadata // it is now the function's first instruction
 	out = append(out, chainBudget(state, perSecond)...)
 	out = append(out, asm.LoadMem(asm.R1, asm.RFP, save, asm.DWord))
 	for i := range ins[:end] {
@@ -93,8 +94,8 @@ func withSource(n, from asm.Instruction) asm.Instruction {
 	return n
 }
 
-// chainBudget counts an event, and leaves where the second's are used up. Two
-// CPUs may both begin a second and let some events more pass.
+// chainBudget counts an event, and jumps to chainEnd if the second's budget is used up. Two
+// CPUs may both begin a second, so that a few more events pass.
 func chainBudget(state int, perSecond uint64) asm.Instructions {
 	const runs, dropped, window, used = 0, 8, 16, 24
 	ins := asm.Instructions{asm.LoadMapValue(asm.R2, state, 0), asm.Mov.Imm(asm.R3, 1)}
@@ -121,7 +122,7 @@ func chainBudget(state int, perSecond uint64) asm.Instructions {
 	}
 }
 
-// mainEnd is the index behind a program's first function.
+// mainEnd returns the index behind a program's first function.
 func mainEnd(ins asm.Instructions) int {
 	called := map[string]bool{}
 	for i := range ins {
@@ -137,8 +138,8 @@ func mainEnd(ins asm.Instructions) int {
 	return len(ins)
 }
 
-// stackBottom is the lowest offset from the frame pointer that instructions may
-// mean: any constant that is added to a register is taken for one.
+// stackBottom returns the lowest offset from the frame pointer that instructions may use. It
+// assumes that any constant added to a register is such an offset.
 func stackBottom(ins asm.Instructions) int16 {
 	low := int64(0)
 	for i := range ins {
@@ -161,8 +162,8 @@ func stackBottom(ins asm.Instructions) int16 {
 	return int16(low &^ 7)
 }
 
-// Gate has a program return idle at once when the first eight bytes of an array's
-// one value, whose descriptor is state, are not zero.
+// Gate makes a program return idle at once if the first eight bytes of an array's only value
+// are not zero. state is the array's descriptor.
 func Gate(ins asm.Instructions, state int, idle int32) (asm.Instructions, error) {
 	if len(ins) == 0 {
 		return nil, fmt.Errorf("no instructions")
@@ -177,7 +178,7 @@ func Gate(ins asm.Instructions, state int, idle int32) (asm.Instructions, error)
 		asm.Return(),
 		asm.Mov.Reg(asm.R1, asm.R1).WithSymbol(pass),
 	}
-	out[0].Metadata = ins[0].Metadata // it is the function's first instruction now
+	out[0].Metadata = ins[0].Metadata // it is now the function's first instruction
 	first, err := bare(ins[0])
 	if err != nil {
 		return nil, err
@@ -185,9 +186,9 @@ func Gate(ins asm.Instructions, state int, idle int32) (asm.Instructions, error)
 	return append(append(out, first), ins[1:]...), nil
 }
 
-// CloseGate is a raw tracepoint program for sched_process_exec: it closes the
-// gate of state when one of the processes executes a program. The kernel gets
-// there before the new program's first instruction.
+// CloseGate returns a raw tracepoint program for sched_process_exec. It closes the gate of
+// state when one of the processes executes a program, before the new program's first
+// instruction.
 func CloseGate(pids []int, state int) asm.Instructions {
 	const found = "gate.close"
 	out := asm.Instructions{asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32)}

@@ -2,12 +2,12 @@ package kernel
 
 import "golang.org/x/sys/unix"
 
-// Monotonic is CLOCK_MONOTONIC in nanoseconds, as programs read it and as events are
-// stamped. Package time keeps its own monotonic clock to itself.
+// Monotonic returns CLOCK_MONOTONIC in nanoseconds, the clock of BPF programs and of event
+// timestamps. Package time does not export its own monotonic clock.
 func Monotonic() uint64 { return uint64(clock(unix.CLOCK_MONOTONIC)) }
 
-// TAIOffset is how far CLOCK_TAI is ahead of CLOCK_MONOTONIC: read between two
-// readings of the other, and as close to them as a few attempts come.
+// TAIOffset returns CLOCK_TAI minus CLOCK_MONOTONIC, in nanoseconds. It reads CLOCK_TAI
+// between two readings of CLOCK_MONOTONIC, a few times, and uses the closest readings.
 func TAIOffset() int64 {
 	best, offset := int64(-1), int64(0)
 	for range 5 {
@@ -21,7 +21,7 @@ func TAIOffset() int64 {
 	return offset
 }
 
-// clock reads a clock, in nanoseconds; 0 where there is none of that number.
+// clock reads a clock, in nanoseconds. It returns 0 if the clock does not exist.
 func clock(id int32) int64 {
 	var ts unix.Timespec
 	if unix.ClockGettime(id, &ts) != nil {

@@ -2,8 +2,8 @@
 
 package kernel
 
-// Monotonic is for Linux.
+// Monotonic is only supported on Linux.
 func Monotonic() uint64 { return 0 }
 
-// TAIOffset is for Linux.
+// TAIOffset is only supported on Linux.
 func TAIOffset() int64 { return 0 }

@@ -6,47 +6,48 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// TaskFilter says for which tasks a program runs: all that is set must hold.
+// TaskFilter selects the tasks for which a program runs. All conditions that are set must
+// hold.
 type TaskFilter struct {
-	// Tgids are process ids in the initial namespace; one of them must be the task's.
+	// Tgids are process ids in the initial namespace. The task's process must be one of them.
 	Tgids []uint32
-	// Cgroups are cgroups of version 2; the task must be in one of them or below.
+	// Cgroups are cgroups of version 2. The task must be in one of them or below.
 	Cgroups []CgroupAt
-	// CgroupOffsets are set for kernels whose tracing programs can't ask for a
-	// task's cgroups (before 5.15): where task_struct has cgroups, css_set
-	// dfl_cgrp, and cgroup its level and ancestor_ids. It takes a licence as
-	// MountNamespace does.
+	// CgroupOffsets is set for kernels without a helper by which tracing programs get a task's
+	// cgroups (before 5.15). It contains the offsets of task_struct.cgroups, css_set.dfl_cgrp,
+	// cgroup.level and cgroup.ancestor_ids. It requires a GPL-compatible licence, like
+	// MountNamespace.
 	CgroupOffsets *[4]uint32
-	// PIDNamespace is the device and inode of a process namespace, nil for any.
+	// PIDNamespace is the device and inode of a pid namespace, nil for any.
 	PIDNamespace *[2]uint64
-	// MountNamespace is the inode of a mount namespace, 0 for any, and Offsets
-	// where task_struct has nsproxy, nsproxy mnt_ns, and mnt_namespace its number.
+	// MountNamespace is the inode of a mount namespace, 0 for any. Offsets contains the
+	// offsets of task_struct.nsproxy, nsproxy.mnt_ns and the inode in mnt_namespace.
 	MountNamespace uint32
 	Offsets        [3]uint32
 }
 
-// CgroupAt is a cgroup by its id. Level is its depth in the hierarchy (0 is the
-// root), -1 if that is not known.
+// CgroupAt is a cgroup by its id. Level is its depth in the hierarchy (0 is the root), or -1
+// if it is not known.
 type CgroupAt struct {
 	ID    uint64
 	Level int
 }
 
-// maxCgroupLevel is how deep cgroups of unknown level are looked for.
+// maxCgroupLevel bounds the levels at which cgroups of unknown level are searched.
 const maxCgroupLevel = 16
 
 const filterPass = "filter.pass."
 
-// Filter puts the filter in front of a program, which then does nothing for
-// other tasks and returns what Idle says. A mount namespace takes a GPL-compatible licence.
+// Filter puts the filter in front of a program. For other tasks, the program then does nothing
+// and returns idle. A mount namespace requires a GPL-compatible licence.
 func Filter(ins asm.Instructions, f *TaskFilter, idle int32) (asm.Instructions, error) {
 	if len(ins) == 0 {
 		return nil, fmt.Errorf("no instructions")
 	}
 	out := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
-	out[0].Metadata = ins[0].Metadata // it is the function's first instruction now
+	out[0].Metadata = ins[0].Metadata // it is now the function's first instruction
 	stage := 0
-	// check puts a condition: what it emits jumps to the label if it holds.
+	// check adds a condition: the code that emit returns jumps to the label if it holds.
 	check := func(emit func(pass string) asm.Instructions) {
 		if stage > 0 {
 			out = append(out, asm.Mov.Reg(asm.R6, asm.R6).WithSymbol(fmt.Sprint(filterPass, stage-1)))
@@ -82,7 +83,7 @@ func Filter(ins asm.Instructions, f *TaskFilter, idle int32) (asm.Instructions, 
 	return append(append(out, first), ins[1:]...), nil
 }
 
-// bare is a function's first instruction without what made it that.
+// bare returns a function's first instruction without the metadata that made it the first.
 func bare(from asm.Instruction) (asm.Instruction, error) {
 	n := from
 	n.Metadata = asm.Metadata{}
@@ -107,7 +108,7 @@ func (f *TaskFilter) tgids(pass string) asm.Instructions {
 
 func (f *TaskFilter) cgroups(pass string) asm.Instructions {
 	var out asm.Instructions
-	// By level, so that each level is asked for once.
+	// by level, so that the helper is called once per level
 	for level := range maxCgroupLevel {
 		asked := false
 		for _, c := range f.Cgroups {
@@ -136,7 +137,7 @@ func (f *TaskFilter) pidNamespace(pass string) asm.Instructions {
 		asm.LoadImm(asm.R1, int64(f.PIDNamespace[0]), asm.DWord),
 		asm.LoadImm(asm.R2, int64(f.PIDNamespace[1]), asm.DWord),
 		asm.Mov.Reg(asm.R3, asm.RFP),
-		asm.Add.Imm(asm.R3, -8), // struct bpf_pidns_info: not looked at
+		asm.Add.Imm(asm.R3, -8), // struct bpf_pidns_info, not used
 		asm.Mov.Imm(asm.R4, 8),
 		asm.FnGetNsCurrentPidTgid.Call(),
 		// The helper returns -EINVAL for tasks of another namespace.
@@ -144,7 +145,7 @@ func (f *TaskFilter) pidNamespace(pass string) asm.Instructions {
 	}
 }
 
-// readCgroups follows the kernel's structures: task, css_set, cgroup.
+// readCgroups reads the cgroups from the kernel's structures: task, css_set, cgroup.
 func (f *TaskFilter) readCgroups(pass string) asm.Instructions {
 	o := f.CgroupOffsets
 	out := asm.Instructions{asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0)}
@@ -154,7 +155,7 @@ func (f *TaskFilter) readCgroups(pass string) asm.Instructions {
 	}
 	out = append(out, asm.Mov.Reg(asm.R7, asm.R3))
 	out = append(out, readKernel(int32(o[2]), 4)...)
-	out = append(out, asm.LoadMem(asm.R8, asm.RFP, -8, asm.Word)) // the group's own level
+	out = append(out, asm.LoadMem(asm.R8, asm.RFP, -8, asm.Word)) // the cgroup's own level
 	for level := range maxCgroupLevel {
 		var ids []uint64
 		for _, c := range f.Cgroups {
@@ -177,8 +178,8 @@ func (f *TaskFilter) readCgroups(pass string) asm.Instructions {
 	return out
 }
 
-// readKernel reads size bytes at R3 plus an offset to the top of the stack;
-// what can't be read reads as zeros.
+// readKernel reads size bytes at R3 plus an offset into the stack slot at -8. Memory that
+// cannot be read reads as zeros.
 func readKernel(offset, size int32) asm.Instructions {
 	return asm.Instructions{
 		asm.Add.Imm(asm.R3, offset),

@@ -8,17 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LinkInfo is what the kernel says of a bpf_link: the start of struct
-// bpf_link_info (include/uapi/linux/bpf.h).
+// LinkInfo describes a bpf_link: the start of struct bpf_link_info (include/uapi/linux/bpf.h).
 type LinkInfo struct {
 	Type, ID, Program uint32
-	// Missed is how many events a kprobe link missed, where MissedKnown is set
+	// Missed is the number of events that a kprobe link missed, valid if MissedKnown is set
 	// (Linux 6.7, commit e2b2cd592a7d and its neighbours).
 	Missed      uint64
 	MissedKnown bool
 }
 
-// Types of links and perf events, from enum bpf_link_type and bpf_perf_event_type.
+// These are types of links and perf events, from enum bpf_link_type and bpf_perf_event_type.
 const (
 	linkPerfEvent   = 7
 	linkKprobeMulti = 8
@@ -26,7 +25,7 @@ const (
 	perfKretprobe   = 4
 )
 
-// Info asks the kernel about the link behind a descriptor.
+// Info returns the description of the link behind a descriptor.
 func Info(fd int) (*LinkInfo, error) {
 	var info struct {
 		typ, id, prog, _ uint32
@@ -40,7 +39,7 @@ func Info(fd int) (*LinkInfo, error) {
 		return nil, err
 	}
 	out := &LinkInfo{Type: info.typ, ID: info.id, Program: info.prog}
-	// The kernel writes attr.len: how much it knows.
+	// The kernel sets attr.len to the size that it filled in.
 	known := func(end int) bool { return int(attr.len) >= 16+end }
 	switch {
 	case info.typ == linkKprobeMulti && known(24):
@@ -53,8 +52,8 @@ func Info(fd int) (*LinkInfo, error) {
 	return out, nil
 }
 
-// ProgramTarget asks for the id of the function, in the kernel's types, that a
-// tracing program was loaded for; 0 is none.
+// ProgramTarget returns the BTF id of the function that a tracing program was loaded for, in
+// the kernel's types; 0 is none.
 func ProgramTarget(fd int) (uint32, error) {
 	var info struct {
 		_     [224]byte
@@ -69,7 +68,7 @@ func ProgramTarget(fd int) (uint32, error) {
 	return info.btfID, err
 }
 
-// Pin puts a link (or any BPF object) into the BPF file system.
+// Pin pins a link (or any BPF object) in the BPF file system.
 func Pin(fd int, name string) error {
 	p, err := unix.BytePtrFromString(name)
 	if err != nil {
@@ -84,7 +83,7 @@ func Pin(fd int, name string) error {
 	return err
 }
 
-// OpenPinned opens a pinned object; the caller closes the descriptor.
+// OpenPinned opens a pinned object. The caller closes the descriptor.
 func OpenPinned(name string) (int, error) {
 	p, err := unix.BytePtrFromString(name)
 	if err != nil {
@@ -98,8 +97,8 @@ func OpenPinned(name string) (int, error) {
 	return bpf(cmdObjGet, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 }
 
-// UpdateLink replaces the program of a link in place. Perf, multi and tracing
-// links refuse with EINVAL up to Linux 6.18.
+// UpdateLink replaces the program of a link in place. For perf, multi and tracing links it
+// fails with EINVAL up to Linux 6.18.
 func UpdateLink(fd, prog int) error {
 	attr := struct{ link, prog, flags, old uint32 }{uint32(fd), uint32(prog), 0, 0}
 	_, err := bpf(cmdLinkUpdate, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
@@ -109,24 +108,24 @@ func UpdateLink(fd, prog int) error {
 // Close closes a descriptor of this package.
 func Close(fd int) error { return os.NewSyscallError("close", unix.Close(fd)) }
 
-// Dup duplicates a descriptor, close-on-exec.
+// Dup duplicates a descriptor, with close-on-exec set.
 func Dup(fd int) (int, error) {
 	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	return n, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 }
 
-// ReadOnlyMap opens a map by its id with a descriptor that can't change it
-// (BPF_F_RDONLY). It needs CAP_SYS_ADMIN.
+// ReadOnlyMap opens a map by its id. The descriptor cannot change the map (BPF_F_RDONLY). It
+// needs CAP_SYS_ADMIN.
 func ReadOnlyMap(id uint32) (int, error) {
 	attr := struct{ id, next, flags uint32 }{id, 0, unix.BPF_F_RDONLY}
 	return bpf(cmdMapGetFDByID, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 }
 
-// PacketFilter opens a packet socket on an interface with a program as its
-// filter, which sees every packet in and out. Filters that return 0 keep the
-// packets out of the socket, which nobody reads.
+// PacketFilter opens a packet socket on an interface with a program as its filter, which runs
+// for every packet in and out. The filter should return 0, which keeps the packets out of the
+// socket, because nothing reads it.
 func PacketFilter(ifindex, prog int) (int, error) {
-	// Bound to no protocol at first, so that nothing arrives before the filter is there.
+	// It is bound to no protocol at first, so that no packet arrives before the filter is set.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, os.NewSyscallError("socket AF_PACKET", err)
@@ -134,7 +133,7 @@ func PacketFilter(ifindex, prog int) (int, error) {
 	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_BPF, prog); err != nil {
 		err = os.NewSyscallError("setsockopt SO_ATTACH_BPF", err)
 	} else {
-		// htons, on the little-endian machines there are
+		// htons on little-endian machines, the only ones supported
 		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
 		err = os.NewSyscallError("bind",
 			unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: ifindex}))

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// OpenIter starts a run of an iterator link: reading the file runs the
-// iterator's program and returns what it writes. The caller closes the file.
+// OpenIter starts a run of an iterator link. Reading the file runs the iterator's program and
+// returns its output. The caller closes the file.
 func OpenIter(link int) (*os.File, error) {
 	attr := struct{ link, flags uint32 }{link: uint32(link)}
 	fd, err := bpf(cmdIterCreate, unsafe.Pointer(&attr), unsafe.Sizeof(attr))

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach types, from enum bpf_attach_type. cilium exports no constant for those
-// from the uprobe session on.
+// These are attach types, from enum bpf_attach_type. cilium exports no constants from the
+// uprobe session on.
 const (
 	AttachTypeRawTP         = 23
 	AttachTypeFentry        = 24
@@ -30,7 +30,8 @@ const (
 	AttachTypeFsessionMulti = 61
 )
 
-// Flags of multi links: BPF_F_KPROBE_MULTI_RETURN and BPF_F_UPROBE_MULTI_RETURN.
+// MultiReturn is a flag of multi links: BPF_F_KPROBE_MULTI_RETURN and
+// BPF_F_UPROBE_MULTI_RETURN.
 const MultiReturn = 1
 
 type perfMember struct{ cookie uint64 }
@@ -55,7 +56,7 @@ type uprobeMultiMember struct {
 }
 
 type tracingMember struct {
-	_      [2]uint32 // target_btf_id and its object: set when the program was loaded
+	_      [2]uint32 // target_btf_id and its object, set when the program was loaded
 	cookie uint64
 }
 
@@ -72,8 +73,8 @@ type iterMember struct {
 	_    uint32
 }
 
-// linkAttr is union bpf_attr's link_create with a typed member, so that the garbage collector sees
-// the pointers in it.
+// linkAttr is link_create of union bpf_attr with a typed member, so that the garbage collector
+// sees the pointers in it.
 type linkAttr[M any] struct {
 	prog       uint32
 	target     uint32
@@ -86,15 +87,15 @@ func create[M any](l *linkAttr[M]) (int, error) {
 	return bpf(cmdLinkCreate, unsafe.Pointer(l), unsafe.Sizeof(*l))
 }
 
-// Bits for PerfEventOpen and struct perf_event_attr.
+// These are bits for PerfEventOpen and struct perf_event_attr.
 const (
 	PerfPIDCgroup   = unix.PERF_FLAG_PID_CGROUP
 	SampleIP        = unix.PERF_SAMPLE_IP
 	SampleCallchain = unix.PERF_SAMPLE_CALLCHAIN
 )
 
-// PerfLink attaches a program to a perf event by a bpf_link, which keeps the
-// event alive by itself (Linux 5.15).
+// PerfLink attaches a program to a perf event with a bpf_link, which keeps the event alive
+// (Linux 5.15).
 func PerfLink(prog, event int, cookie uint64) (int, error) {
 	return create(&linkAttr[perfMember]{
 		prog: uint32(prog), target: uint32(event), attachType: AttachTypePerfEvent,
@@ -102,8 +103,8 @@ func PerfLink(prog, event int, cookie uint64) (int, error) {
 	})
 }
 
-// SetPerfProgram attaches a program to a perf event by ioctl, for kernels
-// without perf links. The event's descriptor owns the attachment.
+// SetPerfProgram attaches a program to a perf event by ioctl, for kernels without perf links.
+// The event's descriptor owns the attachment.
 func SetPerfProgram(prog, event int) error {
 	return os.NewSyscallError("ioctl PERF_EVENT_IOC_SET_BPF",
 		unix.IoctlSetInt(event, unix.PERF_EVENT_IOC_SET_BPF, prog))
@@ -123,9 +124,9 @@ func KprobeMulti(prog int, attachType uint32, addrs, cookies []uint64, flags uin
 	return create(l)
 }
 
-// UprobeMulti attaches a program to many places of one file (Linux 6.6).
-// attachType is AttachTypeUprobeMulti or, since 6.13, AttachTypeUprobeSession;
-// refs and cookies are empty or as long as offsets. pid 0 is every process.
+// UprobeMulti attaches a program to many places of one file (Linux 6.6). attachType is
+// AttachTypeUprobeMulti or, since 6.13, AttachTypeUprobeSession. refs and cookies are empty or
+// as long as offsets. pid 0 means every process.
 func UprobeMulti(prog int, attachType uint32, path string, offsets, refs, cookies []uint64,
 	pid int, flags uint32,
 ) (int, error) {
@@ -142,9 +143,9 @@ func UprobeMulti(prog int, attachType uint32, path string, offsets, refs, cookie
 	})
 }
 
-// Tracing attaches a program that was loaded for its target: fentry, fexit,
-// fsession, fmod_ret, tp_btf, LSM. Kernels before 5.19 (which take no cookie here) know
-// only BPF_RAW_TRACEPOINT_OPEN for this, commit 2fcc82411e74.
+// Tracing attaches a program that was loaded for its target: fentry, fexit, fsession,
+// fmod_ret, tp_btf, LSM. Kernels before 5.19 support only BPF_RAW_TRACEPOINT_OPEN for this,
+// without a cookie (commit 2fcc82411e74).
 func Tracing(prog int, attachType uint32, cookie uint64) (int, error) {
 	fd, err := create(&linkAttr[tracingMember]{
 		prog: uint32(prog), attachType: attachType, m: tracingMember{cookie: cookie},
@@ -155,10 +156,10 @@ func Tracing(prog int, attachType uint32, cookie uint64) (int, error) {
 	return RawTracepoint(prog, "", 0)
 }
 
-// TracingMulti attaches a program to many functions, which ids name in the BTF
-// that the program was loaded with (Linux 7.2, on amd64). attachType is one of
-// AttachTypeFentryMulti, AttachTypeFexitMulti and AttachTypeFsessionMulti;
-// cookies is empty or as long as ids. To be dropped for cilium/ebpf#2078.
+// TracingMulti attaches a program to many functions, given by their ids in the BTF that the
+// program was loaded with (Linux 7.2, on amd64). attachType is one of AttachTypeFentryMulti,
+// AttachTypeFexitMulti and AttachTypeFsessionMulti. cookies is empty or as long as ids. To be
+// replaced by cilium/ebpf#2078.
 func TracingMulti(prog int, attachType uint32, ids []uint32, cookies []uint64) (int, error) {
 	return create(&linkAttr[tracingMultiMember]{
 		prog: uint32(prog), attachType: attachType,
@@ -189,17 +190,17 @@ func RawTracepoint(prog int, name string, cookie uint64) (int, error) {
 	}
 	size := unsafe.Sizeof(attr)
 	if cookie == 0 {
-		size -= 8 // older kernels refuse what they don't know only if it isn't zero; be exact anyway
+		size -= 8 // older kernels accept unknown fields that are zero, but the exact size is safer
 	}
 	return bpf(cmdRawTracepointOpen, unsafe.Pointer(&attr), size)
 }
 
-// IterTask restricts an iterator over tasks: union bpf_iter_link_info.task.
+// IterTask restricts an iterator over tasks: it is union bpf_iter_link_info.task.
 type IterTask struct {
 	TID, PID, PIDFD uint32
 }
 
-// Iter makes an iterator link; task may be nil (Linux 5.8; task: 6.1).
+// Iter creates an iterator link (Linux 5.8). task may be nil; others need 6.1.
 func Iter(prog int, task *IterTask) (int, error) {
 	l := &linkAttr[iterMember]{prog: uint32(prog), attachType: AttachTypeIter}
 	if task != nil {
@@ -208,8 +209,8 @@ func Iter(prog int, task *IterTask) (int, error) {
 	return create(l)
 }
 
-// TestRun runs a program once with ctx as its context and returns what it
-// returned (BPF_PROG_TEST_RUN).
+// TestRun runs a program once with ctx as its context and returns its return value
+// (BPF_PROG_TEST_RUN).
 func TestRun(prog int, ctx []byte) (uint32, error) {
 	attr := struct {
 		prog, retval                 uint32
@@ -231,13 +232,12 @@ func pointer[T any](s []T) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(s))
 }
 
-// attrConfig1 is the offset of config1 (kprobe_func, uprobe_path) in struct
-// perf_event_attr.
+// attrConfig1 is the offset of config1 (kprobe_func, uprobe_path) in struct perf_event_attr.
 const attrConfig1 = 56
 
-// PerfEventOpen opens an event by an encoded struct perf_event_attr, size set.
-// Where path is not empty its address becomes config1, as the kprobe and
-// uprobe PMUs want it. The descriptor is close-on-exec.
+// PerfEventOpen opens an event with an encoded struct perf_event_attr. Its size must be set.
+// If path is not empty, it sets config1 to the path's address, for the kprobe and uprobe PMUs.
+// The descriptor is close-on-exec.
 func PerfEventOpen(attr []byte, path string, pid, cpu, group int, flags uint) (int, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -258,10 +258,10 @@ func PerfEventOpen(attr []byte, path string, pid, cpu, group int, flags uint) (i
 	return int(fd), nil
 }
 
-// EnabledTime returns for how long an event whose read format is that has been enabled,
-// in nanoseconds.
+// EnabledTime returns how long an event has been enabled, in nanoseconds. The event's read
+// format must be PERF_FORMAT_TOTAL_TIME_ENABLED.
 func EnabledTime(event int) (uint64, error) {
-	var b [16]byte // the count, the time
+	var b [16]byte // the count and the time
 	n, err := unix.Read(event, b[:])
 	if err != nil {
 		return 0, os.NewSyscallError("read", err)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progLoadAttr is union bpf_attr's part for BPF_PROG_LOAD.
+// progLoadAttr is the part of union bpf_attr for BPF_PROG_LOAD.
 type progLoadAttr struct {
 	progType, insnCnt                         uint32
 	insns, license                            unsafe.Pointer
@@ -29,14 +29,14 @@ type progLoadAttr struct {
 	lineInfoCnt, attachBTFID, attachBTFObj, _ uint32 // core_relo_cnt
 }
 
-// verifierLog bounds what is kept of the verifier's log when it refuses a program.
+// verifierLog is the size of the buffer for the verifier's log when it rejects a program.
 const verifierLog = 1 << 20
 
-// LoadTracing loads a tracing program for a function that the caller has found:
-// id is the function's in the BTF object, 0 for the kernel's own. It is
-// for attach types that cilium/ebpf can't find functions for, and to be dropped
-// for cilium/ebpf#2108. Maps must be in the instructions, and kernel functions
-// in object files are those of the kernel itself, which types describe.
+// LoadTracing loads a tracing program for a function that the caller has found: id is the
+// function's id in the BTF object, which is 0 for the kernel's own. It is for attach types for
+// which cilium/ebpf cannot find functions, and is to be replaced by cilium/ebpf#2108. Maps
+// must be in the instructions already. Kfuncs in object files must be the kernel's own, which
+// types describes.
 func LoadTracing(spec *ebpf.ProgramSpec, types *btf.Spec, id uint32, object int) (*ebpf.Program,
 	error,
 ) {
@@ -75,10 +75,10 @@ func LoadTracing(spec *ebpf.ProgramSpec, types *btf.Spec, id uint32, object int)
 	if err != nil {
 		return nil, err
 	}
-	return ebpf.NewProgramFromFD(fd) // owns the descriptor, also if it fails
+	return ebpf.NewProgramFromFD(fd) // it closes the descriptor if it fails
 }
 
-// objectName leaves what the kernel takes in the names of objects.
+// objectName keeps only the characters that the kernel allows in the names of objects.
 func objectName(c rune) rune {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '.':
@@ -87,7 +87,7 @@ func objectName(c rune) rune {
 	return -1
 }
 
-// load loads, and again with the verifier's log if that fails.
+// load loads a program. If that fails, it loads it again with the verifier's log.
 func load(attr *progLoadAttr) (int, error) {
 	fd, err := bpf(cmdProgLoad, unsafe.Pointer(attr), unsafe.Sizeof(*attr))
 	if err == nil || errors.Is(err, unix.EPERM) {
@@ -96,18 +96,19 @@ func load(attr *progLoadAttr) (int, error) {
 	log := make([]byte, verifierLog)
 	attr.logLevel, attr.logSize, attr.logBuf = 1, uint32(len(log)), pointer(log)
 	if fd, lerr := bpf(cmdProgLoad, unsafe.Pointer(attr), unsafe.Sizeof(*attr)); lerr == nil {
-		return fd, nil // EAGAIN's kin
+		return fd, nil // the first failure was temporary, such as EAGAIN
 	}
 	text, _, _ := bytes.Cut(log, []byte{0})
 	if said := strings.TrimSpace(string(text)); said != "" {
-		// As cilium's own says it: callers look for this type.
+		// cilium/ebpf returns this type too, and callers check for it.
 		return -1, fmt.Errorf("load program%w",
 			&ebpf.VerifierError{Cause: err, Log: strings.Split(said, "\n")})
 	}
 	return -1, err
 }
 
-// byteOrder is the machine's, in the one of two values that cilium/ebpf takes.
+// byteOrder returns the machine's byte order as one of the two values that cilium/ebpf
+// accepts.
 func byteOrder() binary.ByteOrder {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
 		return binary.LittleEndian
@@ -115,8 +116,8 @@ func byteOrder() binary.ByteOrder {
 	return binary.BigEndian
 }
 
-// relocate fits instructions from an object file to the kernel: fields and
-// types by CO-RE, and calls of kernel functions, which are there by name.
+// relocate adapts instructions from an object file to the kernel: fields and types by CO-RE,
+// and calls of kfuncs, which the object file has by name.
 func relocate(ins asm.Instructions, types *btf.Spec, b *btf.Builder) error {
 	var relos []*btf.CORERelocation
 	var at []*asm.Instruction

@@ -5,9 +5,8 @@ import (
 	"unsafe"
 )
 
-// ENOTSUPP is an errno that the kernel keeps for itself (include/linux/errno.h)
-// but lets out of some of these calls all the same: for a map type without
-// batches, for one.
+// ENOTSUPP is an errno that the kernel uses internally (include/linux/errno.h), but returns
+// from some of these calls, for example for a map type without batches.
 const ENOTSUPP = syscall.Errno(524)
 
 const cmdObjGetInfoByFD = 15
@@ -15,7 +14,7 @@ const cmdObjGetInfoByFD = 15
 // MapCommand is a command of bpf(2) on the elements of a map.
 type MapCommand uintptr
 
-// From enum bpf_cmd, include/uapi/linux/bpf.h.
+// These are from enum bpf_cmd, include/uapi/linux/bpf.h.
 const (
 	MapLookup          MapCommand = 1
 	MapUpdate          MapCommand = 2
@@ -51,8 +50,8 @@ type infoAttr struct {
 	info    addr
 }
 
-// MapInfo is struct bpf_map_info up to the BTF ids of the key and value types,
-// which cilium's MapInfo does not have.
+// MapInfo is struct bpf_map_info up to the BTF ids of the key and value types, which cilium's
+// MapInfo does not contain.
 type MapInfo struct {
 	Type, ID, KeySize, ValueSize, MaxEntries, Flags uint32
 	Name                                            [16]byte
@@ -70,10 +69,9 @@ func MapElem(cmd MapCommand, fd int, key, value []byte, flags uint64) error {
 	return mapCall(cmd, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 }
 
-// MapBatch reads, and removes, count elements from the cursor in, nil for the
-// first, and stores the next cursor in out. It returns how many there were,
-// which counts beside an error too. The error is the bare errno: ENOENT at the
-// end.
+// MapBatch reads, or reads and removes, up to count elements from the cursor in, which is nil
+// for the first. It stores the next cursor in out. It returns the number of elements, which is
+// valid even with an error. The error is the bare errno: ENOENT at the end.
 func MapBatch(cmd MapCommand, fd int, in, out, keys, values []byte, count int) (int, error) {
 	attr := batchAttr{
 		in: sliceAddr(in), out: sliceAddr(out), keys: sliceAddr(keys), values: sliceAddr(values),
@@ -83,7 +81,7 @@ func MapBatch(cmd MapCommand, fd int, in, out, keys, values []byte, count int) (
 	return min(int(attr.count), count), err
 }
 
-// GetMapInfo asks for a map's description.
+// GetMapInfo returns a map's description.
 func GetMapInfo(fd int) (*MapInfo, error) {
 	info := new(MapInfo)
 	attr := infoAttr{

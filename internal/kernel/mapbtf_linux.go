@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MapBTF maps the running kernel's BTF of at most limit bytes, which is one
-// system call where reading it is one for every 4096 bytes (sysfs). Linux 6.16
-// can; done unmaps it.
+// MapBTF maps the running kernel's BTF, if it has at most limit bytes. That is one system
+// call, while reading takes one for every 4096 bytes (sysfs). It works from Linux 6.16;
+// otherwise ok is false. done unmaps it.
 func MapBTF(limit int64) (raw []byte, done func(), ok bool) {
 	f, err := os.Open("/sys/kernel/btf/vmlinux")
 	if err != nil {

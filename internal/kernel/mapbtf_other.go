@@ -2,5 +2,5 @@
 
 package kernel
 
-// MapBTF maps nothing: only Linux has it.
+// MapBTF is only supported on Linux.
 func MapBTF(int64) ([]byte, func(), bool) { return nil, nil, false }

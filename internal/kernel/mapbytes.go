@@ -6,25 +6,25 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// PageBytes is a page's size for the reckoning of MapBytes, whatever the machine's is.
+// PageBytes is the page size that MapBytes assumes, on all machines.
 const PageBytes = 4096
 
-// What the kernel takes for a map besides its entries.
+// These are the bytes that the kernel needs for a map in addition to its entries.
 const (
-	mapHead     = 512 // struct bpf_map and what is around it, at most
+	mapHead     = 512 // struct bpf_map and its surroundings, at most
 	hashHead    = 48  // struct htab_elem
 	hashBucket  = 16  // struct bucket
 	storageHash = 16  // struct bpf_local_storage_map_bucket
 )
 
-// MapBytes is the memory that the kernel takes for a map when it is full, as
-// map_mem_usage of its type reckons (6.4; memlock in fdinfo), within a twentieth
-// and mapHead. Values of storages are not in it.
+// MapBytes returns the memory that the kernel needs for a full map, as map_mem_usage of its
+// type computes it (6.4; memlock in fdinfo), with an error of at most a twentieth and mapHead.
+// It does not include the values of storages.
 func MapBytes(m *ebpf.MapSpec, cpus int64) int64 {
 	words := func(n uint32) int64 { return (int64(n) + 7) / 8 * 8 }
 	n, key, value := int64(m.MaxEntries), words(m.KeySize), words(m.ValueSize)
 	switch m.Type {
-	case ebpf.RingBuf: // data, its pages' addresses twice, and three pages to tell who is where
+	case ebpf.RingBuf: // data, addresses of its pages twice, pages of the header and positions
 		return n + n/PageBytes*16 + 3*PageBytes + mapHead
 	case ebpf.PerCPUArray:
 		return n*(8+cpus*value) + mapHead
@@ -38,7 +38,7 @@ func MapBytes(m *ebpf.MapSpec, cpus int64) int64 {
 		buckets := int64(hashBucket) << bits.Len64(uint64(max(n-1, 0)))
 		switch m.Type {
 		case ebpf.Hash:
-			n += cpus // spare entries, to replace others by
+			n += cpus // spare entries for replacing others
 		case ebpf.PerCPUHash, ebpf.LRUCPUHash:
 			value = 8 + cpus*value
 		}

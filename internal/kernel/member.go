@@ -8,10 +8,10 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// maxAnonymous bounds how deep anonymous members are looked through.
+// maxAnonymous bounds the nesting of anonymous members.
 const maxAnonymous = 16
 
-// Members are those of a struct or union, behind typedefs and qualifiers too.
+// Members returns the members of a struct or union, also behind typedefs and qualifiers.
 func Members(t btf.Type) []btf.Member {
 	switch t := btf.UnderlyingType(t).(type) {
 	case *btf.Struct:
@@ -22,7 +22,7 @@ func Members(t btf.Type) []btf.Member {
 	return nil
 }
 
-// Member looks for a member by name, also within anonymous ones, and gives its offset;
+// Member finds a member by name, also in anonymous ones, and returns it with its offset, or
 // nil if there is none.
 func Member(members []btf.Member, name string) (*btf.Member, btf.Bits) {
 	return member(members, name, 0)
@@ -44,8 +44,9 @@ func member(members []btf.Member, name string, depth int) (*btf.Member, btf.Bits
 	return nil, 0
 }
 
-// MemberOffset is where a member of one of the kernel's structs lies, in bytes:
-// "task_struct.nsproxy", "mnt_namespace.ns.inum".
+// MemberOffset returns the offset of a member of one of the kernel's structs, in bytes:
+// "task_struct.nsproxy", "mnt_namespace.ns.inum". The error matches errors.ErrUnsupported if
+// the struct has no such member.
 func MemberOffset(spec *btf.Spec, path string) (uint32, error) {
 	names := strings.Split(path, ".")
 	var s *btf.Struct
@@ -64,7 +65,7 @@ func MemberOffset(spec *btf.Spec, path string) (uint32, error) {
 	return at.Bytes(), nil
 }
 
-// MemberOffsets are those of several members.
+// MemberOffsets returns the offsets of several members, in bytes.
 func MemberOffsets(spec *btf.Spec, paths ...string) ([]uint32, error) {
 	out := make([]uint32, len(paths))
 	for i, path := range paths {
@@ -76,9 +77,9 @@ func MemberOffsets(spec *btf.Spec, paths ...string) ([]uint32, error) {
 	return out, nil
 }
 
-// ReturnInstances are the members by which the kernel keeps the return addresses that
-// uretprobes replaced: the list of a task, what is next, and where it was and what
-// (include/linux/uprobes.h).
+// ReturnInstances lists the members by which the kernel keeps the return addresses that
+// uretprobes replaced: the list of a task, the next entry, the place on the stack, and the
+// original address (include/linux/uprobes.h).
 var ReturnInstances = []string{
 	"task_struct.utask", "uprobe_task.return_instances", "return_instance.next",
 	"return_instance.stack", "return_instance.orig_ret_vaddr",

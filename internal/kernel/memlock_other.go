@@ -2,5 +2,5 @@
 
 package kernel
 
-// RaiseMemlock does nothing where there is no BPF.
+// RaiseMemlock does nothing on systems without BPF.
 func RaiseMemlock() error { return nil }

@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// MemoryLeft is how many bytes this process's control groups, and those above
-// them, let it and the kernel on its behalf take: what BPF maps take is charged to
-// them. root is the root of the host's files. Page cache that the kernel would
-// give back counts as left. It is math.MaxUint64 without a limit, and where that
-// can't be told.
+// MemoryLeft returns how many bytes this process, and the kernel on its behalf, may still
+// allocate under the limits of its control groups and those above them. The memory of BPF maps
+// is charged to them. root is the root of the host's files. Page cache that the kernel can
+// free counts as left. It is math.MaxUint64 without a limit, and if the limit is unknown.
 func MemoryLeft(root fs.FS) uint64 {
 	left := uint64(math.MaxUint64)
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
@@ -40,9 +39,9 @@ func MemoryLeft(root fs.FS) uint64 {
 	return left
 }
 
-// memoryHierarchy is where control groups of memory are, and what the files are
-// called: version 1's, and 2's with the controller "". scope stands before the
-// names of what a group and those below it have together.
+// memoryHierarchy describes a hierarchy of control groups of memory and its file names:
+// version 1, or 2 with the controller "". scope is the prefix of statistics that include the
+// groups below.
 type memoryHierarchy struct{ controller, mount, limit, usage, scope string }
 
 var memoryHierarchies = []memoryHierarchy{
@@ -51,7 +50,7 @@ var memoryHierarchies = []memoryHierarchy{
 	{"", "sys/fs/cgroup/unified", "memory.max", "memory.current", ""},
 }
 
-// left is what one group has left.
+// left returns the bytes that one group may still allocate.
 func (h *memoryHierarchy) left(root fs.FS, dir string) uint64 {
 	number := func(name string) (uint64, bool) {
 		b, err := fs.ReadFile(root, path.Join(dir, name))
@@ -59,7 +58,7 @@ func (h *memoryHierarchy) left(root fs.FS, dir string) uint64 {
 			return 0, false
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
-		return n, err == nil // "max" is none
+		return n, err == nil // "max" is no limit
 	}
 	limit, ok := number(h.limit)
 	usage, known := number(h.usage)

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RaiseMemlock lifts RLIMIT_MEMLOCK for this process. Kernels before 5.11
-// account BPF maps and programs to it, and their default is 64 KiB; later ones
-// account to the memory cgroup (commit 97306be45fbe), and nothing is changed
-// there. It needs CAP_SYS_RESOURCE where the hard limit is too low.
+// RaiseMemlock lifts RLIMIT_MEMLOCK for this process. Kernels before 5.11 account BPF maps and
+// programs to it, and its default is 64 KiB. Later kernels account them to the memory cgroup
+// (commit 97306be45fbe); RaiseMemlock changes nothing there. It needs CAP_SYS_RESOURCE if the
+// hard limit is too low.
 func RaiseMemlock() error {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -25,7 +25,7 @@ func RaiseMemlock() error {
 	return os.NewSyscallError("setrlimit RLIMIT_MEMLOCK", unix.Setrlimit(unix.RLIMIT_MEMLOCK, &limit))
 }
 
-// older compares the leading two numbers of a release.
+// older reports whether a release is older than the given version, by its first two numbers.
 func older(release string, major, minor int) bool {
 	var v [2]int
 	i := 0
@@ -39,12 +39,12 @@ func older(release string, major, minor int) bool {
 	return v[0] < major || v[0] == major && v[1] < minor
 }
 
-// closers is how many Closers run at a time.
+// closers is the number of closers that run at a time.
 const closers = 32
 
-// CloseAll runs the closers from last to first, many side by side where there
-// are many, and returns their errors when all are done: taking a kprobe or
-// uprobe away waits for an RCU grace period, and side by side they share it.
+// CloseAll runs the closers from last to first, in parallel if there are many, and returns
+// their errors when all are done. Removing a kprobe or uprobe waits for an RCU grace period,
+// which parallel removals share.
 func CloseAll(list []func() error) error {
 	if len(list) < 2*closers {
 		var err error
@@ -66,9 +66,9 @@ func CloseAll(list []func() error) error {
 	return errors.Join(errs...)
 }
 
-// OpenKernfs opens a file of the kernfs that mount, an open directory, is of, by
-// its id: a control group's, since Linux 5.5 (commit 40430452fd5d). It needs
-// CAP_DAC_READ_SEARCH; the caller closes the file.
+// OpenKernfs opens a file of a kernfs by its id: for example a control group's, since Linux
+// 5.5 (commit 40430452fd5d). mount is an open directory of that kernfs. It needs
+// CAP_DAC_READ_SEARCH. The caller closes the file.
 func OpenKernfs(mount int, id uint64) (*os.File, error) {
 	const fileIDKernfs = 0xfe // FILEID_KERNFS, include/linux/exportfs.h
 	var b [8]byte

@@ -8,19 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BPFOutput says what OpenBPFOutput opens.
+// BPFOutput configures OpenBPFOutput.
 type BPFOutput struct {
-	// WakeupBytes or WakeupEvents wake the reader; 0 of both is every event.
+	// WakeupBytes or WakeupEvents is the amount that wakes the reader. If both are 0, every
+	// event does.
 	WakeupBytes, WakeupEvents int
-	// Timed has records begin with their time, of CLOCK_MONOTONIC.
+	// Timed makes records begin with their time, of CLOCK_MONOTONIC.
 	Timed bool
 }
 
 // formatLost is PERF_FORMAT_LOST (Linux 6.0).
 const formatLost = 1 << 4
 
-// OpenBPFOutput opens the event behind bpf_perf_event_output for a CPU, not yet
-// enabled. counts is true where a read of it tells how many records it lost.
+// OpenBPFOutput opens the event behind bpf_perf_event_output for a CPU, not yet enabled.
+// counts reports whether reading the descriptor returns the number of lost records.
 func OpenBPFOutput(cpu int, o BPFOutput) (fd int, counts bool, err error) {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_BPF_OUTPUT, Sample: 1,

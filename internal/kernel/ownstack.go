@@ -2,13 +2,14 @@ package kernel
 
 import "github.com/cilium/ebpf/asm"
 
-// OwnStack returns instructions for the start of a program, after which R0 is 0 and
-// the other registers are as they were: they have the kernel run it on the stack of
-// the task. Since 6.13 (arm64: 6.17) it gives programs of 64 bytes of stack or more
-// one for each CPU, also where two runs share a CPU: a task that preempts another in a
-// user probe overwrites what that has in its frame. It doesn't where a program calls
-// another (bpf_enable_priv_stack and check_max_stack_depth, kernel/bpf/verifier.c), be
-// it in code that is never reached, which the verifier removes.
+// OwnStack returns instructions for the start of a program that make the kernel run it on the
+// task's stack. After them R0 is 0, and the other registers are unchanged.
+//
+// Since 6.13 (arm64: 6.17) the kernel gives programs with 64 bytes of stack or more a private
+// stack for each CPU, even if two runs share a CPU: a task that preempts another in a user
+// probe overwrites the other's frame. It does not for programs that contain a tail call, even
+// in unreachable code, which the verifier removes (bpf_enable_priv_stack and
+// check_max_stack_depth, kernel/bpf/verifier.c).
 func OwnStack() asm.Instructions {
 	const own = ".ownstack"
 	return asm.Instructions{

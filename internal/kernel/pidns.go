@@ -7,39 +7,37 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Stranger is set in both halves of a task's numbers that are not of this
-// process's namespace, but of the initial one: no namespace has a number so large
-// (PID_MAX_LIMIT is 1<<22), so that tasks stay apart.
+// Stranger is set in both halves of the ids of a task outside of this process's namespace.
+// These ids are those of the initial namespace. No namespace has such large ids (PID_MAX_LIMIT
+// is 1<<22), so tasks remain distinct.
 const Stranger = 1 << 31
 
-// PIDNamespace is a process namespace that is not the initial one, as programs
-// look for it.
+// PIDNamespace is a pid namespace other than the initial one, as programs identify it.
 type PIDNamespace struct {
-	// Device and Inode are what bpf_get_ns_current_pid_tgid compares.
+	// Device and Inode are the values that bpf_get_ns_current_pid_tgid compares.
 	Device, Inode uint64
-	// Nested says where the kernel keeps the numbers of tasks in namespaces below
-	// this one, which the helper does not know; nil if its types don't say.
+	// Nested describes where the kernel keeps the ids of tasks in namespaces below this one,
+	// which the helper does not support. It is nil if the kernel's types do not contain it.
 	Nested *NestedIDs
 }
 
-// NestedIDs are the address and the depth of a process namespace, and offsets in
-// the kernel's structures.
+// NestedIDs contains the address and the depth of a pid namespace, and offsets in the kernel's
+// structures.
 type NestedIDs struct {
 	Address uint64
 	Level   uint32
-	// Offsets of task_struct.thread_pid, task_struct.signal, signal_struct.pids
-	// for thread groups, pid.level, pid.numbers, upid.nr, upid.ns, and upid's size.
+	// These are the offsets of task_struct.thread_pid, task_struct.signal, signal_struct.pids
+	// for thread groups, pid.level, pid.numbers, upid.nr and upid.ns, and upid's size.
 	ThreadPID, Signal, Groups, PIDLevel, Numbers, NR, NS, Size int32
 }
 
-// ownIDs is the function that OwnIDs adds. It takes 32 bytes of stack.
+// ownIDs is the name of the function that OwnIDs adds. It uses 32 bytes of stack.
 const ownIDs = "own_ids"
 
-// OwnIDs has a program know tasks by the numbers that ns gives them instead of
-// those of the initial namespace: each call of bpf_get_current_pid_tgid, but for
-// those of the tasks outside of ns, whose numbers have Stranger set. Without a
-// licence that is compatible with the GPL, tasks of namespaces below ns are
-// strangers, too. ns may be nil: the program is returned as it is.
+// OwnIDs makes a program use the ids of tasks in ns instead of those in the initial namespace:
+// it replaces each call of bpf_get_current_pid_tgid. The ids of tasks outside of ns are those
+// of the initial namespace, with Stranger set. Without a GPL-compatible licence, tasks of
+// namespaces below ns have these too. If ns is nil, the program is returned unchanged.
 func (ns *PIDNamespace) OwnIDs(ins asm.Instructions, gpl bool) asm.Instructions {
 	if ns == nil || !slices.ContainsFunc(ins, getsIDs) {
 		return ins
@@ -52,7 +50,7 @@ func (ns *PIDNamespace) OwnIDs(ins asm.Instructions, gpl bool) asm.Instructions 
 		}
 	}
 	own := ns.function(gpl)
-	own[0] = withSource(own[0].WithSymbol(ownIDs), ins[0]) // as all functions have it, or none
+	own[0] = withSource(own[0].WithSymbol(ownIDs), ins[0]) // all functions have a source, or none
 	if btf.FuncMetadata(&ins[0]) != nil {
 		long := &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}
 		own[0] = btf.WithFuncMetadata(own[0], &btf.Func{
@@ -66,7 +64,7 @@ func getsIDs(ins asm.Instruction) bool {
 	return ins.IsBuiltinCall() && ins.Constant == int64(asm.FnGetCurrentPidTgid)
 }
 
-// function leaves a task's numbers in R0: tgid<<32 | tid.
+// function returns the function, which returns a task's ids in R0: tgid<<32 | tid.
 func (ns *PIDNamespace) function(gpl bool) asm.Instructions {
 	const (
 		info    = -8 // struct bpf_pidns_info: pid, tgid
@@ -80,7 +78,7 @@ func (ns *PIDNamespace) function(gpl bool) asm.Instructions {
 		asm.Add.Imm(asm.R3, info),
 		asm.Mov.Imm(asm.R4, 8),
 		asm.FnGetNsCurrentPidTgid.Call(),
-		asm.JNE.Imm(asm.R0, 0, nested), // -EINVAL in another namespace, also one below
+		asm.JNE.Imm(asm.R0, 0, nested), // -EINVAL in another namespace, even one below
 		asm.LoadMem(asm.R0, asm.RFP, info+4, asm.Word),
 		asm.LoadMem(asm.R1, asm.RFP, info, asm.Word),
 		asm.LSh.Imm(asm.R0, 32),
@@ -89,7 +87,7 @@ func (ns *PIDNamespace) function(gpl bool) asm.Instructions {
 	}
 	last := asm.Instructions{
 		asm.FnGetCurrentPidTgid.Call(),
-		asm.JEq.Imm(asm.R0, 0, ownIDs+"_idle"), // the idle tasks are 0 everywhere
+		asm.JEq.Imm(asm.R0, 0, ownIDs+"_idle"), // idle tasks have id 0 in all namespaces
 		asm.LoadImm(asm.R1, -1<<63|Stranger, asm.DWord),
 		asm.Or.Reg(asm.R0, asm.R1),
 		asm.Return().WithSymbol(ownIDs + "_idle"),
@@ -104,14 +102,14 @@ func (ns *PIDNamespace) function(gpl bool) asm.Instructions {
 	return append(append(out, walk...), last...)
 }
 
-// walk reads the current task's numbers from its struct pid, and returns them, or
-// goes to strange if they have none at the namespace's depth or another one there.
+// walk reads the current task's ids from its struct pid and returns them. It jumps to strange
+// if the task has none at the namespace's depth, or has another namespace there.
 func (n *NestedIDs) walk(strange string) asm.Instructions {
 	const (
-		task, upid = -8, -24 // upid: struct upid, or what else is read
+		task, upid = -8, -24 // upid: struct upid, or another value that was read
 		pids       = -32
 	)
-	// read reads size bytes at the address in the slot at base, plus off.
+	// read reads size bytes at the address in the stack slot at base, plus off.
 	read := func(base int16, off, to, size int32) asm.Instructions {
 		return asm.Instructions{
 			asm.LoadMem(asm.R3, asm.RFP, base, asm.DWord),

@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// OwnPIDNamespace is the process namespace that this process is in, nil if it is
-// the initial one or can't be told. A process never leaves its own.
+// OwnPIDNamespace returns the pid namespace of this process, nil if it is the initial one or
+// unknown. A process never leaves its own.
 func OwnPIDNamespace() *PIDNamespace {
 	const initial = 0xEFFFFFFC // PROC_PID_INIT_INO, include/linux/proc_ns.h
 	dev, ino := PIDNamespaceID()
@@ -20,13 +20,13 @@ func OwnPIDNamespace() *PIDNamespace {
 	}
 	ns := &PIDNamespace{Device: dev, Inode: ino}
 	if nested, err := nestedIDs(); err == nil {
-		ns.Nested = nested // else tasks of namespaces below are strangers
+		ns.Nested = nested // otherwise tasks of namespaces below are strangers
 	}
 	return ns
 }
 
-// PIDNamespaceID is the device, as the kernel has it, and the inode of this process's pid
-// namespace, 0 if they can't be told.
+// PIDNamespaceID returns the device, in the kernel's own encoding, and the inode of this
+// process's pid namespace, or 0 if they are unknown.
 func PIDNamespaceID() (dev, ino uint64) {
 	var st syscall.Stat_t
 	if err := syscall.Stat("/proc/self/ns/pid", &st); err != nil {
@@ -35,14 +35,14 @@ func PIDNamespaceID() (dev, ino uint64) {
 	return kernelDevice(uint64(st.Dev)), st.Ino
 }
 
-// kernelDevice is a device's number as the kernel has it inside (MKDEV,
-// include/linux/kdev_t.h): stat gives another (new_encode_dev).
+// kernelDevice converts a device's number from stat's encoding (new_encode_dev) to the
+// kernel's internal one (MKDEV, include/linux/kdev_t.h).
 func kernelDevice(dev uint64) uint64 {
 	major, minor := dev>>8&0xfff, dev&0xff|dev>>12&0xfff00
 	return major<<20 | minor
 }
 
-// nestedIDs finds out where this process's namespace is in the kernel.
+// nestedIDs finds this process's namespace in the kernel.
 func nestedIDs() (*NestedIDs, error) {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -89,8 +89,8 @@ func memberAt(spec *btf.Spec, typ, member string) (int32, error) {
 	return 0, fmt.Errorf("struct %s has no %s", typ, member)
 }
 
-// ownNamespace asks a program that runs in this process: the namespace is the one
-// at the end of its numbers (ns_of_pid, include/linux/pid.h).
+// ownNamespace finds the namespace by running a program in this process: it is the last in the
+// process's struct pid (ns_of_pid, include/linux/pid.h).
 func (n *NestedIDs) ownNamespace() (level uint32, address uint64, err error) {
 	read := func(fd int, off, to, size int32) asm.Instructions {
 		return asm.Instructions{
@@ -124,8 +124,9 @@ func (n *NestedIDs) ownNamespace() (level uint32, address uint64, err error) {
 	return level, address, nil
 }
 
-// InitialIDs are the numbers of this process and the calling thread in the initial
-// namespace: what the kernel's own records have. The caller keeps to its thread.
+// InitialIDs returns the ids of this process and the calling thread in the initial namespace,
+// which the kernel's own records contain. The caller must have locked the thread
+// (runtime.LockOSThread).
 func InitialIDs() (pid, tid int, err error) {
 	v, err := runHere(func(fd int) asm.Instructions {
 		return asm.Instructions{
@@ -137,8 +138,8 @@ func InitialIDs() (pid, tid int, err error) {
 	return int(v[0] >> 32), int(uint32(v[0])), err
 }
 
-// runHere runs a program once in the calling thread, and returns what it has left
-// in the one value of the map that it is given.
+// runHere runs a program once in the calling thread. It returns the only value of a map.
+// program gets the map's descriptor.
 func runHere(program func(fd int) asm.Instructions) (v [2]uint64, err error) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package kernel
 
-// OwnPIDNamespace is for Linux only.
+// OwnPIDNamespace is only supported on Linux.
 func OwnPIDNamespace() *PIDNamespace { return nil }
 
-// PIDNamespaceID is for Linux only.
+// PIDNamespaceID is only supported on Linux.
 func PIDNamespaceID() (dev, ino uint64) { return 0, 0 }

@@ -4,8 +4,8 @@ package kernel
 
 import "unsafe"
 
-// addr is a pointer in a bpf_attr, 8 bytes wide on every machine; as a
-// pointer rather than a number it stays right when the stack moves.
+// addr is a pointer in a bpf_attr, which has 8 bytes on every machine. It is a pointer and not
+// a number, so that it stays valid when the stack moves.
 type addr struct {
 	p unsafe.Pointer
 	_ uint32

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// used is this process's processor time.
+// used returns this process's CPU time.
 func used() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

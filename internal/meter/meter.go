@@ -1,4 +1,5 @@
-// Package meter tells tests with bounds what code takes, and how it was built.
+// Package meter measures the memory and CPU time of code, for tests with bounds, and reports
+// whether a test was built with -race.
 package meter
 
 import (
@@ -11,8 +12,8 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// Allocated returns how many bytes this process allocates while f runs: f's own,
-// if nothing else runs.
+// Allocated returns the number of bytes that this process allocates while f runs: f's own, if
+// no other code runs.
 func Allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -21,18 +22,18 @@ func Allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Spent returns how many bytes this process allocates while f runs, and how much
-// processor time it takes, which other load of the machine does not make more: 0 where
-// the system is no Unix.
+// Spent returns the bytes that this process allocates while f runs, and the CPU time it uses,
+// which does not depend on the machine's load. cpu is 0 on systems other than Unix.
 func Spent(f func()) (bytes uint64, cpu time.Duration) {
 	before := used()
 	bytes = Allocated(f)
 	return bytes, used() - before
 }
 
-// Bounded has f read a file of size bytes that anybody may have written, and fails the
-// test if that takes more than 64 MiB above the file or a second of a CPU, which is not
-// looked at with -race, and of a guest's emulated CPU. It returns what Spent does.
+// Bounded calls f, which reads a possibly malicious file of size bytes. It fails the test if f
+// allocates more than 64 MiB plus size, or takes more than a second of CPU time. It does not
+// check with -race, nor the time in a guest, because its CPU is emulated. It returns the
+// results of Spent.
 func Bounded(t testing.TB, size int, f func()) (bytes uint64, cpu time.Duration) {
 	t.Helper()
 	bytes, cpu = Spent(f)
@@ -45,8 +46,8 @@ func Bounded(t testing.TB, size int, f func()) (bytes uint64, cpu time.Duration)
 	return bytes, cpu
 }
 
-// Raced reports whether this program was built with -race, which takes several
-// times the memory.
+// Raced reports whether this program was built with -race, which takes several times as much
+// memory.
 func Raced() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})

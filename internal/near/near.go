@@ -1,5 +1,4 @@
-// Package near finds the names that somebody may have meant who wrote another one, for
-// errors that help.
+// Package near finds names that are similar to a given one, for hints in errors.
 package near
 
 import (
@@ -9,10 +8,11 @@ import (
 	"strings"
 )
 
-// most names are offered.
+// most is the number of names in a hint.
 const most = 3
 
-// Hint returns `; did you mean "x" or "y"?`, to end an error, or nothing where no name is near.
+// Hint returns `; did you mean "x" or "y"?`, for the end of an error, or "" if no name is
+// near.
 func Hint(name string, among []string) string {
 	s := New(name)
 	for _, c := range among {
@@ -21,9 +21,9 @@ func Hint(name string, among []string) string {
 	return s.Hint()
 }
 
-// Search collects near names one at a time, so that a scan of 100,000 kernel functions
-// needs no list of them. Names further than a third of the name's length away are not
-// offered, unless they begin with it; the case of letters does not count.
+// Search collects near names one at a time, so that a scan of 100,000 kernel functions needs
+// no list of them. It ignores names with an edit distance of more than a third of the name's
+// length, unless they begin with the name. It ignores case.
 type Search struct {
 	name  string
 	found []found
@@ -35,10 +35,10 @@ type found struct {
 	dist int
 }
 
-// New searches for names like name.
+// New returns a Search for names like name.
 func New(name string) *Search { return &Search{name: name} }
 
-// Add offers a name.
+// Add adds a name, if it is near.
 func (s *Search) Add(c string) {
 	if len(s.name) == 0 || c == s.name {
 		return
@@ -66,7 +66,7 @@ func (s *Search) Add(c string) {
 	s.found = s.found[:min(len(s.found), most)]
 }
 
-// Hint returns what Hint says of the names that were added.
+// Hint is the function Hint for the names that were added.
 func (s *Search) Hint() string {
 	if len(s.found) == 0 {
 		return ""
@@ -78,8 +78,8 @@ func (s *Search) Hint() string {
 	return "; did you mean " + strings.Join(names, " or ") + "?"
 }
 
-// distance is the edit distance (insert, delete, replace, swap of neighbours)
-// between c and the name, or more than limit as soon as that is certain.
+// distance returns the edit distance (insert, delete, replace, swap of neighbours) between c
+// and the name, or more than limit as soon as that is certain.
 func (s *Search) distance(c string, limit int) int {
 	a, b := s.name, c
 	w := len(b) + 1

@@ -1,6 +1,5 @@
-// Package notexist says that something does not exist in the words of whoever
-// looked for it: errors that match fs.ErrNotExist without its text, "file does
-// not exist", which is wrong of a symbol, a tracepoint or a map.
+// Package notexist provides errors that match fs.ErrNotExist without its text, "file does not
+// exist", which is wrong for a symbol, a tracepoint or a map.
 package notexist
 
 import (
@@ -8,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// Error is such an error: its text.
+// Error is an error that matches fs.ErrNotExist. Its value is the text.
 type Error string
 
 func (e Error) Error() string { return string(e) }
@@ -16,5 +15,5 @@ func (e Error) Error() string { return string(e) }
 // Unwrap returns fs.ErrNotExist.
 func (e Error) Unwrap() error { return fs.ErrNotExist }
 
-// Errorf formats an Error. It knows no %w: whatever is wrapped goes into the text.
+// Errorf formats an Error. It does not support %w: an error argument becomes part of the text.
 func Errorf(format string, args ...any) error { return Error(fmt.Sprintf(format, args...)) }

@@ -1,27 +1,27 @@
 package pclntab
 
-// Call is a function at an address: one that was inlined there, or at last the
-// one that the code belongs to.
+// Call is a function at an address: one that was inlined there or, last, the function that
+// contains the code.
 type Call struct {
 	Name uint32 // for Table.NameAt
-	// PC is the address whose file and line are this call's: the address asked
-	// for, and for outer functions a place on the line of the inlined call.
+	// PC is the address to look up for this call's file and line: the address that was looked
+	// up or, for outer functions, an address on the line of the inlined call.
 	PC uint64
 }
 
-// Indices of the tables of each function: internal/abi/symtab.go. They have not
+// These are indices of the tables of each function: internal/abi/symtab.go. They have not
 // changed since Go 1.16.
 const (
 	pcdataInlTree   = 2
 	funcdataInlTree = 3
 )
 
-// maxInline bounds the depth of inlined calls; the compiler's budget keeps it
-// far below.
+// maxInline bounds the depth of inlined calls. The compiler's budget keeps the real depth far
+// below.
 const maxInline = 256
 
-// Calls appends the chain of calls at an address of the function, innermost
-// first; the last is the function itself.
+// Calls appends the chain of calls at an address of the function, innermost first. The last is
+// the function itself.
 func (fn *Func) Calls(dst []Call, pc uint64) []Call {
 	tree := fn.inlineTree()
 	at := pc
@@ -41,9 +41,8 @@ func (fn *Func) Calls(dst []Call, pc uint64) []Call {
 	return append(dst, Call{fn.NameOffset(), at})
 }
 
-// Inlined returns the name (for Table.NameAt) of the call that a Run numbers, and
-// the place in the function, from its entry, that it was inlined at: that one's Run
-// is the caller's.
+// Inlined returns the name (for Table.NameAt) of the call with the number of a Run, and the
+// offset in the function at which it was inlined. The Run at that offset is the caller's.
 func (fn *Func) Inlined(call int32) (name, parent uint32, ok bool) {
 	if call < 0 {
 		return 0, 0, false
@@ -60,8 +59,8 @@ func (fn *Func) pcdata(i int) uint32 {
 	return fn.t.u32(fn.b[at:])
 }
 
-// inlined decodes entry ix of an inline tree: since 1.20 {funcID, name,
-// parentPc, startLine}, before {parent, funcID, file, line, name, parentPc}.
+// inlined decodes entry ix of an inline tree: since 1.20 {funcID, name, parentPc, startLine},
+// before that {parent, funcID, file, line, name, parentPc}.
 func (t *Table) inlined(tree []byte, ix int) (name, parentPC uint32, ok bool) {
 	size, nameAt, parentAt := 16, 4, 8
 	if t.version < 120 {
@@ -74,8 +73,8 @@ func (t *Table) inlined(tree []byte, ix int) (name, parentPC uint32, ok bool) {
 	return t.u32(e[nameAt:]), t.u32(e[parentAt:]), true
 }
 
-// inlineTree returns the function's inline tree and what follows it, nil if
-// nothing was inlined in it.
+// inlineTree returns the function's inline tree and the bytes after it, nil if nothing was
+// inlined in it.
 func (fn *Func) inlineTree() []byte {
 	t := fn.t
 	npc := int(fn.field(fieldNPCData))
@@ -95,7 +94,7 @@ func (fn *Func) inlineTree() []byte {
 		}
 		return t.memory(t.gofunc + uint64(off))
 	}
-	// Pointers, aligned: the structure itself begins at an aligned address.
+	// They are aligned pointers. The structure itself begins at an aligned address.
 	if t.ptr == 8 && t.misaligned(fn, at) {
 		at += 4
 	}

@@ -7,16 +7,16 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// module is what is needed of runtime.moduledata.
+// module contains the fields of runtime.moduledata that this package uses.
 type module struct {
 	text   uint64
 	gofunc uint64
 	find   uint64 // address of the runtime's own index of functions
-	minpc  uint64 // where that begins
+	minpc  uint64 // the address at which that index begins
 }
 
-// Words of moduledata (runtime/symtab.go), which begins with the address of
-// the table's header and six slices. Coverage counters came with 1.20.
+// These are words of moduledata (runtime/symtab.go), which begins with the address of the
+// table's header and six slices. Coverage counters were added in 1.20.
 const (
 	wordFuncnames = 1
 	wordFind      = 19
@@ -27,11 +27,11 @@ const (
 	moduleWords   = 41
 )
 
-// maxScan bounds the data that is searched for the module data.
+// maxScan bounds the data that is searched for the module data, in bytes.
 const maxScan = 64 << 20
 
-// findModule finds the module data: in its own section since Go 1.26, else as
-// the place that holds the address of the table.
+// findModule finds the module data: in its own section since Go 1.26, before that by searching
+// for the address of the table.
 func findModule(t *Table) (module, bool) {
 	if s := t.f.Section(".go.module"); s != nil {
 		if m, ok := t.module(s.Addr); ok {
@@ -44,7 +44,7 @@ func findModule(t *Table) (module, bool) {
 	return t.scanData()
 }
 
-// scanData looks for the table's address in initialised data.
+// scanData searches initialised data for the table's address.
 func (t *Table) scanData() (module, bool) {
 	left := uint64(maxScan)
 	for i := range t.f.Sections {
@@ -73,8 +73,8 @@ func (t *Table) scanData() (module, bool) {
 	return module{}, false
 }
 
-// scanRelocs looks for the table's address in the relocations of a position
-// independent program, whose data may hold zeros in the file.
+// scanRelocs searches the relocations of a position-independent program for the table's
+// address, because its data may contain zeros in the file.
 func (t *Table) scanRelocs() (module, bool) {
 	var found module
 	ok := false
@@ -110,7 +110,7 @@ func (t *Table) relocs(f func(at, addend uint64) bool) {
 	}
 }
 
-// module reads the module data at an address, if that is what is there.
+// module reads the module data at an address. ok is false if there is none.
 func (t *Table) module(at uint64) (m module, ok bool) {
 	var w [moduleWords]uint64
 	if t.tries++; t.tries > maxTries {
@@ -129,7 +129,7 @@ func (t *Table) module(at uint64) (m module, ok bool) {
 		}
 		return true
 	})
-	// The first slice is the table's first part: nothing else looks like this.
+	// The first slice is the table's first part. No other data looks like this.
 	if w[0] != t.addr || w[wordFuncnames] != t.addr+t.funcnamesOff() {
 		return m, false
 	}
@@ -143,8 +143,8 @@ func (t *Table) module(at uint64) (m module, ok bool) {
 	return m, true
 }
 
-// memory returns the file's bytes at a virtual address, to the end of the
-// segment; nil if the file does not hold them.
+// memory returns the file's bytes from a virtual address to the end of the segment, nil if the
+// file does not contain them.
 func (t *Table) memory(addr uint64) []byte {
 	for i := range t.f.Progs {
 		p := &t.f.Progs[i]
@@ -159,8 +159,7 @@ func (t *Table) memory(addr uint64) []byte {
 	return nil
 }
 
-// pointer reads a pointer in memory, relocated where that is needed: Go 1.16
-// and 1.17 have pointers inside the table.
+// pointer reads a pointer in memory, in the table of Go 1.16 and 1.17.
 func (t *Table) pointer(addr uint64) uint64 {
 	b := t.memory(addr)
 	if len(b) < t.ptr {
@@ -169,7 +168,7 @@ func (t *Table) pointer(addr uint64) uint64 {
 	return t.uptr(b)
 }
 
-// funcsOff and funcnamesOff are where those parts begin: all reach to the end.
+// funcsOff and funcnamesOff return the offsets of those parts, all of which reach to the end.
 func (t *Table) funcsOff() uint64 { return uint64(t.size - len(t.funcs)) }
 
 func (t *Table) funcnamesOff() uint64 { return uint64(t.size - len(t.funcnames)) }

@@ -35,11 +35,11 @@ func self(tb testing.TB) *Table {
 	return open(tb, exe)
 }
 
-// TestSelf compares with what the runtime says about this very program: names,
-// files, lines and inlined calls of every 7th byte of its code.
+// TestSelf compares the table of this test binary with package runtime: names, files, lines
+// and inlined calls of every 7th byte of its code.
 func TestSelf(t *testing.T) {
 	tab := self(t)
-	// A position independent test binary lies elsewhere than its file says.
+	// A position-independent test binary is loaded at other addresses than those in its file.
 	name := runtime.FuncForPC(reflect.ValueOf(TestSelf).Pointer()).Name()
 	slide := uint64(0)
 	for i := range tab.Len() {

@@ -2,15 +2,15 @@ package pclntab
 
 // Run is a run of instructions of a function with one source position.
 type Run struct {
-	Off  uint32 // of the first instruction, from the function's entry
+	Off  uint32 // offset of the first instruction from the function's entry
 	Line int32
 	File int32 // for Func.File
 	Call int32 // for Func.Inlined; negative if nothing is inlined there
 }
 
-// Runs appends the function's runs in order; the last, whose Line is -1, is where
-// the code with lines ends. ok is false for functions that are malformed, that
-// have more than limit runs, or so long tables that it is Spent.
+// Runs appends the function's runs in order. The last has Line -1 and is the end of the code
+// with lines. ok is false for functions that are malformed, that have more than limit runs, or
+// that have so long tables that Spent returns true.
 func (fn *Func) Runs(dst []Run, limit int) (_ []Run, ok bool) {
 	size := fn.End - fn.Entry
 	if size > 1<<31 {
@@ -42,8 +42,7 @@ func (fn *Func) Runs(dst []Run, limit int) (_ []Run, ok bool) {
 	return append(dst, Run{uint32(min(at, size)), -1, -1, -1}), !fn.Spent()
 }
 
-// stepper walks a pc-value table from run to run. Where the table says nothing, v
-// is -1.
+// stepper walks a pc-value table from run to run. v is -1 if the table has no value.
 type stepper struct {
 	b     []byte
 	fn    *Func
@@ -62,8 +61,8 @@ func (fn *Func) steps(off uint32) stepper {
 	return s
 }
 
-// to goes to the run that an offset in the function lies in, which is in this one
-// or behind it.
+// to moves to the run that contains an offset in the function, which must not be before the
+// current run.
 func (s *stepper) to(at uint64) {
 	for s.ok && s.end <= at {
 		dv, n := varint(s.b)

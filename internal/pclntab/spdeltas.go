@@ -1,8 +1,8 @@
 package pclntab
 
-// SPDeltas calls yield for each run of instructions with one SPDelta, in order,
-// until it returns false. Padding behind the function is in no run, nor is what
-// follows an error in the table.
+// SPDeltas calls yield for each run of instructions with the same SPDelta, in order, until it
+// returns false. Padding behind the function is not in a run, nor is anything behind an error
+// in the table.
 func (fn *Func) SPDeltas(yield func(from, to uint64, delta int64) bool) {
 	off := fn.field(fieldPCSP)
 	if off == 0 || uint64(off) >= uint64(len(fn.t.pctab)) {

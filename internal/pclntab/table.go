@@ -9,14 +9,14 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// The magic numbers of internal/abi/symtab.go.
+// These are the magic numbers of internal/abi/symtab.go.
 const (
 	magic116 = 0xfffffffa
 	magic118 = 0xfffffff0
 	magic120 = 0xfffffff1
 )
 
-// ErrNone says that a file has no function table: it is no Go program.
+// ErrNone is the error for a file without a function table, which is not a Go program.
 var ErrNone = errors.New("no pclntab")
 
 // Table is the function table of one module: a program, plugin or shared library.
@@ -32,44 +32,44 @@ type Table struct {
 	cutab     []byte
 	filetab   []byte
 	pctab     []byte
-	funcs     []byte // ftab, and what its offsets are relative to
+	funcs     []byte // ftab, and the data to which its offsets are relative
 	addr      uint64 // virtual address of the header
 	size      int    // of the whole table
 
 	f      *elffile.File
-	gofunc uint64 // address that funcdata is relative to, since 1.18; 0: not known
+	gofunc uint64 // address that funcdata is relative to, since 1.18; 0: unknown
 
-	tries int // places that were taken for the table's header or module data
+	tries int // number of places tried as the table's header or module data
 
-	buckets []byte // the runtime's index of functions, and what follows it; may be nil
-	minpc   uint64 // where the first bucket begins
+	buckets []byte // the runtime's index of functions, and the bytes after it; may be nil
+	minpc   uint64 // the address at which the first bucket begins
 }
 
-// Func is a function of a Table, for one address: it takes so many steps through its
-// tables, and then tells no more (Spent).
+// Func is a function of a Table, for looking up one address or a few: it reads its tables for
+// a bounded number of steps, and then no more (Spent).
 type Func struct {
 	t *Table
-	// Entry is the address of the first instruction, End that of the next
-	// function: there may be padding before it.
+	// Entry is the address of the first instruction, End that of the next function. There may
+	// be padding before End.
 	Entry, End uint64
 	// Index is the function's number in the table.
 	Index int
-	b     []byte // the _func structure and all that follows it
+	b     []byte // the _func structure and the bytes after it
 	taken int    // steps through its pc-value tables
 }
 
-// maxSteps is far above what it takes to an address in the largest functions of real
-// programs, some ten thousand.
+// maxSteps is far above the number of steps for an address in the largest functions of real
+// programs, about ten thousand.
 const maxSteps = 1 << 17
 
-// Spent reports whether the function's tables are so long that it ceased to read them:
-// what it said since need not be so.
+// Spent reports whether the function's tables were so long that it stopped reading them.
+// Results from then on may be wrong.
 func (fn *Func) Spent() bool { return fn.taken > maxSteps }
 
-// Steps is how many steps were taken through the function's tables.
+// Steps returns the number of steps taken through the function's tables.
 func (fn *Func) Steps() int { return fn.taken }
 
-// New finds and checks the function table of a file; ErrNone if there is none.
+// New finds and checks the function table of a file. It returns ErrNone if there is none.
 func New(f *elffile.File) (*Table, error) {
 	t := &Table{f: f, le: f.Order == binary.LittleEndian}
 	if err := t.locate(); err != nil {
@@ -81,9 +81,8 @@ func New(f *elffile.File) (*Table, error) {
 		t.buckets = t.memory(m.find)
 	}
 	if t.version >= 118 {
-		// The header's text start is 0 since Go 1.26, and may be wrong before
-		// where C code was linked in front (golang/go#73748): the module data
-		// is what the program itself goes by.
+		// The header's text start is 0 since Go 1.26, and may be wrong before that if C code
+		// was linked in front (golang/go#73748). The program itself uses the module data.
 		if haveModule {
 			t.text = m.text
 		} else if text, err := textSymbol(f); err == nil {
@@ -95,8 +94,8 @@ func New(f *elffile.File) (*Table, error) {
 	return t, nil
 }
 
-// maxTries is how many places that look like a header, or like module data, are
-// looked at: files full of them must not take longer than others.
+// maxTries bounds the places that look like a header, or like module data, and are tried, so
+// that malicious files do not take longer than others.
 const maxTries = 256
 
 // locate finds the table and reads its header.
@@ -116,9 +115,9 @@ func (t *Table) locate() error {
 	return t.header(b)
 }
 
-// search looks for the table in the segments of a file without sections: it
-// begins with a magic number, two zeros and two small numbers, aligned to 8
-// bytes (internal/abi/symtab.go).
+// search searches the segments of a file without sections for the table. The table begins with
+// a magic number, two zeros and two small numbers, aligned to 8 bytes
+// (internal/abi/symtab.go).
 func (t *Table) search() error {
 	const align = 8
 	left := uint64(maxScan)
@@ -148,8 +147,8 @@ func (t *Table) search() error {
 	return ErrNone
 }
 
-// plausible reports whether what was found by search is a table: its functions
-// are in order, and have names.
+// plausible reports whether the bytes that search found are a table: its functions are in
+// order, and have names.
 func (t *Table) plausible() bool {
 	for i := range min(t.nfunc, 64) {
 		if t.entry(i) > t.entry(i+1) {
@@ -162,8 +161,8 @@ func (t *Table) plausible() bool {
 	return true
 }
 
-// Section returns the section of a file's table, nil if none has its name. In position
-// independent programs it needed relocations once.
+// Section returns the section of a file's table, nil if no section has its name. In
+// position-independent programs it once needed relocations, and has another name.
 func Section(f *elffile.File) *elffile.Section {
 	for i := range f.Sections {
 		s := &f.Sections[i]
@@ -174,8 +173,8 @@ func Section(f *elffile.File) *elffile.Section {
 	return nil
 }
 
-// Work is how many bytes may be gone through for a file's table, 0 if it has none: those
-// of its section, or all that it is searched for in where there are no sections.
+// Work returns how many bytes may be read for a file's table, 0 if it has none: those of its
+// section or, in a file without sections, those that are searched.
 func Work(f *elffile.File) int64 {
 	most := uint64(f.Size())
 	if f.Synthetic {
@@ -205,7 +204,7 @@ func (t *Table) uptr(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// header checks pcHeader and cuts the table into its parts.
+// header checks pcHeader and splits the table into its parts.
 func (t *Table) header(b []byte) error {
 	if len(b) < 8 {
 		return ErrNone
@@ -251,7 +250,7 @@ func (t *Table) header(b []byte) error {
 	return nil
 }
 
-// width is the size of each of the two fields of a functab entry.
+// width returns the size of each of the two fields of a functab entry.
 func (t *Table) width() int {
 	if t.version >= 118 {
 		return 4
@@ -259,10 +258,10 @@ func (t *Table) width() int {
 	return t.ptr
 }
 
-// Size is the number of bytes of the table.
+// Size returns the number of bytes of the table.
 func (t *Table) Size() int { return t.size }
 
-// Len is the number of functions.
+// Len returns the number of functions.
 func (t *Table) Len() int { return t.nfunc }
 
 // entry returns the address of function i; i may be Len, the end of the last one.
@@ -273,7 +272,7 @@ func (t *Table) entry(i int) uint64 {
 	return t.uptr(t.funcs[2*t.ptr*i:])
 }
 
-// Find returns the function that an address lies in.
+// Find returns the function that contains an address.
 func (t *Table) Find(pc uint64) (fn Func, ok bool) {
 	i, ok := t.Index(pc)
 	if !ok {
@@ -282,14 +281,14 @@ func (t *Table) Find(pc uint64) (fn Func, ok bool) {
 	return t.Func(i)
 }
 
-// Index returns the number of the function that an address lies in.
+// Index returns the number of the function that contains an address.
 func (t *Table) Index(pc uint64) (i int, ok bool) {
 	if i, ok := t.bucket(pc); ok {
 		return i, true
 	}
 	lo, hi := 0, t.nfunc+1
 	if t.version >= 118 && t.le {
-		// The usual case, without a call for every step.
+		// the usual case, without a call in every step
 		off := pc - t.text
 		for lo < hi {
 			m := int(uint(lo+hi) >> 1)
@@ -312,17 +311,17 @@ func (t *Table) Index(pc uint64) (i int, ok bool) {
 	return lo - 1, lo > 0 && lo <= t.nfunc
 }
 
-// The runtime's index (runtime/symtab.go, findfuncbucket; internal/abi/symtab.go):
-// for each 4096 bytes of code the number of the first function, and in one byte
-// for each 256 of them how many more to skip.
+// These describe the runtime's index (runtime/symtab.go, findfuncbucket;
+// internal/abi/symtab.go). For each 4096 bytes of code it contains the number of the first
+// function, and for each 256 of them one byte with the number of functions to skip.
 const (
 	bucketBytes = 4096
 	bucketPart  = bucketBytes / 16
 	bucketSize  = 4 + 16
 )
 
-// bucket returns the function of an address by the runtime's index; ok is false
-// if that is not there or does not agree with the table.
+// bucket returns the function at an address by the runtime's index. ok is false if there is no
+// index or it does not agree with the table.
 func (t *Table) bucket(pc uint64) (i int, ok bool) {
 	off := pc - t.minpc
 	at := off / bucketBytes * bucketSize
@@ -334,10 +333,10 @@ func (t *Table) bucket(pc uint64) (i int, ok bool) {
 	if i >= t.nfunc || t.entry(i) > pc {
 		return 0, false
 	}
-	// A part holds the beginnings of 16 functions at most.
+	// At most 16 functions begin in a part.
 	last := min(i+bucketPart/16+1, t.nfunc)
 	if t.version >= 118 && t.le {
-		// The usual case, with as little as can be for every step.
+		// the usual case, with as little work as possible in every step
 		for off := pc - t.text; i < last; i++ {
 			if uint64(binary.LittleEndian.Uint32(t.funcs[8*i+8:])) > off {
 				return i, true
@@ -356,8 +355,7 @@ func (t *Table) bucket(pc uint64) (i int, ok bool) {
 // Bounds returns Func.Entry and Func.End of function i.
 func (t *Table) Bounds(i int) (entry, end uint64) { return t.entry(i), t.entry(i + 1) }
 
-// Func returns function i, 0 to Len - 1; ok is false if the table is malformed
-// there.
+// Func returns function i, 0 to Len-1. ok is false if the table is malformed there.
 func (t *Table) Func(i int) (fn Func, ok bool) {
 	w := t.width()
 	at := uint64(t.u32(t.funcs[2*w*i+w:]))
@@ -371,8 +369,8 @@ func (t *Table) Func(i int) (fn Func, ok bool) {
 	return fn, len(fn.b) >= fn.fixed() && fn.End >= fn.Entry
 }
 
-// The _func structure: an entry (a pointer up to 1.17, then 4 bytes), then
-// words of 4 bytes, in this order.
+// The _func structure is an entry (a pointer up to 1.17, then 4 bytes), and then words of 4
+// bytes, in this order.
 const (
 	fieldName = iota
 	fieldArgs
@@ -385,7 +383,7 @@ const (
 	fieldStartLine // since 1.20
 )
 
-// base is the size of the entry field.
+// base returns the size of the entry field.
 func (fn *Func) base() int {
 	if fn.t.version >= 118 {
 		return 4
@@ -393,7 +391,7 @@ func (fn *Func) base() int {
 	return fn.t.ptr
 }
 
-// fixed is the size of the structure up to the pcdata offsets: the words, then
+// fixed returns the size of the structure up to the pcdata offsets: the words, and then
 // function id, flag, padding and the number of funcdata.
 func (fn *Func) fixed() int {
 	n := fn.base() + 4*fieldStartLine + 4
@@ -408,17 +406,17 @@ func (fn *Func) field(i int) uint32 { return fn.t.u32(fn.b[fn.base()+4*i:]) }
 // Name returns the function's name, as bytes of the file.
 func (fn *Func) Name() []byte { return fn.t.name(fn.field(fieldName)) }
 
-// ShortName is Name if that is no longer than most, else nil.
+// ShortName returns Name if it has at most the given length, else nil.
 func (fn *Func) ShortName(most int) []byte {
 	names, off := fn.t.funcnames, uint64(fn.field(fieldName))
 	return elffile.String(names[:min(off+uint64(most)+1, uint64(len(names)))], off)
 }
 
-// Names reads the functions' names by NameOffset, of which there may be no more than
-// elffile.Names says.
+// Names returns the functions' names by NameOffset. Their total length is bounded, as
+// elffile.Names describes.
 func (t *Table) Names() *elffile.Names {
 	names := t.funcnames
-	if n := len(names) - len(t.cutab); n > 0 { // what follows them
+	if n := len(names) - len(t.cutab); n > 0 { // the bytes after them
 		names = names[:n]
 	}
 	return elffile.NewNames(names)
@@ -432,7 +430,7 @@ func (t *Table) name(off uint32) []byte { return elffile.String(t.funcnames, uin
 // NameAt returns the name with that offset.
 func (t *Table) NameAt(off uint32) []byte { return t.name(off) }
 
-// StartLine is the line of the func keyword, 0 before Go 1.20.
+// StartLine returns the line of the func keyword, 0 before Go 1.20.
 func (fn *Func) StartLine() int {
 	if fn.t.version < 120 {
 		return 0
@@ -440,22 +438,22 @@ func (fn *Func) StartLine() int {
 	return int(int32(fn.field(fieldStartLine)))
 }
 
-// SPDelta returns how far the stack pointer is below its value at the
-// function's entry; ok is false where the table does not say.
+// SPDelta returns how many bytes the stack pointer is below its value at the function's entry.
+// ok is false if the table does not contain it.
 func (fn *Func) SPDelta(pc uint64) (delta int64, ok bool) {
 	v, ok := fn.value(fn.field(fieldPCSP), pc)
 	return int64(v), ok
 }
 
-// value walks a pc-value table: pairs of varints, a zigzag-encoded change of
-// the value and the number of instructions that it holds for.
+// value walks a pc-value table: pairs of varints, which are a zigzag-encoded change of the
+// value and the number of instructions for which it is valid.
 func (fn *Func) value(off uint32, pc uint64) (v int32, ok bool) {
 	t := fn.t
 	if off == 0 || uint64(off) >= uint64(len(t.pctab)) {
 		return -1, false
 	}
 	b := t.pctab[off:]
-	// Instructions are counted, not bytes: that spares a multiplication a step.
+	// It counts instructions, not bytes, which saves a multiplication per step.
 	left := (pc - fn.Entry) / t.minLC
 	v = -1
 	for i := 0; ; {
@@ -463,7 +461,7 @@ func (fn *Func) value(off uint32, pc uint64) (v int32, ok bool) {
 			return -1, false
 		}
 		var dv, dpc uint32
-		if i+1 < len(b) && b[i]|b[i+1] < 0x80 { // one byte each: nearly always
+		if i+1 < len(b) && b[i]|b[i+1] < 0x80 { // one byte each: the usual case
 			dv, dpc = uint32(b[i]), uint32(b[i+1])
 			if dv == 0 && i > 0 {
 				return -1, false
@@ -488,8 +486,7 @@ func (fn *Func) value(off uint32, pc uint64) (v int32, ok bool) {
 	}
 }
 
-// varint reads a little-endian base 128 number of at most 32 bits; n is 0 if
-// there is none.
+// varint reads an LEB128 number of at most 32 bits. n is 0 if there is none.
 func varint(b []byte) (v uint32, n int) {
 	for i, c := range b {
 		if i == 5 {
@@ -518,7 +515,7 @@ func (fn *Func) FileOffset(pc uint64) (off uint32, ok bool) {
 	return fn.File(v)
 }
 
-// File identifies the file that a Run numbers within the table.
+// File identifies the file with the number of a Run within the table.
 func (fn *Func) File(v int32) (off uint32, ok bool) {
 	if v < 0 {
 		return 0, false

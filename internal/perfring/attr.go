@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Types of events: attr.type (enum perf_type_id). Larger numbers are those
-// that sysfs gives to each PMU.
+// These are types of events: attr.type (enum perf_type_id). Larger numbers are those that
+// sysfs assigns to each PMU.
 const (
 	EventHardware   uint32 = 0
 	EventSoftware   uint32 = 1
@@ -16,13 +16,12 @@ const (
 	EventBreakpoint uint32 = 5
 )
 
-// Attr is the kernel's struct perf_event_attr (include/uapi/linux/perf_event.h)
-// in its newest layout, field for field, so that its memory can be given to the
-// kernel. golang.org/x/sys's has no config3, and its PerfEventOpen leaves Size
-// to the caller.
+// Attr is the kernel's struct perf_event_attr (include/uapi/linux/perf_event.h) in its newest
+// layout, field for field, so that its memory can be passed to the kernel. That of
+// golang.org/x/sys has no config3, and PerfEventOpen there does not set Size.
 //
-// A kernel that knows a shorter struct accepts this one as long as what it does
-// not know is zero, so Size is always AttrSize.
+// A kernel with a shorter struct accepts this one if the fields that it does not have are
+// zero, so Size is always AttrSize.
 type Attr struct {
 	Type             uint32
 	Size             uint32
@@ -52,14 +51,14 @@ type Attr struct {
 // AttrSize is sizeof(struct perf_event_attr) as of PERF_ATTR_SIZE_VER8 (Linux 6.3).
 const AttrSize = 136
 
-// The layout is the kernel's or this does not compile.
+// This does not compile unless the layout is the kernel's.
 var _ [0]struct{} = [AttrSize - unsafe.Sizeof(Attr{})]struct{}{}
 
 // AttrFlags are the bit fields of struct perf_event_attr.
 type AttrFlags uint64
 
-// The flags, in the kernel's order (perf_event.h); the minimum kernel is given
-// where it is later than 5.10.
+// These are the flags, in the kernel's order (perf_event.h), with the minimum kernel if it is
+// later than 5.10.
 const (
 	AttrDisabled AttrFlags = 1 << iota
 	AttrInherit
@@ -103,17 +102,16 @@ const (
 
 const preciseShift = 15
 
-// Precise is the precise_ip level in the flags, 0 to 3.
+// Precise returns the precise_ip level in the flags, 0 to 3.
 func (f AttrFlags) Precise() int { return int(f>>preciseShift) & 3 }
 
-// WithPrecise returns the flags with the given precise_ip level, of which the
-// low two bits are used.
+// WithPrecise returns the flags with the given precise_ip level, of which it uses the low two
+// bits.
 func (f AttrFlags) WithPrecise(level int) AttrFlags {
 	return f&^(attrPrecise1|attrPrecise2) | AttrFlags(level&3)<<preciseShift
 }
 
-// AppendBinary appends the attribute as the kernel lays it out on this machine.
-// It never fails.
+// AppendBinary appends the attribute in the kernel's layout on this machine. It never fails.
 func (a *Attr) AppendBinary(b []byte) ([]byte, error) {
 	return binary.Append(b, binary.NativeEndian, a)
 }

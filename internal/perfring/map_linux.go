@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Map maps the ring of a perf event: pages of data, a power of two, after the
-// metadata page. The caller ends it with Unmap before it closes the event.
+// Map maps the ring of a perf event: the metadata page and the given number of data pages, a
+// power of two. The caller must call Unmap before closing the event.
 func Map(fd, pages int) (*Ring, error) {
 	if pages <= 0 || pages&(pages-1) != 0 {
 		return nil, fmt.Errorf("perf ring of %d pages: a power of two", pages)
@@ -26,7 +26,7 @@ func Map(fd, pages int) (*Ring, error) {
 	return r, nil
 }
 
-// Unmap ends the mapping of a Ring that Map made. The Ring must not be used after it.
+// Unmap unmaps a Ring that Map returned. The Ring must not be used afterwards.
 func (r *Ring) Unmap() error {
 	if r == nil || r.mem == nil {
 		return nil

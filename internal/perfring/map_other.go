@@ -4,7 +4,7 @@ package perfring
 
 import "errors"
 
-// Map needs Linux.
+// Map is only supported on Linux.
 func Map(fd, pages int) (*Ring, error) { return nil, errors.ErrUnsupported }
 
 // Unmap does nothing.

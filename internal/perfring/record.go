@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-// Types of records (enum perf_event_type).
+// These are types of records (enum perf_event_type).
 const (
 	TypeMmap          = 1
 	TypeLost          = 2
@@ -31,23 +31,23 @@ const (
 	TypeTextPoke      = 20
 )
 
-// Flags of a record's Misc.
+// These are flags of a record's Misc.
 const (
-	MiscCPUMode       = 7       // the bits that say where a sample was taken
+	MiscCPUMode       = 7       // mask of the mode in which a sample was taken
 	MiscKernel        = 1       // PERF_RECORD_MISC_KERNEL
 	MiscUser          = 2       // PERF_RECORD_MISC_USER
 	MiscHypervisor    = 3       // PERF_RECORD_MISC_HYPERVISOR
 	MiscGuestKernel   = 4       // PERF_RECORD_MISC_GUEST_KERNEL
 	MiscGuestUser     = 5       // PERF_RECORD_MISC_GUEST_USER
-	MiscMmapData      = 1 << 13 // of a Mmap: not executable
-	MiscCommExec      = 1 << 13 // of a Comm: by execve
-	MiscSwitchOut     = 1 << 13 // of a Switch: away from the task
-	MiscExactIP       = 1 << 14 // of a Sample: the address has no skid
-	MiscMmapBuildID   = 1 << 14 // of a Mmap2: build-id instead of inode
-	MiscSwitchPreempt = 1 << 14 // of a Switch: it was still runnable
+	MiscMmapData      = 1 << 13 // for Mmap: not executable
+	MiscCommExec      = 1 << 13 // for Comm: by execve
+	MiscSwitchOut     = 1 << 13 // for Switch: away from the task
+	MiscExactIP       = 1 << 14 // for Sample: the address has no skid
+	MiscMmapBuildID   = 1 << 14 // for Mmap2: build-id instead of inode
+	MiscSwitchPreempt = 1 << 14 // for Switch: the task was still runnable
 )
 
-// What a sample holds (enum perf_event_sample_format): bits of sample_type.
+// These select the contents of a sample (enum perf_event_sample_format): bits of sample_type.
 const (
 	SampleIP uint64 = 1 << iota
 	SampleTID
@@ -77,7 +77,8 @@ const (
 	sampleUnknown
 )
 
-// What read(2) of an event gives (enum perf_event_read_format): bits of read_format.
+// These select the values that read(2) of an event returns (enum perf_event_read_format): bits
+// of read_format.
 const (
 	FormatEnabled uint64 = 1 << iota
 	FormatRunning
@@ -86,33 +87,33 @@ const (
 	FormatLost // 6.0
 )
 
-// Bits of branch_sample_type that change the layout.
+// These are bits of branch_sample_type that change the layout.
 const (
 	branchHWIndex  = 1 << 17
 	branchCounters = 1 << 19
 )
 
-// Format is what the layout of an event's records depends on: fields of its
-// struct perf_event_attr.
+// Format contains the fields of an event's struct perf_event_attr that determine the layout of
+// its records.
 type Format struct {
 	SampleType uint64
 	ReadFormat uint64
-	// BranchSampleType, RegsUser and RegsIntr matter where SampleType has
-	// branches or registers.
+	// BranchSampleType, RegsUser and RegsIntr are used if SampleType includes branches or
+	// registers.
 	BranchSampleType uint64
 	RegsUser         uint64
 	RegsIntr         uint64
-	// SampleIDAll appends a SampleID to every record but samples.
+	// SampleIDAll is set if every record but samples ends with a SampleID.
 	SampleIDAll bool
 }
 
-// Record is one decoded record: which of the parts holds it depends on Type.
-// Decode reuses the memory of its slices, and some lie in the Raw's Data.
+// Record is one decoded record. Its Type determines which part is set. Decode reuses the
+// memory of its slices, and some of them are parts of the Raw's Data.
 type Record struct {
 	Type uint32
 	Misc uint16
-	// ID says which event, task and time a record other than a sample belongs
-	// to, if the event has SampleIDAll.
+	// ID contains the event, task and time of a record that is not a sample, if the event has
+	// SampleIDAll.
 	ID SampleID
 
 	Sample  Sample   // TypeSample
@@ -122,12 +123,12 @@ type Record struct {
 	Mmap    Mmap     // TypeMmap, TypeMmap2
 	Ksymbol Ksymbol  // TypeKsymbol
 	BPF     BPFEvent // TypeBPFEvent
-	Switch  Switch   // TypeSwitchCPUWide; TypeSwitch has nothing but Misc
+	Switch  Switch   // TypeSwitchCPUWide; TypeSwitch has only Misc
 	Rate    Rate     // TypeThrottle, TypeUnthrottle
 	Cgroup  Cgroup   // TypeCgroup
 }
 
-// IsSample reports whether it is a sample.
+// IsSample reports whether the record is a sample.
 func (r *Record) IsSample() bool { return r.Type == TypeSample }
 
 // InKernel reports whether a sample was taken in the kernel.
@@ -136,52 +137,52 @@ func (r *Record) InKernel() bool { return r.Misc&MiscCPUMode == MiscKernel }
 // ExactIP reports whether a sample's address is that of the instruction that caused it.
 func (r *Record) ExactIP() bool { return r.Misc&MiscExactIP != 0 }
 
-// IsLost reports whether it says that records were lost.
+// IsLost reports whether the record is a count of lost records.
 func (r *Record) IsLost() bool { return r.Type == TypeLost || r.Type == TypeLostSamples }
 
-// IsComm reports whether it is a thread's new name.
+// IsComm reports whether the record is a thread's new name.
 func (r *Record) IsComm() bool { return r.Type == TypeComm }
 
-// IsFork reports whether it is a thread that began.
+// IsFork reports whether the record is the start of a thread.
 func (r *Record) IsFork() bool { return r.Type == TypeFork }
 
-// IsExit reports whether it is a thread that ended.
+// IsExit reports whether the record is the end of a thread.
 func (r *Record) IsExit() bool { return r.Type == TypeExit }
 
-// IsMmap reports whether it is a new mapping.
+// IsMmap reports whether the record is a new mapping.
 func (r *Record) IsMmap() bool { return r.Type == TypeMmap || r.Type == TypeMmap2 }
 
 // HoldsCode reports whether a mapping is executable.
 func (r *Record) HoldsCode() bool { return r.Misc&MiscMmapData == 0 }
 
-// ByBuildID reports whether a mapping says its file's build-id, not its inode.
+// ByBuildID reports whether a mapping has its file's build-id instead of its inode.
 func (r *Record) ByBuildID() bool { return r.Type == TypeMmap2 && r.Misc&MiscMmapBuildID != 0 }
 
-// IsSwitch reports whether it is a context switch.
+// IsSwitch reports whether the record is a context switch.
 func (r *Record) IsSwitch() bool { return r.Type == TypeSwitch || r.Type == TypeSwitchCPUWide }
 
-// Out reports whether a context switch leads away from the task that is sampled.
+// Out reports whether a context switch is away from the sampled task.
 func (r *Record) Out() bool { return r.Misc&MiscSwitchOut != 0 }
 
-// Preempted reports whether a task that is switched away from was still runnable.
+// Preempted reports whether the task was still runnable at a context switch away from it.
 func (r *Record) Preempted() bool { return r.Out() && r.Misc&MiscSwitchPreempt != 0 }
 
-// IsKsymbol reports whether it is code that came into the kernel, or went.
+// IsKsymbol reports whether the record is code that was added to the kernel or removed.
 func (r *Record) IsKsymbol() bool { return r.Type == TypeKsymbol }
 
-// IsBPF reports whether it is a BPF program that was loaded or unloaded.
+// IsBPF reports whether the record is a BPF program that was loaded or unloaded.
 func (r *Record) IsBPF() bool { return r.Type == TypeBPFEvent }
 
-// IsCgroup reports whether it is a new cgroup.
+// IsCgroup reports whether the record is a new cgroup.
 func (r *Record) IsCgroup() bool { return r.Type == TypeCgroup }
 
-// IsThrottle reports whether the event came too often and was stopped.
+// IsThrottle reports whether the record is the stop of an event that came too often.
 func (r *Record) IsThrottle() bool { return r.Type == TypeThrottle }
 
-// IsUnthrottle reports whether it goes on.
+// IsUnthrottle reports whether the record is the restart of such an event.
 func (r *Record) IsUnthrottle() bool { return r.Type == TypeUnthrottle }
 
-// SampleID is the trailer of records that are no samples.
+// SampleID is the trailer of records that are not samples.
 type SampleID struct {
 	PID, TID uint32
 	Time     uint64
@@ -190,17 +191,17 @@ type SampleID struct {
 	CPU      uint32
 }
 
-// Lost says how many records an event lost.
+// Lost is the number of records that an event lost.
 type Lost struct{ ID, Count uint64 }
 
-// Comm is a new name of a thread; Exec is set if it came by execve.
+// Comm is a new name of a thread. Exec is set if execve changed it.
 type Comm struct {
 	PID, TID uint32
 	Name     string
 	Exec     bool
 }
 
-// Task is a thread that began (Fork) or ended (Exit).
+// Task is a thread that started (Fork) or ended (Exit).
 type Task struct {
 	PID, PPID, TID, PTID uint32
 	Time                 uint64
@@ -210,7 +211,8 @@ type Task struct {
 type Mmap struct {
 	PID, TID           uint32
 	Addr, Len, PageOff uint64
-	// Of a TypeMmap2: the file, by device and inode or (MiscMmapBuildID) by build-id.
+	// These are only set for TypeMmap2: the file, by device and inode or (MiscMmapBuildID) by
+	// build-id.
 	Major, Minor       uint32
 	Inode, InodeGen    uint64
 	BuildID            []byte
@@ -218,8 +220,8 @@ type Mmap struct {
 	Path               string
 }
 
-// Ksymbol is code that appeared in the kernel or (Unregister) went: a BPF
-// program (Kind 1) or out-of-line code (Kind 2: trampolines, kprobe slots).
+// Ksymbol is code that was added to the kernel or (Unregister) removed: a BPF program (Kind 1)
+// or out-of-line code (Kind 2: trampolines, kprobe slots).
 type Ksymbol struct {
 	Addr       uint64
 	Len        uint32
@@ -236,10 +238,10 @@ type BPFEvent struct {
 	Tag   [8]byte
 }
 
-// Switch names the other task of a context switch.
+// Switch is the other task of a context switch.
 type Switch struct{ PID, TID uint32 }
 
-// Rate says when the kernel stopped or resumed an event that came too often.
+// Rate is the time at which the kernel stopped or resumed an event that came too often.
 type Rate struct{ Time, ID, StreamID uint64 }
 
 // Cgroup is a new cgroup.
@@ -248,20 +250,20 @@ type Cgroup struct {
 	Path string
 }
 
-// Branch is one branch of a branch stack. Flags are the kernel's bits: mispredicted,
-// predicted, in_tx, abort, cycles:16, type:4, …
+// Branch is one entry of a branch stack. Flags are the kernel's bits: mispredicted, predicted,
+// in_tx, abort, cycles:16, type:4, …
 type Branch struct{ From, To, Flags uint64 }
 
 // ReadValue is one event's value in a read.
 type ReadValue struct{ Value, ID, Lost uint64 }
 
-// Sample is a TypeSample record; which fields are set depends on the event's sample_type.
+// Sample is a TypeSample record. The event's sample_type determines which fields are set.
 type Sample struct {
 	IP       uint64
 	PID, TID uint32
 	Time     uint64
 	Addr     uint64
-	// ID is the event's id, from SampleIdentifier or SampleID.
+	// ID is the event's id, from SampleIdentifier or SampleEventID.
 	ID       uint64
 	StreamID uint64
 	CPU      uint32
@@ -271,10 +273,11 @@ type Sample struct {
 	Read             []ReadValue
 
 	Callchain []uint64
-	// Raw is what a tracepoint or BPF program wrote. It lies in the Raw record's Data.
+	// Raw is the data that a tracepoint or BPF program wrote. It is part of the Raw record's
+	// Data.
 	Raw []byte
-	// Branches are the newest first; BranchIndex is the hardware's index of
-	// the first, -1 if it is not known. BranchCounters run parallel to Branches.
+	// Branches has the newest branch first. BranchIndex is the hardware's index of the first,
+	// -1 if it is not known. BranchCounters has one element for each branch.
 	Branches       []Branch
 	BranchIndex    int64
 	BranchCounters []uint64
@@ -282,8 +285,8 @@ type Sample struct {
 	// UserABI is 0 (no registers: a kernel thread), 1 (32-bit) or 2 (64-bit).
 	UserABI  uint64
 	UserRegs []uint64
-	// UserStack is the valid part of what was copied of the stack. It lies in
-	// the Raw record's Data.
+	// UserStack is the valid part of the copy of the user stack. It is part of the Raw
+	// record's Data.
 	UserStack []byte
 	IntrABI   uint64
 	IntrRegs  []uint64
@@ -295,13 +298,13 @@ type Sample struct {
 	Cgroup       uint64
 	DataPageSize uint64
 	CodePageSize uint64
-	// Aux lies in the Raw record's Data.
+	// Aux is part of the Raw record's Data.
 	Aux []byte
 }
 
 var errShort = errors.New("perf record: shorter than its fields")
 
-// cursor reads a record's fields; a short record sticks.
+// cursor reads a record's fields. It stays short once the record is too short.
 type cursor struct {
 	b     []byte
 	short bool
@@ -339,7 +342,7 @@ func (c *cursor) u16() uint16 {
 	return 0
 }
 
-// words appends n words to dst, no more than there are.
+// words appends n words to dst. It appends none if there are fewer.
 func (c *cursor) words(dst []uint64, n uint64) []uint64 {
 	if n > uint64(len(c.b))/8 {
 		c.short = true
@@ -351,7 +354,8 @@ func (c *cursor) words(dst []uint64, n uint64) []uint64 {
 	return dst
 }
 
-// cstring takes a NUL-terminated string and its padding: all that is left.
+// cstring returns a NUL-terminated string and skips its padding, which is the rest of the
+// record.
 func (c *cursor) cstring() string {
 	b := c.b
 	c.b = nil
@@ -366,9 +370,8 @@ func (c *cursor) cstring() string {
 	return string(b)
 }
 
-// Decode decodes raw into rec, reusing rec's memory. Records of types that it
-// does not know have Type and Misc only. The error says that the record is
-// shorter than its fields, and which kind it was.
+// Decode decodes raw into rec, reusing rec's memory. For unknown types it sets only Type and
+// Misc. It returns an error if the record is shorter than its fields, with the record's type.
 func (f *Format) Decode(raw *Raw, rec *Record) error {
 	rec.Type, rec.Misc = raw.Type, raw.Misc
 	c := cursor{b: raw.Data}
@@ -434,7 +437,7 @@ func (c *cursor) mmap(raw *Raw) Mmap {
 	return m
 }
 
-// trailer takes the SampleID off the record's end (perf_event__output_id_sample).
+// trailer removes the SampleID from the end of the record (perf_event__output_id_sample).
 func (f *Format) trailer(c *cursor, id *SampleID) {
 	const mask = SampleTID | SampleTime | SampleEventID | SampleStreamID | SampleCPU | SampleIdentifier
 	n := 8 * bits.OnesCount64(f.SampleType&mask)

@@ -1,13 +1,11 @@
-// Package perfring reads the kernel's perf ring buffers: the shared memory
-// behind a perf event (Ring), and the records in it (Format.Decode).
+// Package perfring reads the kernel's perf ring buffers: the shared memory behind a perf event
+// (Ring), and the records in it (Format.Decode).
 //
-// The memory is written by the kernel, or comes from a recording. Lengths in it
-// are checked before they are used; what doesn't make sense is skipped and
-// counted as lost, never followed.
+// The memory is written by the kernel, or comes from a recording. Lengths in it are checked
+// before use. Memory that does not make sense is skipped and counted as corrupt.
 //
-// The layout is that of include/uapi/linux/perf_event.h (struct
-// perf_event_mmap_page, enum perf_event_type) and Documentation of
-// tools/perf/design.txt.
+// The layout is that of include/uapi/linux/perf_event.h (struct perf_event_mmap_page, enum
+// perf_event_type) and tools/perf/design.txt.
 package perfring
 
 import (
@@ -18,50 +16,50 @@ import (
 	"unsafe"
 )
 
-// Offsets into struct perf_event_mmap_page.
+// These are offsets into struct perf_event_mmap_page.
 const (
 	offDataHead   = 1024
 	offDataTail   = 1032
 	offDataOffset = 1040
 	offDataSize   = 1048
-	// minPage holds all fields up to aux_size.
+	// minPage is the size of all fields up to aux_size.
 	minPage = 1088
 )
 
 const headerSize = 8 // struct perf_event_header: u32 type, u16 misc, u16 size
 
-// MaxRecord is the largest record: its size is 16 bits.
+// MaxRecord is the size of the largest record in bytes: the size has 16 bits.
 const MaxRecord = 1<<16 - 1
 
-// Raw is one record as it was in the ring.
+// Raw is one record, not decoded.
 type Raw struct {
-	// Type is PERF_RECORD_… (the Type constants), Misc the header's flags.
+	// Type is PERF_RECORD_… (the Type constants), Misc contains the header's flags.
 	Type uint32
 	Misc uint16
-	// Data is the record without its header. Ring.Next reuses its memory; that of
-	// Ring.Peek is the ring's.
+	// Data is the record without its header. Ring.Next reuses its memory; that of Ring.Peek
+	// belongs to the ring.
 	Data []byte
 }
 
-// Stats counts what went through a ring.
+// Stats contains counts of a ring's records.
 type Stats struct {
-	// Records were read; Lost is what the kernel says it dropped because the
-	// ring was full (PERF_RECORD_LOST and _LOST_SAMPLES), in records.
+	// Records is the number of records read. Lost is the number of records that the kernel
+	// dropped because the ring was full (PERF_RECORD_LOST and _LOST_SAMPLES).
 	Records, Lost uint64
-	// Corrupt counts places where the memory made no sense, and CorruptBytes
-	// what was skipped there.
+	// Corrupt is the number of places where the memory made no sense, CorruptBytes the number
+	// of bytes skipped there.
 	Corrupt, CorruptBytes uint64
 }
 
-// Ring is the reader's end of one perf ring buffer. One goroutine at a time.
+// Ring is the reader's end of one perf ring buffer. Only one goroutine may use it at a time.
 //
-// Next is for one record after the other. Look, Peek and Pass are its parts, for
-// readers that compare the next records of several rings, or that copy less.
+// Next reads one record after the other. Look, Peek and Pass are its parts, for readers that
+// compare the next records of several rings, or that avoid copies.
 type Ring struct {
-	mem   []byte // the metadata page and what follows
+	mem   []byte // the metadata page and the data
 	data  []byte
 	tail  uint64
-	head  uint64 // as Look saw it
+	head  uint64 // as of the last Look
 	next  uint64 // behind the record that Peek returned
 	split []byte // a record that wraps around the end
 	stats Stats
@@ -69,9 +67,9 @@ type Ring struct {
 
 var errLayout = errors.New("perf ring: bad layout")
 
-// New makes a Ring of memory laid out as the kernel maps it: a metadata page,
-// and the data where that page says. It borrows mem, and writes data_tail there
-// if it is writable shared memory: a recording's must be a copy.
+// New returns a Ring for memory in the kernel's layout: a metadata page, and the data at the
+// offset in that page. It keeps mem, and writes data_tail to it, so mem must be writable; of a
+// recording it must be a copy.
 func New(mem []byte) (*Ring, error) {
 	if len(mem) < minPage || uintptr(unsafe.Pointer(&mem[0]))%8 != 0 {
 		return nil, fmt.Errorf("%w: %d bytes of memory", errLayout, len(mem))
@@ -93,14 +91,14 @@ func (r *Ring) word(off int) *uint64 { return (*uint64)(unsafe.Pointer(&r.mem[of
 // Stats returns the counts so far.
 func (r *Ring) Stats() Stats { return r.stats }
 
-// Unread returns how many bytes there are to read now.
+// Unread returns how many bytes can be read now.
 func (r *Ring) Unread() uint64 { return atomic.LoadUint64(r.word(offDataHead)) - r.tail }
 
-// Seen returns how many of those bytes Look saw.
+// Seen returns how many of those bytes the last Look saw.
 func (r *Ring) Seen() int { return int(r.head - r.tail) }
 
-// Next copies the next record out of the ring into rec, reusing rec.Data, and
-// frees its place for the kernel. It is false when the ring is drained.
+// Next copies the next record from the ring to rec, reusing rec.Data, and releases its space
+// to the kernel. It returns false when the ring is empty.
 func (r *Ring) Next(rec *Raw) bool {
 	r.Look()
 	var in Raw
@@ -116,15 +114,15 @@ func (r *Ring) Next(rec *Raw) bool {
 	return true
 }
 
-// Look takes in what the kernel wrote since: Peek sees the records up to there.
+// Look reads the kernel's write position: Peek returns the records up to there.
 func (r *Ring) Look() {
 	// The kernel writes a record before it moves the head: kernel/events/
 	// ring_buffer.c, perf_output_put_handle. Go's atomic load is an acquire.
 	r.head = atomic.LoadUint64(r.word(offDataHead))
 }
 
-// Peek returns the next record where it lies, without moving behind it: it is
-// there until Pass. It is false when there is none up to where Look saw.
+// Peek returns the next record in place, without moving behind it. It is valid until Pass.
+// Peek returns false if there is none before the position that Look read.
 func (r *Ring) Peek(rec *Raw) bool {
 	avail := r.head - r.tail
 	if avail == 0 {
@@ -148,7 +146,7 @@ func (r *Ring) Peek(rec *Raw) bool {
 	return true
 }
 
-// Pass frees the place of the record that Peek returned last, and counts it.
+// Pass releases the space of the record that Peek returned last, and counts it.
 func (r *Ring) Pass(rec *Raw) {
 	r.stats.Records++
 	switch {
@@ -170,8 +168,8 @@ func (r *Ring) at(n int) []byte {
 	return r.split
 }
 
-// release gives the place up to tail back. The store is after the copies:
-// Go's atomic store is a release.
+// release returns the space up to tail to the kernel. The store is after the copies: Go's
+// atomic store is a release.
 func (r *Ring) release(tail uint64) {
 	r.tail = tail
 	atomic.StoreUint64(r.word(offDataTail), tail)

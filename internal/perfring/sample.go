@@ -7,7 +7,7 @@ import "math/bits"
 func (f *Format) sample(c *cursor, s *Sample) {
 	t := f.SampleType
 	if t >= sampleUnknown {
-		// A bit of a newer kernel may put bytes anywhere.
+		// An unknown bit of a newer kernel may put bytes anywhere.
 		c.short = true
 		return
 	}
@@ -61,7 +61,7 @@ func (f *Format) sample(c *cursor, s *Sample) {
 	}
 }
 
-// reset empties s and keeps its slices' memory.
+// reset clears s, but keeps the memory of its slices.
 func (s *Sample) reset() {
 	*s = Sample{
 		Read: s.Read[:0], Callchain: s.Callchain[:0], Branches: s.Branches[:0], BranchIndex: -1,
@@ -101,7 +101,7 @@ func (f *Format) sampleHead(c *cursor, s *Sample) {
 	}
 }
 
-// SampleReadGroup decodes a read within a sample (perf_output_read).
+// sampleRead decodes a read in a sample (perf_output_read).
 func (f *Format) sampleRead(c *cursor, s *Sample) {
 	n := uint64(1)
 	group := f.ReadFormat&FormatGroup != 0
@@ -150,7 +150,7 @@ func (f *Format) branches(c *cursor, s *Sample) {
 	}
 }
 
-// regs decodes an ABI and, unless there is none, a register for each bit of mask.
+// regs decodes an ABI and, unless it is 0, a register for each bit of mask.
 func (c *cursor) regs(dst []uint64, mask uint64) (abi uint64, regs []uint64) {
 	if abi = c.u64(); abi == 0 {
 		return 0, dst
@@ -158,8 +158,8 @@ func (c *cursor) regs(dst []uint64, mask uint64) (abi uint64, regs []uint64) {
 	return abi, c.words(dst, uint64(bits.OnesCount64(mask)))
 }
 
-// stack decodes a copy of the user stack: its size, the bytes, and how many of
-// them are valid, which is missing if there are none.
+// stack decodes a copy of the user stack: its size, the bytes, and the number of valid bytes,
+// which is missing if the size is 0.
 func (c *cursor) stack() []byte {
 	size := c.u64()
 	if size == 0 {

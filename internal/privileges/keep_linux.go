@@ -12,7 +12,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// keep gives up all capabilities of all threads but those.
+// keep drops all capabilities except those in kept, in all threads.
 func keep(kept []feature.Cap) error {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData

@@ -1,4 +1,4 @@
-// Package privileges has programs that trace give up what they need no more.
+// Package privileges drops the capabilities that tracing programs no longer need.
 package privileges
 
 import (
@@ -11,21 +11,21 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// errKept says that a program can't give up capabilities: built with cgo, its threads
-// are not package syscall's alone.
+// errKept is the error for a program that cannot drop capabilities: if it is built with cgo,
+// package syscall does not control all of its threads.
 var errKept = errors.New("built with cgo, it keeps all its capabilities: CGO_ENABLED=0 builds give up those that they need no more")
 
-// aloneKey marks the context of a process that does nothing else than what it is for.
+// aloneKey is the context key that Alone sets.
 type aloneKey struct{}
 
-// Alone returns a context for a program's main: Keep gives up nothing where others
-// run a tool as part of what they do.
+// Alone returns a context for a program's main, which allows Keep to drop capabilities.
+// Without it, Keep changes nothing, because the tool runs as part of another program.
 func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
 
-// Keep gives up, for good, all capabilities but those that a run needs once all is
-// attached, if ctx is a program's own (Alone). One that records writes into a directory
-// that may be another user's. Where nothing can be given up it says so to standard
-// error.
+// Keep irrevocably drops all capabilities except those that a run needs once all is attached,
+// if ctx is from Alone. A run that records keeps CAP_DAC_OVERRIDE too, to write into another
+// user's directory. If the program cannot drop capabilities, Keep prints that to standard
+// error and returns nil.
 func Keep(ctx context.Context, program string, records bool) error {
 	if ctx.Value(aloneKey{}) == nil {
 		return nil
@@ -42,9 +42,9 @@ func Keep(ctx context.Context, program string, records bool) error {
 	return err
 }
 
-// tracing are the capabilities that a run needs: to read maps and detach, to look at
-// processes, at files of others for names, also those that have no path any more
-// (/proc/PID/map_files), and at kernel addresses.
+// tracing lists the capabilities that a run needs: to read maps and detach, to inspect
+// processes, to read the files of others for names, including those that no longer have a path
+// (/proc/PID/map_files), and to read kernel addresses.
 var tracing = []feature.Cap{
 	feature.CapBPF, feature.CapPerfmon, feature.CapSysPtrace, feature.CapDACReadSearch,
 	feature.CapSyslog,

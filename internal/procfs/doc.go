@@ -1,4 +1,4 @@
-// Package procfs reads what /proc says about processes: mappings, start times,
-// names, namespaces. Every reader takes an fs.FS, the machine's root or a
-// recorded tree; opening a file as a process sees it is here too.
+// Package procfs reads information about processes from /proc: mappings, start times, names,
+// namespaces. The readers take an fs.FS, the machine's root or a recorded one. It also opens
+// files as a process sees them.
 package procfs

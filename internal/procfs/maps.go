@@ -10,16 +10,15 @@ import (
 
 // Mapping is a line of /proc/PID/maps: proc_pid_maps(5), fs/proc/task_mmu.c.
 type Mapping struct {
-	Start, End uint64 // addresses, End excluded
+	Start, End uint64 // addresses, from Start to before End
 	Offset     uint64 // into the file, in bytes
 	Dev        uint64 // major<<32 | minor, 0 without a file
 	Inode      uint64 // 0 without a file
-	// Path is the file as the process's root sees it, a name in brackets
-	// ("[vdso]", "[heap]", "[anon:…]"), or empty. Newlines in it are as the
-	// kernel writes them, "\012".
+	// Path is the file's path in the process's root, a name in brackets ("[vdso]", "[heap]",
+	// "[anon:…]"), or empty. The kernel writes newlines in it as "\012".
 	Path string
-	// Deleted is set where the kernel said that the path is gone; its
-	// " (deleted)" is taken off Path.
+	// Deleted is set if the kernel reports the path as deleted. Path does not contain the
+	// suffix " (deleted)".
 	Deleted bool
 	Perm    Perm
 }
@@ -35,13 +34,12 @@ const (
 	Shared
 )
 
-// maxMapsLine is the longest line that is read: PATH_MAX with every byte
-// escaped, and the numbers before it.
+// maxMapsLine bounds the length of a line: PATH_MAX with every byte escaped, and the numbers
+// before it.
 const maxMapsLine = 4*4096 + 256
 
-// ReadMaps calls f for every mapping, in order, until f returns false. Path is
-// valid after the call. A line that cannot be read is an error; those before it
-// were delivered.
+// ReadMaps calls f for every mapping, in order, until f returns false. Path remains valid
+// after the call. A malformed line is an error; f has been called for those before it.
 func ReadMaps(r io.Reader, f func(*Mapping) bool) error {
 	var in interner
 	sc := bufio.NewScanner(r)
@@ -63,7 +61,7 @@ func ReadMaps(r io.Reader, f func(*Mapping) bool) error {
 	return nil
 }
 
-// interner shares the path string of consecutive mappings of one file.
+// interner lets consecutive mappings of one file share the path string.
 type interner struct{ last string }
 
 var errMapsLine = errors.New("malformed line")
@@ -116,7 +114,7 @@ func perm(b []byte) (p Perm) {
 	return p
 }
 
-// hex reads a hexadecimal number that ends at end.
+// hex reads a hexadecimal number up to the byte end.
 func hex(b []byte, end byte) (v uint64, rest []byte, ok bool) {
 	for i, c := range b {
 		switch {
@@ -133,7 +131,7 @@ func hex(b []byte, end byte) (v uint64, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
-// decimal reads a number that ends at a space or at the end.
+// decimal reads a number up to a space or the end.
 func decimal(b []byte) (v uint64, rest []byte, ok bool) {
 	i := 0
 	for ; i < len(b) && b[i] != ' '; i++ {
@@ -145,7 +143,7 @@ func decimal(b []byte) (v uint64, rest []byte, ok bool) {
 	return v, b[i:], i > 0
 }
 
-// String returns the line as the kernel writes it, without alignment of the path.
+// String returns the line in the kernel's format, without alignment of the path.
 func (m *Mapping) String() string {
 	var b strings.Builder
 	p := []byte("----")

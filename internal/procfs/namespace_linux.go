@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// NamespaceID names a namespace; the zero value is none.
+// NamespaceID identifies a namespace. The zero value is none.
 type NamespaceID struct{ Dev, Inode uint64 }
 
-// PidNamespace finds the pid namespace that a process lives in.
+// PidNamespace returns the pid namespace of a process.
 func PidNamespace(pid int) (NamespaceID, error) {
 	info, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/ns/pid")
 	if err != nil {

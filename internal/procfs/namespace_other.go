@@ -4,7 +4,8 @@ package procfs
 
 import "errors"
 
-// NamespaceID names a namespace; the zero value is none.
+// NamespaceID identifies a namespace. The zero value is none.
 type NamespaceID struct{ Dev, Inode uint64 }
 
+// PidNamespace is only supported on Linux.
 func PidNamespace(int) (NamespaceID, error) { return NamespaceID{}, errors.ErrUnsupported }

@@ -4,5 +4,5 @@ package procfs
 
 import "syscall"
 
-// nonblock keeps a FIFO from waiting for its writer.
+// nonblock prevents that opening a FIFO waits for its writer.
 const nonblock = syscall.O_NONBLOCK

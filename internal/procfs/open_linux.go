@@ -14,18 +14,17 @@ import (
 
 const readOnly = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOCTTY
 
-// Open opens a regular file for reading; a path of a process (TargetPath) is
-// resolved in that process's root, as by OpenInRoot. The file is looked at before
-// it is opened, and it is the very file looked at that is opened: what is no
-// regular file is not touched, and the error holds a *NotRegularError. Reads block
-// their thread: the file is never handed to epoll, which would ask a file system
-// in user space, and wait for its answer with the whole Go runtime. The caller
-// closes it.
+// Open opens a regular file for reading. A path below a process's root (TargetPath) is
+// resolved in that root, as by OpenInRoot. Open checks the file before it opens it, and opens
+// exactly the file that it checked. It does not open files that are not regular; the error
+// then contains a *NotRegularError. Reads block their thread: the file is never added to
+// epoll, which would call a user-space file system and wait for it with the whole Go runtime.
+// The caller closes the file.
 func Open(path string) (*os.File, error) { return open(path, false) }
 
-// OpenInRoot opens a regular file, as Open does, by its path as the process sees
-// it, below its root directory and in its mount namespace: symbolic links,
-// absolute ones too, are resolved inside that root.
+// OpenInRoot opens a regular file like Open, by its path as the process sees it, below the
+// process's root directory and in its mount namespace. Symbolic links, including absolute
+// ones, are resolved inside that root. The caller closes the file.
 func OpenInRoot(pid int, name string) (*os.File, error) {
 	fd, err := lookupIn(pid, name)
 	if err != nil {
@@ -35,9 +34,9 @@ func OpenInRoot(pid int, name string) (*os.File, error) {
 	return reopen(fd, name, false)
 }
 
-// OpenPath resolves a path as Open does, whatever is there, and returns a
-// descriptor that only names it (O_PATH): to make files in a directory, to ask what
-// a file is, to hand it to the kernel as /proc/self/fd/N. The caller closes it.
+// OpenPath resolves a path like Open, for any type of file, and returns a descriptor that only
+// identifies the file (O_PATH): to create files in a directory, to stat the file, or to pass
+// it to the kernel as /proc/self/fd/N. The caller closes it.
 func OpenPath(path string) (*os.File, error) {
 	fd, err := lookup(path)
 	if err != nil {
@@ -46,8 +45,8 @@ func OpenPath(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// OpenReal is OpenPath, and returns the path without links too, as it is in the root
-// that it was looked up in. The caller closes the file.
+// OpenReal is OpenPath, but also returns the path without links, in the root in which it was
+// looked up. The caller closes the file.
 func OpenReal(path string) (f *os.File, real string, err error) {
 	root := "/"
 	var fd int
@@ -77,8 +76,8 @@ func OpenReal(path string) (f *os.File, real string, err error) {
 
 func selfFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// SocketIn finds a user's socket in a directory and returns a descriptor that only
-// names it (O_PATH); no link and no mount leads to another. The caller closes it.
+// SocketIn finds a user's socket in a directory and returns a descriptor that only identifies
+// it (O_PATH). It follows no links and crosses no mounts. The caller closes it.
 func SocketIn(dir *os.File, name string, uid int) (*os.File, error) {
 	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
@@ -100,14 +99,14 @@ func SocketIn(dir *os.File, name string, uid int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// OpenMapping opens the file behind a mapping itself, whatever became of its
-// path: /proc/PID/map_files, which needs CAP_CHECKPOINT_RESTORE (Linux 5.9) or
-// CAP_SYS_ADMIN. A device is not opened. The caller closes the file.
+// OpenMapping opens the file behind a mapping, even if its path has changed, through
+// /proc/PID/map_files, which needs CAP_CHECKPOINT_RESTORE (Linux 5.9) or CAP_SYS_ADMIN. It
+// does not open devices. The caller closes the file.
 func OpenMapping(pid int, m *Mapping) (*os.File, error) {
 	return Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End))
 }
 
-// open opens a regular file, or, if that is allowed, a directory.
+// open opens a regular file or, if dir is set, a directory.
 func open(path string, dir bool) (*os.File, error) {
 	fd, err := lookup(path)
 	if err != nil {
@@ -116,7 +115,7 @@ func open(path string, dir bool) (*os.File, error) {
 	defer unix.Close(fd)
 	f, err := reopen(fd, path, dir)
 	if _, _, target := TargetPath(path); errors.Is(err, unix.ENOENT) && !target {
-		return openAgain(fd, path) // no /proc here
+		return openAgain(fd, path) // /proc is not mounted
 	}
 	return f, err
 }
@@ -130,7 +129,7 @@ func stat(path string) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
-// lookup resolves a path to a descriptor that can't be read (O_PATH).
+// lookup resolves a path to a descriptor that cannot be read (O_PATH).
 func lookup(path string) (int, error) {
 	if pid, name, ok := TargetPath(path); ok {
 		return lookupIn(pid, name)
@@ -164,9 +163,9 @@ func openRoot(pid int) (int, error) {
 
 func rootPath(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/root" }
 
-// lookupBelow resolves a path in the root of a process that is open. Only openat2
-// does that without a race (RESOLVE_IN_ROOT, since Linux 5.6): where a seccomp filter
-// hides it, nothing is resolved by other means.
+// lookupBelow resolves a path in a process's root directory, which is open. Only openat2 does
+// this without a race (RESOLVE_IN_ROOT, since Linux 5.6). If a seccomp filter blocks it, there
+// is no fallback.
 func lookupBelow(root, pid int, name string) (int, error) {
 	rel := strings.TrimLeft(name, "/")
 	fd, err := unix.Openat2(root, "./"+rel, &unix.OpenHow{
@@ -200,8 +199,7 @@ func reopen(fd int, name string, dir bool) (*os.File, error) {
 	return os.NewFile(uintptr(n), name), nil
 }
 
-// openAgain opens the path of an O_PATH descriptor a second time, and takes what
-// it finds if it is the same file.
+// openAgain opens the path of an O_PATH descriptor again, and checks that it is the same file.
 func openAgain(fd int, path string) (*os.File, error) {
 	n, err := unix.Open(path, readOnly|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -233,7 +231,7 @@ func modeOf(kind uint32) fs.FileMode {
 	return fs.ModeIrregular
 }
 
-// FileID returns the device, as Mapping.Dev has it, and the inode of an open file.
+// FileID returns the inode of an open file and its device in the format of Mapping.Dev.
 func FileID(f *os.File) (dev, inode uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -243,8 +241,8 @@ func FileID(f *os.File) (dev, inode uint64, err error) {
 	return uint64(unix.Major(d))<<32 | uint64(unix.Minor(d)), st.Ino, nil
 }
 
-// ReadMemory reads len(b) bytes of another process at addr
-// (process_vm_readv(2); ptrace read permission is needed).
+// ReadMemory reads len(b) bytes of another process at addr with process_vm_readv(2), which
+// needs ptrace read permission.
 func ReadMemory(pid int, b []byte, addr uint64) error {
 	if len(b) == 0 {
 		return nil
@@ -262,9 +260,8 @@ func ReadMemory(pid int, b []byte, addr uint64) error {
 	return nil
 }
 
-// OpenPID returns a descriptor of a process, which does not come to mean another
-// one when the number is used again (pidfd_open(2), since Linux 5.3). The caller
-// closes it.
+// OpenPID returns a descriptor of a process, which does not refer to another process when the
+// pid is reused (pidfd_open(2), since Linux 5.3). The caller closes it.
 func OpenPID(pid int) (*os.File, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

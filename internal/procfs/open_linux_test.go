@@ -31,8 +31,8 @@ func special(t *testing.T, dir string) map[string]string {
 	return names
 }
 
-// TestOpenRegular: FIFOs made root's tools wait for ever, and devices were opened
-// before anybody looked what they are.
+// TestOpenRegular checks that only regular files are opened: FIFOs made root's tools wait
+// forever, and devices were opened before their type was checked.
 func TestOpenRegular(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/file", []byte("text"), 0o600); err != nil {

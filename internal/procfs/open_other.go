@@ -13,7 +13,7 @@ func unsupported(what string) error {
 	return &feature.UnsupportedError{Feature: what, Hint: "processes can be inspected on Linux only"}
 }
 
-// Open opens a regular file for reading, without waiting where it is none. The
+// Open opens a regular file for reading, without waiting if it is another type of file. The
 // caller closes it.
 func Open(path string) (*os.File, error) { return open(path, false) }
 
@@ -35,25 +35,25 @@ func open(path string, dir bool) (*os.File, error) {
 
 func stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
 
-// OpenInRoot is for Linux.
+// OpenInRoot is only supported on Linux.
 func OpenInRoot(int, string) (*os.File, error) {
 	return nil, unsupported("opening a process's file")
 }
 
-// OpenMapping is for Linux.
+// OpenMapping is only supported on Linux.
 func OpenMapping(int, *Mapping) (*os.File, error) {
 	return nil, unsupported("opening a mapped file")
 }
 
-// FileID is for Linux.
+// FileID is only supported on Linux.
 func FileID(*os.File) (dev, inode uint64, err error) {
 	return 0, 0, unsupported("identifying a file")
 }
 
-// ReadMemory is for Linux.
+// ReadMemory is only supported on Linux.
 func ReadMemory(int, []byte, uint64) error {
 	return unsupported("reading a process's memory")
 }
 
-// Served is for Linux: elsewhere nothing is attached to.
+// Served returns false: only on Linux are probes attached to files.
 func Served(int) (bool, error) { return false, nil }

@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// OpenMapped opens the file itself if that is allowed, else by its path.
+// OpenMapped opens the file of a mapping: through OpenMapping if that is allowed, else by its
+// path, if it is still the same file. The caller closes it.
 func OpenMapped(pid int, m *Mapping) (*os.File, error) {
 	if f, err := OpenMapping(pid, m); err == nil {
 		return f, nil

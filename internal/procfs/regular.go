@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// NotRegularError says what a file is that is no regular one. A FIFO would wait
-// for its writer, and the mere opening of a device may act: a watchdog starts, a
-// tape rewinds.
+// NotRegularError is the error for a file that is not regular, with its type. Opening a FIFO
+// would wait for its writer, and opening a device may have effects: a watchdog starts, a tape
+// rewinds.
 type NotRegularError struct{ Mode fs.FileMode }
 
 func (e *NotRegularError) Error() string {
@@ -26,8 +26,8 @@ func (e *NotRegularError) Error() string {
 	return what + ", not a regular file"
 }
 
-// TargetPath splits a path below /proc/PID/root into the process and the path as
-// the process sees it.
+// TargetPath splits a path below /proc/PID/root into the pid and the path as the process sees
+// it.
 func TargetPath(path string) (pid int, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, "/proc/")
 	number, rest, _ := strings.Cut(rest, "/")
@@ -42,9 +42,9 @@ func TargetPath(path string) (pid int, name string, ok bool) {
 	return pid, name, true
 }
 
-// DirFS returns the tree below a directory, as os.DirFS does, but opens only
-// regular files and directories, and resolves the paths of processes (TargetPath)
-// in their roots. Of "/" it is this machine.
+// DirFS returns the files below a directory, like os.DirFS, but opens only regular files and
+// directories, and resolves the paths of processes (TargetPath) in their roots. DirFS("/") is
+// this machine.
 func DirFS(dir string) fs.FS { return dirFS(strings.TrimRight(dir, "/")) }
 
 type dirFS string
@@ -62,7 +62,7 @@ func (d dirFS) Open(name string) (fs.File, error) {
 	return f, nil
 }
 
-// Stat describes a file, of whatever kind, without opening it.
+// Stat describes a file of any type, without opening it.
 func (d dirFS) Stat(name string) (fs.FileInfo, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrInvalid}

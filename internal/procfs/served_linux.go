@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// servedPatience is how long a file system may take to say of which kind it is: those
-// of the kernel's own say it at once.
+// servedPatience bounds how long statfs of a file system may take: the kernel's own file
+// systems return at once.
 const servedPatience = 5 * time.Second
 
-// Served tells whether a process answers for what is read of an open file (FUSE): it may
-// answer late, never, and differently each time. One that doesn't even say of which
-// kind the file system is does; the question stays with a thread until it is answered.
+// Served reports whether a process serves an open file (FUSE), so that reads may be late,
+// never return, or differ each time. It also returns true if the file system does not answer
+// statfs in time; a thread stays blocked until it does.
 func Served(f int) (bool, error) {
 	fd, err := unix.FcntlInt(uintptr(f), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

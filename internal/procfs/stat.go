@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Root returns the tree that readers use for a nil one: this machine's.
+// Root returns root or, if it is nil, this machine's root.
 func Root(root fs.FS) fs.FS {
 	if root == nil {
 		return DirFS("/")
@@ -30,7 +30,7 @@ func path(pid int, name string) string {
 	return string(append(b, name...))
 }
 
-// maxSmall bounds the one-line files of /proc/PID.
+// maxSmall bounds the size of the small files of /proc/PID.
 const maxSmall = 1 << 16
 
 func readSmall(root fs.FS, name string) ([]byte, error) {
@@ -42,24 +42,23 @@ func readSmall(root fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxSmall))
 }
 
-// Stat is what the stat file of a process or a thread says.
+// Stat contains fields of the stat file of a process or a thread.
 type Stat struct {
-	// Comm is the thread's name: 15 bytes at most.
+	// Comm is the thread's name, at most 15 bytes.
 	Comm string
-	// State is the state's letter; 'Z' is a process that ended and was not
-	// waited for.
+	// State is the state's letter. 'Z' is a process that has ended and was not waited for.
 	State byte
-	// StartTime is field 22: clock ticks after boot. With the pid it tells
-	// apart processes that had the same number.
+	// StartTime is field 22, in clock ticks after boot. Together with the pid it identifies a
+	// process, even if the pid is reused.
 	StartTime uint64
-	// Ran is the processor time, fields 14 and 15 together, in clock ticks.
+	// Ran is the CPU time, fields 14 and 15 together, in clock ticks.
 	Ran uint64
 }
 
 // ReadStat reads /proc/PID/stat.
 func ReadStat(root fs.FS, pid int) (Stat, error) { return readStat(root, path(pid, "stat")) }
 
-// ReadThreadStat reads /proc/PID/task/TID/stat, whose time is the thread's own.
+// ReadThreadStat reads /proc/PID/task/TID/stat. Its CPU time is the thread's own.
 func ReadThreadStat(root fs.FS, pid, tid int) (Stat, error) {
 	return readStat(root, path(pid, "task/"+strconv.Itoa(tid)+"/stat"))
 }
@@ -74,7 +73,7 @@ func readStat(root fs.FS, name string) (Stat, error) {
 
 var errStat = errors.New("malformed stat")
 
-// ParseStat parses the contents of /proc/PID/stat. The name may hold spaces and
+// ParseStat parses the contents of /proc/PID/stat. The name may contain spaces and
 // parentheses, so the fields are counted from its last ")".
 func ParseStat(b []byte) (Stat, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
@@ -99,9 +98,8 @@ func ParseStat(b []byte) (Stat, error) {
 	return s, nil
 }
 
-// NSpid returns the process's number in its own, innermost pid namespace:
-// /proc/PID/status, "NSpid", since Linux 4.1. Where the line is missing it is
-// pid itself.
+// NSpid returns the process's id in its own, innermost pid namespace: /proc/PID/status,
+// "NSpid", since Linux 4.1. It returns pid if the line is missing.
 func NSpid(root fs.FS, pid int) int {
 	f := statusField(root, pid, "NSpid:")
 	if len(f) == 0 {
@@ -113,10 +111,10 @@ func NSpid(root fs.FS, pid int) int {
 	return pid
 }
 
-// Owner returns the effective user and group of a process, as this process's user
-// namespace numbers them: /proc/PID/status, which unlike the directory's owner
-// says so of processes too that are not dumpable. One whose real user is another
-// runs with rights that it was lent, and is an error.
+// Owner returns the effective user and group of a process, in this process's user namespace.
+// It reads /proc/PID/status, which unlike the directory's owner also contains them for
+// processes that are not dumpable. It is an error if the process's real user or group is
+// another one, as after executing a setuid file.
 func Owner(root fs.FS, pid int) (uid, gid int, err error) {
 	ids := [2]int{}
 	for i, key := range []string{"Uid:", "Gid:"} {
@@ -135,8 +133,8 @@ func Owner(root fs.FS, pid int) (uid, gid int, err error) {
 	return ids[0], ids[1], nil
 }
 
-// UIDs returns the process's real, effective, saved and file system users:
-// /proc/PID/status, "Uid"; none if they are not known.
+// UIDs returns the process's real, effective, saved and file system users: /proc/PID/status,
+// "Uid". It returns none if they are not known.
 func UIDs(root fs.FS, pid int) (uids []int) {
 	for _, f := range statusField(root, pid, "Uid:") {
 		if n, err := strconv.Atoi(f); err == nil {
@@ -146,7 +144,7 @@ func UIDs(root fs.FS, pid int) (uids []int) {
 	return uids
 }
 
-// statusField returns the values of a line of /proc/PID/status, nil if it isn't there.
+// statusField returns the values of a line of /proc/PID/status, nil if there is no such line.
 func statusField(root fs.FS, pid int, key string) []string {
 	b, err := readSmall(root, path(pid, "status"))
 	if err != nil {
@@ -160,8 +158,8 @@ func statusField(root fs.FS, pid int, key string) []string {
 	return nil
 }
 
-// PIDs lists the processes of the tree, in ascending order of their numbers'
-// text; entries that are no numbers are left out.
+// PIDs returns the processes in root, in ascending order of their pids as text. It skips
+// entries that are not numbers.
 func PIDs(root fs.FS) ([]int, error) {
 	list, err := fs.ReadDir(root, "proc")
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// As calls f on a thread that reaches files as another user does: with that user
-// and group alone, and without the capabilities that make root reach all
-// (setfsuid(2)). What f makes is the user's from the start. It needs CAP_SETUID
-// and CAP_SETGID, unless the user is this process's own.
+// As calls f on a thread that accesses files as another user: with only that user and group,
+// and without root's capabilities for files (setfsuid(2)). Files that f creates belong to the
+// user from the start. It needs CAP_SETUID and CAP_SETGID, unless the user and group are this
+// process's own.
 func As(uid, gid int, f func() error) error {
 	if uid == os.Geteuid() && gid == os.Getegid() {
 		return f()
@@ -26,9 +26,9 @@ func As(uid, gid int, f func() error) error {
 	})
 }
 
-// OnThread calls f on a thread of its own, which ends with f: what f makes of
-// the thread's rights and namespaces, nothing else ever runs with. A runtime.Goexit
-// of f's is an error.
+// OnThread calls f on its own thread, which ends with f, so that no other code runs with the
+// rights and namespaces that f sets for the thread. If f calls runtime.Goexit, OnThread
+// returns an error.
 func OnThread(f func() error) error {
 	err := errors.New("the thread ended")
 	gone := make(chan struct{})
@@ -50,15 +50,15 @@ func OnThread(f func() error) error {
 }
 
 // Become changes the file system user of the calling thread, and of no other, and its
-// supplementary groups, which stay as they are where the user and group are this
-// process's own and it may not change them. The thread is to end with what it does so.
+// supplementary groups. The groups remain unchanged if the user and group are this process's
+// own and it may not change them. The thread should end after use.
 func Become(uid, gid int, groups []uint32) error {
 	_, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)),
 		uintptr(unsafe.Pointer(unsafe.SliceData(groups))), 0)
 	if e != 0 && (uid != os.Geteuid() || gid != os.Getegid()) {
 		return os.NewSyscallError("setgroups", e)
 	}
-	// They return what was, and say nothing of a failure: ask again.
+	// They return the previous id, and no error on failure, so read it again.
 	for _, set := range []struct {
 		to int
 		by func(int) (int, error)

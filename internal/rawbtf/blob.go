@@ -1,6 +1,5 @@
-// Package rawbtf reads the kernel's types as they lie in BTF (Documentation/bpf/btf.rst),
-// for questions that need few of them: making each of a kernel's 150,000 types takes a
-// second.
+// Package rawbtf reads the kernel's types directly from BTF (Documentation/bpf/btf.rst), for
+// uses that need few of them: decoding all of a kernel's 150,000 types takes a second.
 package rawbtf
 
 import (
@@ -9,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Kinds of BTF types (include/uapi/linux/btf.h).
+// These are kinds of BTF types (include/uapi/linux/btf.h).
 const (
 	Int = iota + 1
 	Ptr
@@ -33,23 +32,23 @@ const (
 )
 
 const (
-	// Magic begins BTF, in the byte order that it has.
+	// Magic is at the start of BTF, in its byte order.
 	Magic = 0xeb9f
 	// TypeSize is the size of struct btf_type, headerSize that of struct btf_header.
 	TypeSize   = 12
 	headerSize = 24
 )
 
-// Blob is BTF with the places of its types.
+// Blob is BTF with an index of its types.
 type Blob struct {
 	Strings []byte
-	At      []uint32 // by type id: where the type begins; id 0 is void
+	At      []uint32 // offsets of the types by id; id 0 is void
 
 	order binary.ByteOrder
 	types []byte
 }
 
-// New finds the parts and the types of BTF, which is kept.
+// New finds the sections and the types of BTF. The Blob keeps raw.
 func New(raw []byte) (*Blob, error) {
 	if len(raw) < headerSize {
 		return nil, fmt.Errorf("%d bytes are no BTF", len(raw))
@@ -81,7 +80,7 @@ func New(raw []byte) (*Blob, error) {
 	return r, r.index()
 }
 
-// index finds the types: they are of different sizes, one behind the other.
+// index finds the types, which follow each other and have different sizes.
 func (r *Blob) index() error {
 	r.At = make([]uint32, 1, len(r.types)/20+1)
 	for off := 0; off < len(r.types); {
@@ -98,21 +97,21 @@ func (r *Blob) index() error {
 	return nil
 }
 
-// Word is the word at an offset behind the beginning of the types.
+// Word returns the 32-bit word at an offset in the types.
 func (r *Blob) Word(off uint32) uint32 { return r.order.Uint32(r.types[off:]) }
 
-// Kind is a type's kind, and Vlen the number of its members.
+// Kind returns the kind of the type at an offset.
 func (r *Blob) Kind(off uint32) uint32 { kind, _ := Info(r.Word(off + 4)); return kind }
 
-// Vlen is the number of a type's members.
+// Vlen returns the number of members of the type at an offset.
 func (r *Blob) Vlen(off uint32) int { _, n := Info(r.Word(off + 4)); return n }
 
-// Info takes btf_type.info apart, with the bits that Linux 7.2 gave kind and vlen, which
+// Info splits btf_type.info, including the bits that Linux 7.2 added to kind and vlen, which
 // were zero before.
 func Info(info uint32) (kind uint32, vlen int) { return info >> 24 & 0x7f, int(info & 0xffffff) }
 
-// Extra is the size of what follows a type's struct btf_type; it is false of kinds that
-// are not known.
+// Extra returns the number of bytes after a type's struct btf_type. It returns false for
+// unknown kinds.
 func Extra(kind uint32, vlen int) (int, bool) {
 	switch kind {
 	case Int, Var, DeclTag:
@@ -129,7 +128,7 @@ func Extra(kind uint32, vlen int) (int, bool) {
 	return 0, false
 }
 
-// Name is the string at an offset, without a copy.
+// Name returns the string at an offset, without copying it.
 func (r *Blob) Name(off uint32) []byte {
 	if uint64(off) >= uint64(len(r.Strings)) {
 		return nil

@@ -1,10 +1,10 @@
 package rawbtf
 
-// MaxArgs is MAX_BPF_FUNC_ARGS, what a raw tracepoint's context may hold and a
-// trampoline.
+// MaxArgs is MAX_BPF_FUNC_ARGS, the maximum number of arguments in the context of a raw
+// tracepoint, and for a trampoline.
 const MaxArgs = 12
 
-// Funcs yields the functions, by id.
+// Funcs is an iterator over the functions, by id.
 func (r *Blob) Funcs(yield func(id uint32, name []byte) bool) {
 	for id := 1; id < len(r.At); id++ {
 		if off := r.At[id]; r.Kind(off) == Func && !yield(uint32(id), r.Name(r.Word(off))) {
@@ -13,8 +13,8 @@ func (r *Blob) Funcs(yield func(id uint32, name []byte) bool) {
 	}
 }
 
-// Traceable says whether a trampoline can hold a function's arguments and value,
-// as btf_distill_func_proto of kernel/bpf/btf.c decides.
+// Traceable reports whether a trampoline supports a function's arguments and return value, by
+// the rules of btf_distill_func_proto in kernel/bpf/btf.c.
 func (r *Blob) Traceable(id uint32) bool {
 	proto := r.Word(r.At[id] + 8)
 	if proto == 0 || uint64(proto) >= uint64(len(r.At)) {
@@ -35,8 +35,8 @@ func (r *Blob) Traceable(id uint32) bool {
 	return true
 }
 
-// size is the size of an argument of a type: 0 of void, negative where it can
-// be none.
+// size returns the size of an argument of a type: 0 for void, negative for types that
+// arguments cannot have.
 func (r *Blob) size(id uint32) (size int64, aggregate bool) {
 	for range 32 { // qualifiers and typedefs
 		if id == 0 {
@@ -62,18 +62,18 @@ func (r *Blob) size(id uint32) (size int64, aggregate bool) {
 	return -1, false
 }
 
-// Trampolines are the functions by name: their ids for a trampoline for many of them, 0
-// of those that it does not take.
+// Trampolines returns the functions by name, with their ids for a trampoline for many
+// functions. The id is 0 for those that it does not support.
 func (r *Blob) Trampolines() map[string]uint32 {
 	out := make(map[string]uint32, len(r.At)/3)
-	names := string(r.Strings) // one for all
+	names := string(r.Strings) // one string for all
 	for id, b := range r.Funcs {
 		name := ""
 		if at := r.Word(r.At[id]); len(b) > 0 {
 			name = names[at : at+uint32(len(b))]
 		}
 		if _, again := out[name]; again || !r.Traceable(id) {
-			id = 0 // of namesakes, a name does not say which one is meant
+			id = 0 // the name of several functions does not identify one
 		}
 		out[name] = id
 	}

@@ -5,25 +5,23 @@ import (
 	"fmt"
 )
 
-// Needs names what a program uses of a kernel's types.
+// Needs lists what a program uses of a kernel's types.
 type Needs struct {
-	// Types are structs, unions, enums, typedefs and integers by name, without
-	// keyword.
+	// Types are the names of structs, unions, enums, typedefs and integers, without keyword.
 	Types []string
-	// Funcs are functions whose prototypes are used.
+	// Funcs are the names of functions with prototypes that are used.
 	Funcs []string
-	// Members are the names of the members that are used, of whatever struct.
-	// Anonymous members are kept where one inside them is.
+	// Members are the names of members that are used, of any struct. An anonymous member is
+	// kept if one inside it is.
 	Members []string
-	// Enumerators are the names of enumerators: the enums that have one of them
-	// are kept, those without a name too.
+	// Enumerators are the names of enumerators. The enums that have one of them are kept, even
+	// those without a name.
 	Enumerators []string
 }
 
-// Minimal reduces a kernel's BTF, or a part of it, to what is needed: structs
-// keep their sizes, and of their members those that are named, at their offsets.
-// The result is BTF again, some kilobytes. It depends on nothing but its arguments;
-// names that are not there are no error.
+// Minimal reduces a kernel's BTF, or a part of it, to what is needed. Structs keep their
+// sizes, and those of their members that need lists, at their offsets. The result is BTF of
+// some kilobytes. It depends only on the arguments. Names that do not exist are no error.
 func Minimal(raw []byte, need *Needs) ([]byte, error) {
 	r, err := New(raw)
 	if err != nil {
@@ -44,24 +42,24 @@ func Minimal(raw []byte, need *Needs) ([]byte, error) {
 	return m.write(), nil
 }
 
-// minimizer marks what is needed, and writes it.
+// minimizer marks the types that are needed, and writes them.
 type minimizer struct {
 	*Blob
 	members map[string]bool
-	kept    map[uint32][]int // by type id: the members kept, of structs and unions
+	kept    map[uint32][]int // members kept of structs and unions, by type id
 	seen    []bool
 	work    []uint32
 }
 
-// What a name is wanted as.
+// These are the kinds of what a name is needed for.
 const (
 	wantType = 1 << iota
 	wantFunc
 	wantEnumerator
 )
 
-// roots marks the types and functions that are named. The names are looked for
-// once, in the strings; of the types, the names' offsets are compared.
+// roots marks the types and functions that need lists. It searches the strings once for the
+// names, and then compares only their offsets with those of the types.
 func (m *minimizer) roots(need *Needs) {
 	m.seen = make([]bool, len(m.At))
 	wanted := m.offsets(need)
@@ -84,7 +82,7 @@ func (m *minimizer) roots(need *Needs) {
 	}
 }
 
-// enumerates says whether a type is an enum with an enumerator that is wanted.
+// enumerates reports whether a type is an enum with an enumerator that is needed.
 func (m *minimizer) enumerates(off uint32, wanted map[uint32]uint8) bool {
 	size := uint32(8)
 	switch m.Kind(off) {
@@ -102,7 +100,7 @@ func (m *minimizer) enumerates(off uint32, wanted map[uint32]uint8) bool {
 	return false
 }
 
-// offsets are where in the strings the names are, and what they are wanted as.
+// offsets returns the offsets of the names in the strings, with what they are needed for.
 func (m *minimizer) offsets(need *Needs) map[uint32]uint8 {
 	names := map[string]uint8{}
 	for _, n := range need.Types {
@@ -114,7 +112,7 @@ func (m *minimizer) offsets(need *Needs) map[uint32]uint8 {
 	for _, n := range need.Enumerators {
 		names[n] |= wantEnumerator
 	}
-	var maybe [256]uint64 // by first byte, a bit by length: most strings end here
+	var maybe [256]uint64 // a bit for each length, by first byte: rejects most strings
 	for n := range names {
 		if n != "" {
 			maybe[n[0]] |= 1 << (len(n) & 63)
@@ -144,7 +142,7 @@ func (m *minimizer) mark(id uint32) {
 	}
 }
 
-// visit marks what a type refers to.
+// visit marks the types that a type refers to.
 func (m *minimizer) visit(id uint32) error {
 	off := m.At[id]
 	body := off + TypeSize
@@ -177,10 +175,10 @@ func (m *minimizer) visit(id uint32) error {
 	return nil
 }
 
-// maxNesting bounds how deep anonymous members are followed.
+// maxNesting bounds the nesting of anonymous members.
 const maxNesting = 32
 
-// uses says whether an anonymous member has one that is named.
+// uses reports whether an anonymous member contains a member that is needed.
 func (m *minimizer) uses(id uint32, depth int) bool {
 	if id == 0 || id >= uint32(len(m.At)) || depth > maxNesting {
 		return false
@@ -199,7 +197,7 @@ func (m *minimizer) uses(id uint32, depth int) bool {
 	return false
 }
 
-// write writes what is marked, in the order that it was in.
+// write writes the marked types, in their original order.
 func (m *minimizer) write() []byte {
 	ids := make([]uint32, len(m.At)) // new id by old
 	n := uint32(0)
@@ -249,7 +247,7 @@ func (w *writer) str(off uint32) {
 	w.put(to)
 }
 
-// id writes a reference to a type; one out of range was not there before either.
+// id writes a reference to a type. One that is out of range was already so before.
 func (w *writer) id(old uint32) {
 	if old < uint32(len(w.ids)) {
 		old = w.ids[old]

@@ -1,7 +1,6 @@
-// Package rustv0 mends mangled Rust names (RFC 2603) for a demangler that reads
-// the length of an empty identifier, 0, together with the digits of the next one:
-// it refuses a static inside of a closure, and takes a closure inside of a closure
-// for another.
+// Package rustv0 rewrites mangled Rust names (RFC 2603) for a demangler that parses the length
+// 0 of an empty identifier together with the digits of the next one. It rejects a static
+// inside of a closure, and demangles a closure inside of a closure wrongly.
 package rustv0
 
 import (
@@ -9,12 +8,11 @@ import (
 	"strings"
 )
 
-// maxDepth bounds the nesting of a name; rustc's own reach 60.
+// maxDepth bounds the nesting of a name. Those of rustc's own names reach 60.
 const maxDepth = 256
 
-// Plain returns a name that means the same and has no identifier of length 0
-// that a digit follows, nor one that stands for no name at all. It returns what is
-// not such a name as it is.
+// Plain returns a name with the same meaning in which no digit follows an identifier of length
+// 0, and without empty identifiers that stand for no name. It returns other names unchanged.
 func Plain(name string) string {
 	at := strings.Index(name, "_R")
 	if at < 0 || at > 1 {
@@ -29,8 +27,8 @@ func Plain(name string) string {
 	return head + p.rewritten()
 }
 
-// edit replaces s[at:at+old] by new, or a reference by one to where its target is
-// then.
+// edit replaces s[at:at+old] by new or, if ref is set, by a back reference to the new position
+// of its target.
 type edit struct {
 	at, old int
 	new     string
@@ -43,7 +41,7 @@ type parser struct {
 	i      int
 	depth  int
 	bad    bool
-	needed bool // there is more to edit than references
+	needed bool // there are edits other than back references
 	edits  []edit
 }
 
@@ -72,7 +70,7 @@ func (p *parser) accept(c byte) bool {
 	return true
 }
 
-// until calls f until the list ends with E.
+// until calls f until E ends the list.
 func (p *parser) until(f func()) {
 	for !p.bad && !p.accept('E') {
 		f()
@@ -109,7 +107,7 @@ func (p *parser) number() (n int) {
 			p.bad = true
 		}
 		if n > 1<<50 {
-			n = 1 << 50 // a hash, and no reference
+			n = 1 << 50 // a hash, not a reference
 		}
 	}
 	return 0
@@ -121,7 +119,7 @@ func (p *parser) optional(c byte) {
 	}
 }
 
-// name reads an identifier without its disambiguator and tells its length.
+// name reads an identifier without its disambiguator and returns its length.
 func (p *parser) name() (n int) {
 	p.accept('u')
 	at := p.i
@@ -188,8 +186,8 @@ func (p *parser) readPath() {
 	}
 }
 
-// namespace reads what is inside of a path. Without a name only closures and the
-// like are anything.
+// namespace reads a name inside of a path. Only in the namespaces of closures and the like may
+// a name be empty.
 func (p *parser) namespace(at int) {
 	kind, first := p.next(), len(p.edits)
 	p.path()
@@ -275,7 +273,7 @@ func (p *parser) dynTrait() {
 
 func (p *parser) constant() { p.nested(p.readConstant) }
 
-// readConstant reads what the demangler knows: numbers, and no structures.
+// readConstant reads the constants that the demangler supports: numbers, but no structures.
 func (p *parser) readConstant() {
 	switch c := p.next(); {
 	case c == 'B':
@@ -292,11 +290,11 @@ func (p *parser) readConstant() {
 // rewritten applies the edits, which are in order.
 func (p *parser) rewritten() string {
 	var b strings.Builder
-	moved := make([]int, len(p.edits)) // by how much what follows each edit moves
+	moved := make([]int, len(p.edits)) // the distance by which the text after each edit moves
 	from, delta := 0, 0
 	for i, e := range p.edits {
 		if e.ref {
-			// The target lies before; so do all edits that move it.
+			// The target is before the reference, and so are all edits that move it.
 			j, _ := slices.BinarySearchFunc(p.edits[:i], e.target, func(e edit, at int) int {
 				return e.at - at
 			})

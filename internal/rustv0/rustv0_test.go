@@ -30,7 +30,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// FuzzPlain wants names to be mended once and for all.
+// FuzzPlain checks that a second Plain changes nothing.
 func FuzzPlain(f *testing.F) {
 	f.Add("_RNvNCNvC3std4hook011FIRST_PANIC")
 	f.Add("_RINvNCNvC1a1b03minTlNtB4_1cEB9_E")

@@ -1,15 +1,15 @@
 package stranger
 
-// Owner is who decides what a file contains that a process maps. The zero Owner is
-// nobody to beware of: root, this process's user or who has logged in, in this
-// process's mount namespace. Root of another may be anybody, as in a container.
+// Owner is the user who controls a file that a process maps. The zero Owner is trusted: root,
+// this process's user or the login user, in this process's mount namespace. Root in another
+// mount namespace may be any user, as in a container.
 //
-// A stranger is who can make the process map what it likes, so that nobody is many:
-// one user of a machine has files of 65,536 others in a user namespace (subuid(5)), and
-// as many mount namespaces as they like.
+// A stranger is a user who can make the process map any file. Users must not be able to act as
+// many strangers: one user of a machine has files of 65,536 other uids in a user namespace
+// (subuid(5)), and can create as many mount namespaces.
 type Owner struct {
 	stranger bool
 	uid      uint32
-	// namespace is one that only a trusted user could make: of mounts, or of users.
+	// namespace is a mount or user namespace that only a trusted user could create.
 	namespace uint64
 }

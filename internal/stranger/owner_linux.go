@@ -12,20 +12,20 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// self is whose this process is.
+// self describes this process.
 type self struct {
 	uid, login    uint32
 	mounts, users uint64 // its namespaces
 }
 
-// trusts reports whether a user is nobody to beware of.
+// trusts reports whether a user is trusted.
 func (s *self) trusts(uid uint32) bool { return uid == 0 || uid == s.uid || uid == s.login }
 
-// Owner finds out whose file it is that a process maps.
+// Owner returns the owner of a file that a process maps.
 func (s *Share) Owner(pid int, file fs.FileInfo) Owner {
 	st, ok := file.Sys().(*syscall.Stat_t)
 	if !ok {
-		return Owner{} // of a recording
+		return Owner{} // a recorded file
 	}
 	if s.self == nil {
 		login, _ := os.ReadFile("/proc/self/loginuid") // kernels without audit have none
@@ -42,17 +42,16 @@ func (s *Share) Owner(pid int, file fs.FileInfo) Owner {
 	if o, ok := s.self.confined(process); ok {
 		return o
 	}
-	// Its user has no other number, and no mount namespace but of a trusted user's
-	// making.
+	// Its user has no other uid, and only mount namespaces that a trusted user created.
 	if uids := procfs.UIDs(procfs.Root(nil), pid); len(uids) > 0 && !s.self.trusts(uint32(uids[0])) {
 		return Owner{stranger: true, uid: uint32(uids[0]), namespace: mounts}
 	}
 	return Owner{stranger: true, uid: st.Uid, namespace: mounts}
 }
 
-// confined is the stranger of a process in another user namespace than this one's,
-// whose users, and the mount namespaces within, are whose it is: user_namespaces(7).
-// ok is false for others, and where that can't be read.
+// confined returns the stranger of a process in another user namespace: its owner, who
+// controls all users and mount namespaces within (user_namespaces(7)). ok is false for a
+// process in this user namespace, and if the namespace cannot be read.
 func (s *self) confined(process string) (o Owner, ok bool) {
 	if users := namespaceOf(process, "user"); users == 0 || users == s.users {
 		return o, false
@@ -63,10 +62,10 @@ func (s *self) confined(process string) (o Owner, ok bool) {
 	}
 	defer func() { unix.Close(fd) }()
 	number := numberOf(fd)
-	for { // the kernel nests up to 32
+	for { // the kernel allows 32 levels
 		parent, err := unix.IoctlRetInt(fd, unix.NS_GET_PARENT)
 		if err != nil {
-			break // it is not below this process's
+			break // it is not below this process's namespace
 		}
 		n := numberOf(parent)
 		if n == s.users {
@@ -87,8 +86,8 @@ func (s *self) confined(process string) (o Owner, ok bool) {
 	return o, true
 }
 
-// loginUser is who has logged in, by the kernel's word (audit(8): loginuid in
-// /proc/PID): sudo and su don't change it. Root where nobody has.
+// loginUser returns the login user, as the kernel records it (audit(8): loginuid in
+// /proc/PID): sudo and su do not change it. It is root if there is none.
 func loginUser(loginuid string) uint32 {
 	const nobody = ^uint32(0)
 	uid, err := strconv.ParseUint(strings.TrimSpace(loginuid), 10, 32)
@@ -98,7 +97,7 @@ func loginUser(loginuid string) uint32 {
 	return uint32(uid)
 }
 
-// namespaceOf is the number of a process's namespace of a kind, 0 if that can't be read.
+// namespaceOf returns the inode of a process's namespace of a kind, 0 if it cannot be read.
 func namespaceOf(process, kind string) uint64 {
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/"+process+"/ns/"+kind, &st); err != nil {
@@ -107,7 +106,7 @@ func namespaceOf(process, kind string) uint64 {
 	return st.Ino
 }
 
-// numberOf is the number of an open namespace, 0 if that can't be read.
+// numberOf returns the inode of an open namespace, 0 if it cannot be read.
 func numberOf(fd int) uint64 {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -6,5 +6,5 @@ import "io/fs"
 
 type self struct{}
 
-// Owner is nobody to beware of: processes can be looked at on Linux only.
+// Owner returns the zero Owner: only on Linux can processes be inspected.
 func (s *Share) Owner(int, fs.FileInfo) Owner { return Owner{} }

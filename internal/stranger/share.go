@@ -1,19 +1,19 @@
-// Package stranger bounds the work that other people's files make for whoever looks
-// at the processes of a whole machine: who wrote a file decides what it asks for.
+// Package stranger bounds the work that files of other users cause for a program that inspects
+// all processes of a machine: the author of a file decides how much work it takes.
 package stranger
 
 import "time"
 
-// Share is the work of reading the files that processes map, in bytes: so many, and
-// 10 MiB more for each second since the first, which is a tenth of a processor's
-// time. Of each stranger a second file is read only while what was read of theirs is
-// within 2 MiB, and 256 KiB more for each second: twenty large files take as long as
-// one. The zero value is ready. It is for one goroutine at a time.
+// Share bounds the work of reading the files that processes map, in bytes: a base, and 10 MiB
+// more for each second since the first, which is a tenth of a CPU's time. Another file of a
+// stranger is only read while the bytes read of theirs are within 2 MiB, and 256 KiB more for
+// each second: twenty large files take as long as one. The zero value is ready for use. Only
+// one goroutine may use it at a time.
 type Share struct {
 	taken  int64
-	owners map[Owner]int64 // what strangers have taken
-	since  time.Time       // the first was taken
-	self   *self           // read when it is first needed
+	owners map[Owner]int64 // bytes taken for strangers
+	since  time.Time       // when the first bytes were taken
+	self   *self           // read at the first use
 }
 
 const (
@@ -22,8 +22,8 @@ const (
 	strangerSecond = 256 << 10
 )
 
-// Take takes n bytes, which is no less than 0, for a file of an owner, or none if that
-// is more than there are: base and what the time until now adds.
+// Take takes n bytes for a file of an owner, or returns false and takes none if that exceeds
+// what is allowed: base plus what the time until now adds. A negative n counts as 0.
 func (s *Share) Take(o Owner, n, base int64, now time.Time) bool {
 	n = max(n, 0)
 	if s.since.IsZero() {

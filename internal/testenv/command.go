@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// Cmd is a program that a test starts, which ends with the test, and with the
-// test's process however that ends: none stays on the machine.
+// Cmd is a program that a test starts. It ends with the test, and with the test's process,
+// however that ends: no such program stays on the machine.
 type Cmd struct {
 	*exec.Cmd
 	here bool
 }
 
-// Command is exec.Command for tests. In a TestMain t is nil: there the program ends
-// with the process alone.
+// Command is exec.Command for tests. In a TestMain t is nil, and the program ends with the
+// process only.
 func Command(t testing.TB, name string, args ...string) *Cmd {
 	return owned(t, exec.Command(name, args...))
 }
@@ -32,22 +32,21 @@ func owned(t testing.TB, cmd *exec.Cmd) *Cmd {
 	if t != nil {
 		t.Cleanup(func() {
 			if cmd.Process != nil {
-				cmd.Process.Kill() // unless it was waited for
+				cmd.Process.Kill() // a no-op if it was waited for
 			}
 		})
 	}
 	return &Cmd{Cmd: cmd}
 }
 
-// Here has the program started by the calling thread, for what it inherits of that:
-// a mask of CPUs, a namespace, counters, a tracer. If the thread ends, so does the
-// program.
+// Here makes the calling thread start the program, which then inherits that thread's CPU mask,
+// namespaces, counters or tracer. The program ends if the thread ends.
 func (c *Cmd) Here() *Cmd {
 	c.here = true
 	return c
 }
 
-// Start is exec.Cmd's.
+// Start is exec.Cmd.Start.
 func (c *Cmd) Start() error {
 	endWithParent(c.Cmd)
 	if c.here {
@@ -58,7 +57,7 @@ func (c *Cmd) Start() error {
 	return <-err
 }
 
-// Run is exec.Cmd's.
+// Run is exec.Cmd.Run.
 func (c *Cmd) Run() error {
 	if err := c.Start(); err != nil {
 		return err
@@ -66,7 +65,7 @@ func (c *Cmd) Run() error {
 	return c.Wait()
 }
 
-// Output is exec.Cmd's. It leaves standard error to the caller, or in the error.
+// Output is exec.Cmd.Output: unless the caller sets Stderr, it is in the error.
 func (c *Cmd) Output() ([]byte, error) {
 	var out, diag bytes.Buffer
 	c.Stdout = &out
@@ -82,7 +81,7 @@ func (c *Cmd) Output() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// CombinedOutput is exec.Cmd's.
+// CombinedOutput is exec.Cmd.CombinedOutput.
 func (c *Cmd) CombinedOutput() ([]byte, error) {
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
@@ -90,9 +89,9 @@ func (c *Cmd) CombinedOutput() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// starter starts programs, all from one thread that never ends: what a program
-// waits for is its parent's thread to end (prctl(2), PR_SET_PDEATHSIG), and that of
-// a goroutine may at any time, if another one locks it and returns.
+// starter starts programs, all from one thread that never ends. A program ends with its
+// parent's thread (prctl(2), PR_SET_PDEATHSIG), and a goroutine's thread may end at any time,
+// if another goroutine locks it and returns.
 var starter = sync.OnceValue(func() chan<- func() {
 	starts := make(chan func())
 	go startPrograms(starts)

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inDeaf names the test that runs where breakpoints never fire.
+// inDeaf is the variable with the name of the test that runs where breakpoints never fire.
 const inDeaf = "BORESCOPE_DEAF"
 
-// DeafBreakpoints runs the test, which is no subtest, again in a process for which
-// hardware breakpoints are what some hypervisors make of them, opened without an
-// error and never hit, and returns true there. Outside it returns false, and the
-// test ends. It skips where seccomp lets no process answer another's system calls
+// DeafBreakpoints runs the test, which must not be a subtest, again in a process in which
+// hardware breakpoints behave as under some hypervisors: they open without an error and are
+// never hit. It returns true there. In the original process it returns false, and the test
+// ends. It skips the test if seccomp does not let a process answer another's system calls
 // (Linux 5.9 can).
 func DeafBreakpoints(t *testing.T) bool {
 	t.Helper()
@@ -24,10 +24,10 @@ func DeafBreakpoints(t *testing.T) bool {
 	if cmd == nil {
 		return true
 	}
-	// A signal between the two steps in which a descriptor is added and the call
-	// returns it would have the call made again, and the first descriptor stay.
+	// A signal between adding a descriptor and returning it from the call would make the
+	// process repeat the call and leak the first descriptor.
 	cmd.Env = append(cmd.Env, NoPreemption())
-	out, err := runDeaf(cmd.Here()) // where the filter is
+	out, err := runDeaf(cmd.Here()) // on the thread that has the filter
 	if errors.Is(err, errNoListener) {
 		Need(t, Got("seccomp's notifications", err))
 	}
@@ -37,13 +37,13 @@ func DeafBreakpoints(t *testing.T) bool {
 
 var errNoListener = errors.New("no filter with a listener can be had")
 
-// runDeaf runs the command from a thread whose perf_event_open goes to this
+// runDeaf runs the command from a thread. The thread's perf_event_open calls go to this
 // process (seccomp(2), SECCOMP_RET_USER_NOTIF). The command inherits the filter.
 func runDeaf(cmd *Cmd) (out []byte, err error) {
 	listener, done := make(chan int, 1), make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // for ever: the filter stays the thread's, which ends here
+		runtime.LockOSThread() // never unlocked: the thread ends with its filter
 		fd, ferr := filterPerf()
 		if ferr != nil {
 			close(listener)
@@ -61,8 +61,8 @@ func runDeaf(cmd *Cmd) (out []byte, err error) {
 	return out, err
 }
 
-// filterPerf has the calling thread's and its children's perf_event_open asked of
-// whoever holds the listener.
+// filterPerf makes perf_event_open of the calling thread and its children ask the holder of
+// the listener.
 func filterPerf() (listener int, err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return -1, err
@@ -82,7 +82,7 @@ func filterPerf() (listener int, err error) {
 	return int(fd), nil
 }
 
-// answer serves the listener until done.
+// answer serves the listener until done is closed.
 func answer(listener int, done <-chan struct{}) {
 	for {
 		select {
@@ -96,7 +96,7 @@ func answer(listener int, done <-chan struct{}) {
 		}
 		var req notification
 		if notifyIoctl(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&req)) != nil {
-			continue // whoever asked is gone
+			continue // the caller has ended
 		}
 		resp := response{id: req.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 		if fd, ok := deafEvent(&req); ok {
@@ -110,8 +110,8 @@ func answer(listener int, done <-chan struct{}) {
 	}
 }
 
-// deafEvent opens, for a process that wants a breakpoint, an event that never
-// counts in its place. Whatever else the process wants it may have.
+// deafEvent opens an event that never counts instead of a breakpoint. ok is false for other
+// events, which the process may open itself.
 func deafEvent(req *notification) (fd int, ok bool) {
 	var attr unix.PerfEventAttr
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
@@ -132,7 +132,7 @@ func deafEvent(req *notification) (fd int, ok bool) {
 	return fd, err == nil
 }
 
-// The structures of seccomp's notifications (include/uapi/linux/seccomp.h).
+// These are the structures of seccomp's notifications (include/uapi/linux/seccomp.h).
 type (
 	notification struct {
 		id         uint64

@@ -1,5 +1,5 @@
-// Package testenv says what a test needs, skips it with the true cause where
-// that is missing, and finds what tests leave behind.
+// Package testenv checks what a test needs, skips it with the true cause if something is
+// missing, and reports what tests leave behind.
 //
 //	func TestMain(m *testing.M) { testenv.Main(m) }
 //
@@ -8,12 +8,12 @@
 //		…
 //	}
 //
-// A skip has one line that begins with SkipPrefix and names every requirement
-// that is not met with its cause:
+// A skip has one line that begins with SkipPrefix and lists every unmet requirement with its
+// cause:
 //
 //	SKIP-NEED: kprobe: CONFIG_KPROBES is not set; tool gcc: not found
 //
-// It has to be proven: a cause that can be checked is checked once more, and a
-// feature that a kernel of this version should have, refused without a cause,
-// fails the test instead of skipping it.
+// The cause must be proven: a cause that can be checked is checked again. If a kernel of this
+// version should have a feature, and refuses it without a cause, the test fails instead of
+// being skipped.
 package testenv

@@ -34,10 +34,10 @@ func checkMounts() error {
 	return nil
 }
 
-// BPFFSDir returns a directory with a BPF file system of its own, until the
-// test ends. The test needs Root and Mounts. It is mounted nowhere: a descriptor of
-// this process is all there is of it, and with that its pins are gone. Other
-// processes, which the test starts, find it by the same path.
+// BPFFSDir returns a directory with a new BPF file system, which exists until the test ends.
+// The test needs Root and Mounts. The file system is not mounted anywhere: it exists only as a
+// descriptor of this process, and its pins end with that. Other processes that the test starts
+// can access it by the same path.
 func BPFFSDir(t testing.TB) string {
 	t.Helper()
 	dir, err := detachedBPFFS()
@@ -65,7 +65,7 @@ func detachedBPFFS() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "bpffs"), nil
 }
 
-// endWithParent has the kernel kill the program when the thread that starts it ends.
+// endWithParent makes the kernel kill the program when the thread that starts it ends.
 func endWithParent(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
@@ -73,28 +73,28 @@ func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
-// inOwnMounts names the test that runs in a namespace of mounts of its own.
+// inOwnMounts is the variable with the name of the test that runs in its own mount namespace.
 const inOwnMounts = "BORESCOPE_OWN_MOUNTS"
 
-// OwnMounts runs the test, which is no subtest, again in a process with a
-// namespace of mounts of its own, and returns true there: what it mounts and
-// unmounts nobody else sees, and nothing of it stays if it is killed. Outside it
-// returns false, and the test ends. The test needs Root and Mounts.
+// OwnMounts runs the test, which must not be a subtest, again in a process with its own mount
+// namespace, and returns true there. No other process sees its mounts and unmounts, and they
+// end with it, even if it is killed. In the original process it returns false, and the test
+// ends. The test needs Root and Mounts.
 func OwnMounts(t *testing.T) bool {
 	t.Helper()
 	cmd := again(t, inOwnMounts)
 	if cmd == nil {
 		return true
 	}
-	// With this flag package syscall makes the new namespace's mounts private.
+	// With this flag, package syscall makes the new namespace's mounts private.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
 	passedOnce(t, "in a namespace of mounts", out, err)
 	return false
 }
 
-// again is the command that runs the test once more in a process of its own, which
-// the variable tells of it, or nil in that process.
+// again returns the command that runs the test once more in its own process, marked by the
+// variable, or nil in that process.
 func again(t *testing.T, variable string) *Cmd {
 	t.Helper()
 	if os.Getenv(variable) == t.Name() {
@@ -109,7 +109,7 @@ func again(t *testing.T, variable string) *Cmd {
 		"-test.short=" + strconv.FormatBool(testing.Short()),
 	}
 	for _, arg := range os.Args[1:] {
-		if !strings.HasPrefix(arg, "-test.") { // the package's own
+		if !strings.HasPrefix(arg, "-test.") { // the package's own flag
 			args = append(args, arg)
 		}
 	}
@@ -118,8 +118,8 @@ func again(t *testing.T, variable string) *Cmd {
 	return cmd
 }
 
-// passedOnce fails the test unless its run in another process passed, or was skipped
-// with a reason, which is the test's then.
+// passedOnce fails the test unless its run in another process passed, or was skipped with a
+// reason, with which it then skips the test.
 func passedOnce(t *testing.T, where string, out []byte, err error) {
 	t.Helper()
 	if err == nil && bytes.Contains(out, []byte("--- SKIP: "+t.Name()+" ")) {
@@ -133,8 +133,8 @@ func passedOnce(t *testing.T, where string, out []byte, err error) {
 	}
 }
 
-// MountTracefs mounts tracefs where other tracers look for it, if it is not
-// there. The test runs in OwnMounts.
+// MountTracefs mounts tracefs on the usual directory, if it is not mounted there. The test
+// must run in OwnMounts.
 func MountTracefs(t testing.TB) {
 	t.Helper()
 	const dir = "/sys/kernel/tracing"
@@ -147,8 +147,8 @@ func MountTracefs(t testing.TB) {
 	}
 }
 
-// Cgroup2 is where version 2 of control groups is mounted: in a guest it is mounted if
-// need be.
+// Cgroup2 returns the directory where version 2 of control groups is mounted. In a guest it
+// mounts it if necessary.
 func Cgroup2(t testing.TB) string {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/mounts")
@@ -170,7 +170,7 @@ func Cgroup2(t testing.TB) string {
 	return dir
 }
 
-// UnmountAll unmounts every file system of the type. The test runs in OwnMounts.
+// UnmountAll unmounts every file system of the type. The test must run in OwnMounts.
 func UnmountAll(t testing.TB, fstype string) {
 	t.Helper()
 	if err := Unmount(fstype); err != nil {
@@ -178,14 +178,14 @@ func UnmountAll(t testing.TB, fstype string) {
 	}
 }
 
-// Unmount unmounts every file system of the types, in this process's namespace of
-// mounts. What is mounted on one goes with it.
+// Unmount unmounts every file system of the types, with all mounts on them, in this process's
+// mount namespace.
 func Unmount(types ...string) error {
 	table, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return err
 	}
-	// What was mounted last is on top: a debugfs carries a tracefs of its own.
+	// The last mount is on top: a debugfs contains a tracefs.
 	for _, line := range slices.Backward(slices.Collect(strings.Lines(string(table)))) {
 		if f := strings.Fields(line); slices.Contains(types, f[2]) {
 			if err := unix.Unmount(f[1], unix.MNT_DETACH); err != nil {

@@ -17,25 +17,26 @@ func checkMounts() error { return errNotLinux }
 
 func watch(testing.TB) {}
 
-// openFiles has no answer off Linux; the check of goroutines remains.
+// openFiles returns nil on systems other than Linux. The check of goroutines remains.
 func openFiles() map[string]string { return nil }
 
 func appearedIn(string) string { return "" }
 
-// OwnMounts is for Linux, as Mounts is.
+// OwnMounts is only supported on Linux, like Mounts.
 func OwnMounts(testing.TB) bool { return false }
 
-// OwnFiles is for Linux.
+// OwnFiles is only supported on Linux.
 func OwnFiles(testing.TB, ...string) {}
 
-// MountTracefs is for Linux.
+// MountTracefs is only supported on Linux.
 func MountTracefs(testing.TB) {}
 
-// limitMemory: elsewhere nothing that is tested reads what others wrote as root.
+// limitMemory does nothing: on other systems no test reads other users' files as root.
 func limitMemory(uint64) (was struct{}, err error) { return was, nil }
 
-// LimitMemory is for Linux.
+// LimitMemory is only supported on Linux.
 func LimitMemory(testing.TB, uint64) {}
 
-// endWithParent: elsewhere programs end with the test, if that ends by itself.
+// endWithParent does nothing: on other systems programs end with the test, unless that is
+// killed.
 func endWithParent(*exec.Cmd) {}

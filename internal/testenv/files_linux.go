@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// openFiles lists this process's descriptors: number to what it refers to,
-// with the id for BPF objects, which their names do not hold.
+// openFiles returns this process's descriptors: the number, and what it refers to, with the id
+// of BPF objects, which is not part of the link's text.
 func openFiles() map[string]string { return filesOf("self") }
 
 func filesOf(pid string) map[string]string {
@@ -23,7 +23,7 @@ func filesOf(pid string) map[string]string {
 	}
 	files := make(map[string]string, len(es))
 	for _, e := range es {
-		// The descriptor that listed the directory is gone by now.
+		// The descriptor with which the directory was listed is closed by now.
 		what, err := os.Readlink(filepath.Join(dir, e.Name()))
 		if err != nil {
 			continue
@@ -36,8 +36,8 @@ func filesOf(pid string) map[string]string {
 	return files
 }
 
-// bpfID is "prog_id 17" for a BPF program's descriptor, and so on, from
-// fdinfo (bpf_prog_show_fdinfo and its like in kernel/bpf/syscall.c).
+// bpfID returns "prog_id 17" for the descriptor of a BPF program, and so on, from fdinfo
+// (bpf_prog_show_fdinfo and similar functions in kernel/bpf/syscall.c).
 func bpfID(pid, fd string) string {
 	f, err := os.Open("/proc/" + pid + "/fdinfo/" + fd)
 	if err != nil {
@@ -46,8 +46,7 @@ func bpfID(pid, fd string) string {
 	defer f.Close()
 	for sc := bufio.NewScanner(f); sc.Scan(); {
 		key, value, ok := strings.Cut(sc.Text(), ":\t")
-		// A link's fdinfo also has the prog_id of its program; the link's own
-		// id comes first.
+		// A link's fdinfo also contains the prog_id of its program, after the link's own id.
 		if ok && (key == "prog_id" || key == "map_id" || key == "link_id") {
 			return key + " " + value
 		}
@@ -55,15 +54,14 @@ func bpfID(pid, fd string) string {
 	return ""
 }
 
-// watched remembers in which test a descriptor appeared.
+// watched records the test in which a descriptor appeared.
 var watched struct {
 	mu   sync.Mutex
 	seen map[string]string // "FD WHAT" to "TestX (file:line)"
 }
 
-// watch notes the descriptors that the test has open at its end and had not at
-// its beginning. Its cleanup is registered first, so it runs after the test's
-// own.
+// watch records the descriptors that are open at the end of the test and were not at its
+// start. Its cleanup is registered first, so it runs after the test's own.
 func watch(t testing.TB) {
 	before := openFiles()
 	where := t.Name()

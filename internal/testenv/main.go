@@ -10,14 +10,13 @@ import (
 	"time"
 )
 
-// memoryLimit is how much memory a test binary may have.
+// memoryLimit is the memory limit of a test binary, in bytes.
 const memoryLimit = 2 << 30
 
-// Main runs the tests, which may use 2 GiB of memory and no more, and then fails if
-// they left a file descriptor open or a goroutine running. It is for TestMain, and
-// does not return. A descriptor is reported with what it refers to and, if a test
-// called Need, with the test during which it appeared; a goroutine with its stack
-// and where it was started.
+// Main runs the tests, which may use at most 2 GiB of memory, and then fails if they left a
+// file descriptor open or a goroutine running. It is for TestMain, and does not return. It
+// reports a descriptor with what it refers to and, if a test called Need, the test in which it
+// appeared; and a goroutine with its stack and where it was started.
 func Main(m *testing.M) {
 	if _, err := limitMemory(memoryLimit); err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
@@ -34,8 +33,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaks lists what is open or running now and was not before. Goroutines that
-// are about to end are given a second.
+// leaks returns what is open or running now and was not before. It gives goroutines that are
+// about to end a second.
 func leaks(before map[string]string) []string {
 	var problems []string
 	for range 50 {
@@ -48,7 +47,7 @@ func leaks(before map[string]string) []string {
 	return problems
 }
 
-// newFiles compares two listings of descriptor and what it refers to.
+// newFiles compares two lists of descriptors with what they refer to.
 func newFiles(before, after map[string]string) []string {
 	var found []string
 	for fd, what := range after {
@@ -65,9 +64,8 @@ func newFiles(before, after map[string]string) []string {
 	return found
 }
 
-// runtimeFile tells what the Go runtime opens once and keeps: the poller's
-// epoll and eventfd, the files of -test.cpuprofile and the like apart, which
-// are closed before Main looks.
+// runtimeFile reports whether the Go runtime opened a file and keeps it: the poller's epoll
+// and eventfd. The files of -test.cpuprofile and similar flags are closed before Main checks.
 func runtimeFile(what string) bool {
 	return strings.HasPrefix(what, "anon_inode:[eventpoll]") ||
 		strings.HasPrefix(what, "anon_inode:[eventfd]")
@@ -78,12 +76,12 @@ func stacks() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-// strayGoroutines lists the goroutines that are neither the caller nor the
-// runtime's or the testing package's own.
+// strayGoroutines returns the goroutines other than the caller, the runtime's and the testing
+// package's own.
 func strayGoroutines(dump string) []string {
 	var found []string
 	for i, g := range strings.Split(strings.TrimSpace(dump), "\n\n") {
-		if i == 0 || ownGoroutine(g) { // the first is the caller's
+		if i == 0 || ownGoroutine(g) { // the first is the caller
 			continue
 		}
 		found = append(found, g)
@@ -103,7 +101,7 @@ func ownGoroutine(stack string) bool {
 	return false
 }
 
-// NoPreemption is the variable that keeps a Go program's runtime from preempting
-// goroutines by signals, which interrupt the system calls of a thread that it takes
-// to be running.
+// NoPreemption returns the environment variable that keeps a Go program's runtime from
+// preempting goroutines by signals, which interrupt system calls of threads that the runtime
+// takes to be running.
 func NoPreemption() string { return "GODEBUG=" + os.Getenv("GODEBUG") + ",asyncpreemptoff=1" }

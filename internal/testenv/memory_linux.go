@@ -10,11 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitMemory has the kernel refuse this process more than so many bytes of memory
-// of its own beyond what it has mapped now, until the test ends: where a bound of
-// what is tested regresses, the Go runtime says which allocation was one too many,
-// and the machine doesn't notice. Main has set a limit of 2 GiB by then, which
-// holds if it is lower.
+// LimitMemory makes the kernel refuse this process more than the given number of bytes of
+// private memory beyond what it has mapped now, until the test ends. If a bound in the tested
+// code regresses, the Go runtime reports the allocation that exceeds the limit, and the
+// machine is not affected. Main sets a limit of 2 GiB, which remains in force if it is lower.
 func LimitMemory(t testing.TB, bytes uint64) {
 	t.Helper()
 	was, err := limitMemory(bytes)
@@ -24,8 +23,8 @@ func LimitMemory(t testing.TB, bytes uint64) {
 	resetMemory(t, was)
 }
 
-// AllowMemory lifts the limit that Main has set until the test ends. It is for a
-// test that starts what needs more and has a bound of its own, as a virtual machine.
+// AllowMemory lifts Main's limit until the test ends. It is for tests that start a program
+// with a bound of its own that needs more, such as a virtual machine.
 func AllowMemory(t testing.TB) {
 	t.Helper()
 	var was unix.Rlimit
@@ -38,7 +37,7 @@ func AllowMemory(t testing.TB) {
 	}
 }
 
-// resetMemory sets the limit to what it was when the test ends.
+// resetMemory restores the limit when the test ends.
 func resetMemory(t testing.TB, was unix.Rlimit) {
 	t.Cleanup(func() {
 		if err := unix.Setrlimit(unix.RLIMIT_DATA, &was); err != nil {
@@ -47,14 +46,13 @@ func resetMemory(t testing.TB, was unix.Rlimit) {
 	})
 }
 
-// limitMemory lowers this process's limit of private writable memory and returns
-// what it was. What is reserved without access isn't counted, nor are files and
-// shared memory; what is mapped already is, and goes on top: the race detector's
-// shadow is terabytes, of which nearly nothing exists (mm/mmap.c, may_expand_vm;
-// since Linux 4.7). What replaces a reservation is counted but not refused, and the
-// heap is made so: it is the mapping after the one too many that fails, of which no
-// heap grows without. Only the soft limit is set. Programs that the test starts
-// inherit it, and may raise it.
+// limitMemory lowers this process's limit of private writable memory and returns the previous
+// one. Memory that is reserved without access does not count, nor do files and shared memory.
+// Memory that is already mapped counts, so it is added: the race detector's shadow has
+// terabytes, of which nearly nothing is in use (mm/mmap.c, may_expand_vm; since Linux 4.7). A
+// mapping that replaces a reservation counts but is not refused, and the heap grows in this
+// way: so the next other mapping fails, without which no heap can grow. Only the soft limit is
+// set. Programs that the test starts inherit it, and may raise it.
 func limitMemory(bytes uint64) (was unix.Rlimit, err error) {
 	if err := unix.Getrlimit(unix.RLIMIT_DATA, &was); err != nil {
 		return was, fmt.Errorf("limit of memory: %w", err)
@@ -71,7 +69,7 @@ func limitMemory(bytes uint64) (was unix.Rlimit, err error) {
 	return was, nil
 }
 
-// mappedData is how much of that memory this process has mapped, in bytes.
+// mappedData returns how many bytes of such memory this process has mapped.
 func mappedData() (uint64, error) {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {

@@ -52,8 +52,8 @@ func TestOwnMounts(t *testing.T) {
 	}
 }
 
-// TestUnmountNested: a debugfs that carries a tracefs, which the kernel mounts when
-// somebody looks there, is unmounted with it.
+// TestUnmountNested checks that a debugfs is unmounted with the tracefs in it, which the
+// kernel mounts on access.
 func TestUnmountNested(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Tracefs)
 	if !testenv.OwnMounts(t) {

@@ -16,26 +16,26 @@ import (
 	"github.com/borescope/borescope/internal/vmtest/wire"
 )
 
-// SkipPrefix begins the reason of every test that Need skips.
+// SkipPrefix is the beginning of the reason of every test that Need skips.
 const SkipPrefix = "SKIP-NEED: "
 
-// Requirement is something that a test may need. Compare them with nothing;
-// pass them to Need.
+// Requirement is something that a test may need. It is only for passing to Need; do not
+// compare it.
 type Requirement struct {
 	name  string
-	check func() error // nil error: met
+	check func() error // nil error: the requirement is met
 }
 
-// String is what reasons to skip begin with, before a colon.
+// String returns the name that precedes the colon in a reason to skip.
 func (r Requirement) String() string { return r.name }
 
-// What tests need.
+// These are requirements of tests.
 var (
-	// Root: user 0, with the capabilities that BPF and perf events ask for.
+	// Root: user 0, with the capabilities for BPF and perf events.
 	Root = Requirement{"root", checkRoot}
-	// Tracefs: mounted, or to be had without (TracefsDir).
+	// Tracefs: mounted, or accessible without a mount (TracefsDir).
 	Tracefs = Requirement{"tracefs", checkTracefs}
-	// Mounts: leave to mount, and to make a namespace of mounts.
+	// Mounts: permission to mount, and to create a mount namespace.
 	Mounts = Requirement{"mounting", checkMounts}
 
 	// BTF: the kernel's own type information.
@@ -63,26 +63,26 @@ var (
 	// Ringbuf: BPF ring buffers.
 	Ringbuf = Feature(feature.Ringbuf)
 
-	// Guest: a guest of internal/vmtest, where a test may do as it likes.
+	// Guest: a guest of internal/vmtest, in which a test may change anything.
 	Guest = Requirement{"guest", func() error {
 		if !InGuest() {
 			return errors.New("not in a guest of internal/vmtest")
 		}
 		return nil
 	}}
-	// Long: not -short, for what takes long.
+	// Long: -short is not set, for tests that take long.
 	Long = Requirement{"no -short", func() error {
 		if testing.Short() {
 			return errors.New("it is set")
 		}
 		return nil
 	}}
-	// Go: a go command that can build this module, with its dependencies at
-	// hand. Guests have none, and another user may not read the cache.
+	// Go: a go command that can build this module without downloading its dependencies. Guests
+	// have none, and another user may be unable to read the cache.
 	Go = Requirement{"go", sync.OnceValue(checkGo)}
 )
 
-// Libc and Bash are where a test finds them, for OwnFiles.
+// Libc and Bash are patterns for their paths, for OwnFiles.
 var (
 	Libc = []string{
 		"/lib/*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/*/libc.so.6",
@@ -91,12 +91,12 @@ var (
 	Bash = []string{"/bin/bash", "/usr/bin/bash"}
 )
 
-// Feature is the requirement that feature.Test says yes.
+// Feature returns the requirement that feature.Test supports the feature.
 func Feature(f feature.Feature) Requirement {
 	return Requirement{f.String(), func() error { return feature.Test(f) }}
 }
 
-// Tool is the requirement that a program is in PATH.
+// Tool returns the requirement that a program is in PATH.
 func Tool(name string) Requirement {
 	return Requirement{"tool " + name, func() error {
 		if _, err := exec.LookPath(name); err != nil {
@@ -106,7 +106,7 @@ func Tool(name string) Requirement {
 	}}
 }
 
-// checkGo has the go command find a package of a dependency.
+// checkGo checks that the go command finds a package of a dependency.
 func checkGo() error {
 	if err := Tool("go").check(); err != nil {
 		return err
@@ -120,7 +120,7 @@ func checkGo() error {
 	return nil
 }
 
-// Tracepoint is the requirement that tracefs can be had and lists the event.
+// Tracepoint returns the requirement that tracefs is accessible and lists the event.
 func Tracepoint(group, name string) Requirement {
 	return Requirement{"tracepoint " + group + ":" + name, func() error {
 		d, err := tracefs.Here()
@@ -140,8 +140,8 @@ func checkTracefs() error {
 	return d.Close()
 }
 
-// TracefsDir returns the directory of tracefs, until the test ends: where it is
-// mounted, or one that only this process sees. The test needs Tracefs.
+// TracefsDir returns the directory of tracefs, which is valid until the test ends: its mount,
+// or a mount that only this process can access. The test needs Tracefs.
 func TracefsDir(t testing.TB) string {
 	t.Helper()
 	d, err := tracefs.Here()
@@ -152,7 +152,7 @@ func TracefsDir(t testing.TB) string {
 	return "/" + d.Path
 }
 
-// CPUs is the requirement of so many CPUs that this process may use.
+// CPUs returns the requirement that this process may use at least n CPUs.
 func CPUs(n int) Requirement {
 	return Requirement{fmt.Sprintf("%d CPUs", n), func() error {
 		if have := runtime.NumCPU(); have < n {
@@ -162,7 +162,7 @@ func CPUs(n int) Requirement {
 	}}
 }
 
-// File is the requirement that a file exists and can be read.
+// File returns the requirement that a file exists and can be read.
 func File(path string) Requirement {
 	return Requirement{path, func() error {
 		f, err := os.Open(path)
@@ -177,7 +177,7 @@ func File(path string) Requirement {
 	}}
 }
 
-// OS is the requirement of one of these systems, as GOOS names them.
+// OS returns the requirement that the system is one of these, in GOOS's spelling.
 func OS(names ...string) Requirement {
 	return Requirement{strings.Join(names, " or "), func() error {
 		if !slices.Contains(names, runtime.GOOS) {
@@ -187,7 +187,7 @@ func OS(names ...string) Requirement {
 	}}
 }
 
-// Arch is the requirement of one of these architectures, as GOARCH names them.
+// Arch returns the requirement that the architecture is one of these, in GOARCH's spelling.
 func Arch(names ...string) Requirement {
 	return Requirement{strings.Join(names, " or "), func() error {
 		if !slices.Contains(names, runtime.GOARCH) {
@@ -197,23 +197,23 @@ func Arch(names ...string) Requirement {
 	}}
 }
 
-// Got is the requirement that something could be made or was found: err is nil.
+// Got returns the requirement that something was created or found: err is nil.
 func Got(name string, err error) Requirement {
 	return Requirement{name, func() error { return err }}
 }
 
-// InGuest reports whether this is a guest of internal/vmtest: a variable alone, which
-// anybody may set, lets no test do as it likes.
+// InGuest reports whether this is a guest of internal/vmtest. The environment variable alone,
+// which any user can set, is not enough.
 func InGuest() bool {
 	_, err := os.Stat(wire.PlanFile)
 	return err == nil && os.Getenv("BORESCOPE_GUEST") != ""
 }
 
-// Need skips the test unless all requirements are met. The reason names every
-// one that is not, with its true cause; without a proven cause the test fails.
-// It also has the files that the test leaves open attributed to it, if the
-// package's TestMain calls Main. It is not for tests that run side by side
-// (t.Parallel): the output does not always tell which of them a line is of.
+// Need skips the test unless all requirements are met. The reason lists every unmet one, with
+// its true cause. If a cause is not proven, the test fails. If the package's TestMain calls
+// Main, Need also makes Main report files that the test leaves open with the test's name. It
+// must not be used in parallel tests (t.Parallel), because the output does not always show to
+// which of them a line belongs.
 func Need(t testing.TB, reqs ...Requirement) {
 	t.Helper()
 	watch(t)
@@ -233,8 +233,8 @@ func Need(t testing.TB, reqs ...Requirement) {
 	}
 }
 
-// SkipUnsupported skips the test if err is an *UnsupportedError with a proven
-// cause, and does nothing otherwise. It is for what only the attempt can tell.
+// SkipUnsupported skips the test if err is an *UnsupportedError with a proven cause, and does
+// nothing otherwise. It is for requirements that only the attempt can check.
 func SkipUnsupported(t testing.TB, err error) {
 	t.Helper()
 	var no *feature.UnsupportedError
@@ -247,7 +247,7 @@ func SkipUnsupported(t testing.TB, err error) {
 	t.Skip(SkipPrefix + no.Feature + ": " + cause(err))
 }
 
-// cause is the part of the error that says why, in one line.
+// cause returns the part of the error that describes the cause, in one line.
 func cause(err error) string {
 	var no *feature.UnsupportedError
 	var dunno *feature.UnknownError
@@ -260,7 +260,7 @@ func cause(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// unproven says what is wrong with the reason to skip, or nothing.
+// unproven returns what is wrong with the reason to skip, or "".
 func unproven(err error) string {
 	var no *feature.UnsupportedError
 	var dunno *feature.UnknownError
@@ -273,7 +273,8 @@ func unproven(err error) string {
 	return ""
 }
 
-// contradiction checks the cause that a refusal gives against the machine.
+// contradiction checks the cause that a refusal gives against the machine. It returns "" if
+// there is no contradiction.
 func contradiction(no *feature.UnsupportedError) string {
 	if runtime.GOOS != "linux" {
 		return ""

@@ -2,5 +2,5 @@
 
 package testenv
 
-// memoryFactor: see race.go.
+// memoryFactor is described in race.go.
 const memoryFactor = 1

@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Objects are ids of BPF objects.
+// Objects contains ids of BPF objects.
 type Objects struct{ Programs, Maps, Links []uint32 }
 
-// ObjectsOf lists the BPF objects that a process (0: this one) holds by file
-// descriptors. Objects that it owns in no other way are gone when it is: that
-// is what WaitGone checks.
+// ObjectsOf returns the BPF objects that a process (0: this one) holds by file descriptors.
+// Unless something else keeps them, they end with the process, which WaitGone checks.
 func ObjectsOf(pid int) Objects {
 	name := "self"
 	if pid != 0 {
@@ -45,11 +44,11 @@ func ObjectsOf(pid int) Objects {
 	return o
 }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (o Objects) Len() int { return len(o.Programs) + len(o.Maps) + len(o.Links) }
 
-// WaitGone fails the test if one of the objects still exists after a few
-// seconds, which the kernel may take to free them. Needs root.
+// WaitGone fails the test if one of the objects still exists after five seconds, because the
+// kernel may take some time to free them. It needs root.
 func (o Objects) WaitGone(t testing.TB) {
 	t.Helper()
 	var left []string
@@ -67,10 +66,9 @@ func (o Objects) WaitGone(t testing.TB) {
 	t.Errorf("left in the kernel: %s", strings.Join(left, ", "))
 }
 
-// existing lists the objects that are still there. It asks for the id after
-// the one before instead of opening the object: a reference taken while a
-// program array is torn down can make the kernel keep it for ever
-// (prog_array_map_clear, kernel/bpf/arraymap.c).
+// existing returns the objects that still exist. It gets the id that follows the previous
+// number, and does not open the object: a reference taken while a program array is torn down
+// can make the kernel keep it forever (prog_array_map_clear, kernel/bpf/arraymap.c).
 func existing(kind string, cmd int, ids []uint32) []string {
 	var found []string
 	for _, id := range ids {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnFiles puts copies of the files that the patterns match in their places, for
-// this test and for what it starts from now on: a breakpoint in a copy is in no other
-// process of the machine, as one in libc or in a shell would be. The test runs in
-// OwnMounts. It is skipped if no pattern matches.
+// OwnFiles replaces the files that match the patterns by copies, for this test and for
+// programs that it starts from now on. So a breakpoint in a copy affects no other process of
+// the machine, as one in libc or in a shell would. The test must run in OwnMounts. It is
+// skipped if no pattern matches.
 func OwnFiles(t testing.TB, patterns ...string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func OwnFiles(t testing.TB, patterns ...string) {
 				t.Fatal(err)
 			}
 			if inside(path, dir) {
-				continue // by another name
+				continue // already replaced, by another name
 			}
 			n++
 			own := filepath.Join(dir, strconv.Itoa(n))
@@ -44,7 +44,7 @@ func OwnFiles(t testing.TB, patterns ...string) {
 	}
 }
 
-// inside tells whether the file is one of those below dir.
+// inside reports whether the file is one of those in dir.
 func inside(path, dir string) bool {
 	st, err := os.Stat(path)
 	copies, _ := filepath.Glob(dir + "/*")

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Piped starts a workload that is told what to do on its standard input and
-// answers on its standard output. Waiting for it is the caller's.
+// Piped starts a workload that reads commands from its standard input and answers on its
+// standard output. The caller must wait for it.
 func Piped(t testing.TB, cmd *Cmd) (in io.WriteCloser, out io.ReadCloser) {
 	t.Helper()
 	in, err := cmd.StdinPipe()

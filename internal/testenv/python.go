@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// pythonName is of the interpreters whose frames package stack can read.
+// pythonName matches the interpreters that package stack supports.
 var pythonName = regexp.MustCompile(`/python3\.1[123]$`)
 
-// Pythons are this machine's interpreters of CPython 3.11 to 3.13, each once: those
-// on the path and pyenv's. Without any it skips the test.
+// Pythons returns this machine's interpreters of CPython 3.11 to 3.13, each once: those in
+// PATH and pyenv's. It skips the test if there are none.
 func Pythons(t *testing.T) []string {
 	t.Helper()
 	var paths []string
@@ -36,7 +36,7 @@ func Pythons(t *testing.T) []string {
 		if err != nil || seen[p] || !pythonName.MatchString(p) {
 			continue
 		}
-		if f, err := elf.Open(p); err == nil { // and no script that chooses one
+		if f, err := elf.Open(p); err == nil { // not a script that selects one
 			f.Close()
 			seen[p] = true
 			out = append(out, p)

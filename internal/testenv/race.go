@@ -2,6 +2,6 @@
 
 package testenv
 
-// memoryFactor is how much the race detector maps for each byte of the program's,
-// with it: 3.5 bytes, of which it touches 2.
+// memoryFactor is the factor by which the race detector increases the mapped memory: for each
+// byte of the program's it maps 3.5 bytes in all, of which it touches 2.
 const memoryFactor = 4

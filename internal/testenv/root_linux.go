@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rooted starts a thread whose root directory is dir until the test ends, and
-// returns its number, which /proc takes for a process's. It needs Root.
+// Rooted starts a thread with the root directory dir, which runs until the test ends, and
+// returns its id, which can be used like a process's in /proc. The test needs Root.
 func Rooted(t testing.TB, dir string) int {
 	t.Helper()
 	type started struct {
@@ -19,9 +19,9 @@ func Rooted(t testing.TB, dir string) int {
 	up, end, gone := make(chan started), make(chan struct{}), make(chan struct{})
 	var thread func()
 	thread = func() {
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if unix.Gettid() == os.Getpid() {
-			go thread() // the first thread's root is what /proc shows as the process's
+			go thread() // /proc shows the first thread's root as the process's
 			<-gone
 			runtime.UnlockOSThread()
 			return

@@ -1,5 +1,5 @@
-// Package testlog reads what a test binary prints with -test.v, so that runs
-// on this machine and in guests are counted in the same way.
+// Package testlog parses the output of a test binary with -test.v, so that runs on this
+// machine and in guests are counted in the same way.
 package testlog
 
 import (
@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Status is how a test ended.
+// Status is the outcome of a test.
 type Status string
 
-// The ends of a test, as "--- STATUS: Name" spells them.
+// These are the outcomes of a test, as in "--- STATUS: Name".
 const (
 	Pass Status = "PASS"
 	Fail Status = "FAIL"
@@ -24,15 +24,15 @@ const (
 type Result struct {
 	Name   string
 	Status Status
-	// Took is how long it ran, to the hundredth of a second.
+	// Took is its running time, to the hundredth of a second.
 	Took time.Duration
 	// Reason is the last line that a skipped test logged.
 	Reason string
-	// Output is the end of what a failed test printed.
+	// Output is the end of a failed test's output.
 	Output string
 }
 
-// Counts adds up results.
+// Counts contains numbers of results.
 type Counts struct{ Passed, Failed, Skipped int }
 
 // Add adds c2 to c.
@@ -42,7 +42,7 @@ func (c *Counts) Add(c2 Counts) {
 	c.Skipped += c2.Skipped
 }
 
-// Count counts the results of each status.
+// Count counts the results by status.
 func Count(rs []Result) Counts {
 	var c Counts
 	for _, r := range rs {
@@ -58,19 +58,18 @@ func Count(rs []Result) Counts {
 	return c
 }
 
-// Parser takes the output of one test binary, in pieces of any size, as an
-// io.Writer.
+// Parser parses the output of one test binary, written to it in pieces of any size.
 type Parser struct {
 	partial []byte
-	current string              // the test whose output this is
+	current string              // the test that prints now
 	reason  map[string]string   // the last line that each test logged
-	logged  string              // what the line before logged, if it did
+	logged  string              // what the previous line logged, "" if it is no log line
 	printed map[string][]string // the last lines that each test printed
-	tail    []string            // the last lines of all
+	tail    []string            // the last lines of all output
 	results []Result
 }
 
-// kept is how many lines of a test's output, and of all output, are kept.
+// kept is the number of lines that are kept, of each test's output and of all output.
 const kept = 60
 
 var (
@@ -79,7 +78,7 @@ var (
 	logLine  = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
 )
 
-// Write takes the next piece. It never fails.
+// Write parses the next piece. It never fails.
 func (p *Parser) Write(b []byte) (int, error) {
 	p.partial = append(p.partial, b...)
 	for {
@@ -114,8 +113,8 @@ func (p *Parser) line(s string) {
 	p.printed[p.current] = keep(p.printed[p.current], s)
 }
 
-// end takes a result and what the line before it logged: where tests run side by
-// side, a skip's last line may follow the name of another test.
+// end records a result. before is what the line before it logged: if tests run in parallel, a
+// skip's last line may follow the name of another test.
 func (p *Parser) end(name string, status Status, took time.Duration, before string) {
 	r := Result{Name: name, Status: status, Took: took}
 	switch status {
@@ -137,9 +136,9 @@ func keep(lines []string, s string) []string {
 	return append(lines, s)
 }
 
-// Tail is the end of all output, for a binary that ended in another way than
-// by a failed test.
+// Tail returns the end of all output, for a binary that ended in another way than with a
+// failed test.
 func (p *Parser) Tail() string { return strings.Join(p.tail, "\n") }
 
-// Results are the tests that have ended, in that order.
+// Results returns the tests that have ended, in the order in which they did.
 func (p *Parser) Results() []Result { return p.results }

@@ -1,12 +1,12 @@
-// Command tooltable runs the live tests of the tools below examples on several
-// kernels, and writes what became of them into the table of examples/KERNELS.md.
+// Command tooltable runs the live tests of the tools below examples on several kernels, and
+// writes the results into the table of examples/KERNELS.md.
 //
 //	go run ./internal/tooltable                             # all: half an hour
 //	go run ./internal/tooltable -on 6.12,arm64-6.12 tcptop filetop
 //
-// Places are native, which is this machine as root, and the guests of
-// internal/vmtest: 5.10, 6.1, 6.12 and arm64-6.12. Cells of places and tools that
-// are not run stay as they are. It fails if a test fails.
+// Places are native, which is this machine as root, and the guests of internal/vmtest: 5.10,
+// 6.1, 6.12 and arm64-6.12. Cells of other places and tools are not changed. It fails if a
+// test fails.
 package main
 
 import (
@@ -38,10 +38,10 @@ func main() {
 	}
 }
 
-// places are the columns, in their order.
+// places are the columns, in order.
 var places = []string{"native", "5.10", "6.1", "6.12", "arm64-6.12"}
 
-// Tools that need more of a guest than its kernel: an ext4 file system on
+// These lists contain tools that need more of a guest than its kernel: an ext4 file system on
 // /dev/vda, Debian's programs and C library, or two NUMA nodes.
 var (
 	disk   = []string{"biolatency", "biosnoop", "ext4slower"}
@@ -49,16 +49,16 @@ var (
 	nodes  = []string{"numamove"}
 )
 
-// programs are the Debian packages that these tools need.
+// programs lists the Debian packages that the tools in debian need.
 var programs = []string{"dash", "libc-bin", "gcc", "libc6-dev"}
 
-// tests are the tests of tools whose live test has another name.
+// tests contains the live tests that have another name.
 var tests = map[string]string{
 	"capture": "^TestCapture$", "perfstat": "^TestStops$",
 	"profile": "^TestAttribution$", "tick": "^TestRun$",
 }
 
-// table is the work at hand.
+// table is the table that is being updated.
 type table struct {
 	out    io.Writer
 	page   *page
@@ -117,7 +117,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// allTools are the folders with a live test.
+// allTools returns the directories with a live test.
 func allTools() ([]string, error) {
 	files, err := filepath.Glob("examples/*/*_test.go")
 	if err != nil {
@@ -148,7 +148,7 @@ func folders(tools []string) (dirs []string) {
 	return dirs
 }
 
-// testsOf is the expression for a tool's live tests.
+// testsOf returns the pattern for a tool's live tests.
 func testsOf(tool string) string {
 	if run := tests[tool]; run != "" {
 		return run
@@ -174,8 +174,8 @@ func (t *table) native(ctx context.Context, tools []string) error {
 	return t.page.write(t.file)
 }
 
-// perGuest is how many tools share a guest: less than four minutes of work on a
-// slow host.
+// perGuest is the number of tools that share a guest: less than four minutes of work on a slow
+// host.
 const perGuest = 24
 
 func (t *table) guests(ctx context.Context, place string, tools []string,
@@ -202,7 +202,7 @@ func (t *table) guests(ctx context.Context, place string, tools []string,
 	return nil
 }
 
-// options describes a guest with what these tools need.
+// options returns the options of a guest with what these tools need.
 func options(k *kernel.Kernel, tools []string, built *guest.Tests) (guest.Options, error) {
 	o := guest.Options{Kernel: k}
 	need := func(list []string) bool {
@@ -233,8 +233,7 @@ func options(k *kernel.Kernel, tools []string, built *guest.Tests) (guest.Option
 	return o, nil
 }
 
-// inChroot has a job run in the Debian system, which sees what is in the guest's
-// /bin as /vmtest.
+// inChroot makes a job run in the Debian system, in which the guest's /bin is /vmtest.
 func inChroot(o *guest.Options, j *wire.Job) {
 	name := filepath.Base(j.Argv[0])
 	o.Files["/bin/"+name] = o.Files[j.Argv[0]]
@@ -242,7 +241,7 @@ func inChroot(o *guest.Options, j *wire.Job) {
 	j.Argv[0], j.Dir, j.Chroot = "/vmtest/"+name, "/root", guest.RootDir
 }
 
-// boot runs a guest.
+// boot runs a guest. A guest that fails as a whole is an error.
 func boot(ctx context.Context, o guest.Options) (*guest.Report, error) {
 	r, err := guest.Run(ctx, o)
 	if err == nil && r.Trouble != "" {
@@ -251,7 +250,7 @@ func boot(ctx context.Context, o guest.Options) (*guest.Report, error) {
 	return r, err
 }
 
-// report writes down what became of a guest.
+// report records the results of a guest.
 func (t *table) report(place string, r *guest.Report) error {
 	for i := range r.Jobs {
 		j := &r.Jobs[i]
@@ -265,7 +264,7 @@ func (t *table) report(place string, r *guest.Report) error {
 	return t.page.write(t.file)
 }
 
-// set writes down and prints what became of a tool.
+// set records and prints the results of a tool.
 func (t *table) set(tool, place string, results []testlog.Result, tail string) {
 	c, failed := verdict(results)
 	t.page.set(tool, place, c)
@@ -276,7 +275,7 @@ func (t *table) set(tool, place string, results []testlog.Result, tail string) {
 	}
 }
 
-// emptyExt4 is an image with an empty file system.
+// emptyExt4 returns the path of an image with an empty file system.
 func emptyExt4() (string, error) {
 	cache, err := kernel.CacheDir()
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/borescope/borescope/internal/testlog"
 )
 
-// cell is what became of a tool in a place: a word, and why.
+// cell is the result of a tool in a place: a word, and the reason.
 type cell struct{ word, why string }
 
 func (c cell) String() string { return strings.TrimSuffix(c.word+": "+c.why, ": ") }
 
-// absent matches the cause of a test that needs a program which is not there.
+// absent matches the cause of a test that needs a program that is not installed.
 var absent = regexp.MustCompile(`^(tool \S+|go): not found$`)
 
-// kernelsFault leaves the causes of a skipped test that are the kernel's or the
-// machine's. That a test may run in guests only is a rule of ours: the tool may work.
+// kernelsFault returns those causes of a skipped test that concern the kernel or the machine.
+// It removes the requirement to run in a guest, which is our own rule: the tool may work.
 func kernelsFault(reason string) string {
 	causes := slices.DeleteFunc(strings.Split(reason, "; "), func(s string) bool {
 		return strings.HasPrefix(s, testenv.Guest.String()+": ")
@@ -31,13 +31,13 @@ func kernelsFault(reason string) string {
 	return strings.Join(causes, "; ")
 }
 
-// verdict is a cell, of a tool's live tests.
+// verdict returns the cell for the results of a tool's live tests.
 func verdict(results []testlog.Result) (c cell, failed bool) {
 	var passed int
 	var bad, whys, untried []string
 	for _, r := range results {
 		if strings.Contains(r.Name, "/") {
-			continue // part of another
+			continue // a subtest
 		}
 		switch r.Status {
 		case testlog.Pass:
@@ -54,7 +54,7 @@ func verdict(results []testlog.Result) (c cell, failed bool) {
 		}
 	}
 	word := "no"
-	if passed > 0 { // a test is missing a program, and not the tool
+	if passed > 0 { // the test needs the program, not the tool
 		whys = slices.DeleteFunc(whys, absent.MatchString)
 		word = "in part"
 	} else if len(whys) == 0 {
@@ -76,8 +76,8 @@ func verdict(results []testlog.Result) (c cell, failed bool) {
 	return cell{"fails", "no test ran"}, true
 }
 
-// page is examples/KERNELS.md: the text before the table, which is kept, and the
-// table by tool and place.
+// page is examples/KERNELS.md: the text before the table, which is kept, and the table by tool
+// and place.
 type page struct {
 	head  string
 	cells map[string]map[string]cell
@@ -89,7 +89,7 @@ var (
 	note = regexp.MustCompile(`^(\d+)\. (.*)$`)
 )
 
-// readPage reads the page, or begins one.
+// readPage reads the page. It returns a new one if the file does not exist.
 func readPage(file string) (*page, error) {
 	b, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +129,7 @@ func (p *page) set(tool, place string, c cell) {
 	p.cells[tool][place] = c
 }
 
-// String is the page: reasons are notes, numbered in the order of the table.
+// String returns the page. Reasons are notes, numbered in the order of the table.
 func (p *page) String() string {
 	var b strings.Builder
 	b.WriteString(p.head + "\n| tool |")

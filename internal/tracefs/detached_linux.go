@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detached mounts tracefs nowhere: the descriptor is all there is of it
-// (fs/fsopen.c; Linux 5.2).
+// detached creates a mount of tracefs that is attached to no directory and only accessible
+// through the descriptor (fs/fsopen.c; Linux 5.2).
 func detached() (*os.File, error) {
 	ctx, err := unix.Fsopen("tracefs", unix.FSOPEN_CLOEXEC)
 	if err != nil {

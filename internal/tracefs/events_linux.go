@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Group is the group of the tracefs events that this library makes. An
-// event's name begins with the pid of its maker, so that the leftovers of
-// killed processes can be told.
+// Group is the group of the tracefs events that this library creates. An event's name begins
+// with the pid of its creator, so that events left behind by killed processes can be
+// recognized.
 const Group = "borescope"
 
 // AppendLine writes a line to one of the files of events and filters.
@@ -24,7 +24,7 @@ func AppendLine(name, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Sweep removes the events of processes that are no more.
+// Sweep removes the events of processes that have ended.
 func Sweep(events string) {
 	b, err := os.ReadFile(events)
 	if err != nil {
@@ -43,7 +43,7 @@ func Sweep(events string) {
 			continue
 		}
 		if _, err := os.Stat("/proc/" + owner); errors.Is(err, fs.ErrNotExist) {
-			_ = AppendLine(events, fmt.Sprintf("-:%s/%s", Group, name)) // busy events stay
+			_ = AppendLine(events, fmt.Sprintf("-:%s/%s", Group, name)) // events in use stay
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 )
 
-// Missing says what is wrong with a tracepoint's name; dir is tracefs's path below root.
+// Missing returns the error for a tracepoint that does not exist, with near names. dir is
+// tracefs's path below root.
 func Missing(root fs.FS, dir, group, name string) error {
 	groups := Names(root, path.Join(dir, "events"))
 	names := Names(root, path.Join(dir, "events", group))
@@ -20,7 +21,7 @@ func Missing(root fs.FS, dir, group, name string) error {
 	return notexist.Errorf("no tracepoint %q in group %s%s", name, group, near.Hint(name, names))
 }
 
-// groupHint says where the tracepoint is, if another group has it.
+// groupHint returns a hint: groups with a near name, or another group that has the tracepoint.
 func groupHint(root fs.FS, dir, group, name string, groups []string) string {
 	if hint := near.Hint(group, groups); hint != "" {
 		return hint
@@ -33,7 +34,8 @@ func groupHint(root fs.FS, dir, group, name string, groups []string) string {
 	return ""
 }
 
-// Names lists the subdirectories of a directory, sorted; nil where there are none.
+// Names returns the names of the subdirectories of a directory, sorted. It returns nil if
+// there are none.
 func Names(root fs.FS, dir string) []string {
 	entries, err := fs.ReadDir(root, dir)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package tracefs finds the kernel's tracefs, which holds the numbers and
-// formats of tracepoints and the lists of functions and events. Where nobody
-// mounted it, it opens one that only this process sees.
+// Package tracefs finds the kernel's tracefs, which contains the numbers and formats of
+// tracepoints and the lists of functions and events. If it is not mounted, the package creates
+// a mount that only this process can access.
 package tracefs
 
 import (
@@ -15,25 +15,25 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 )
 
-// mountpoints are where tracefs is mounted, by custom and by the kernel's
-// automount below debugfs.
+// mountpoints are the usual mount points of tracefs: its own, and the kernel's automount below
+// debugfs.
 var mountpoints = [...]string{"sys/kernel/tracing", "sys/kernel/debug/tracing"}
 
-// remedy ends the errors of Find.
+// remedy is the end of the errors of Find.
 const remedy = "mount -t tracefs tracefs /sys/kernel/tracing (in a container, bind-mount the host's)"
 
-// Dir is a tracefs that was found.
+// Dir is a tracefs that Find found.
 type Dir struct {
-	// Path is below the root that was searched, without a leading slash. That
-	// of a mount of the process's own is proc/self/fd/N.
+	// Path is the path below the root that was searched, without a leading slash. For a mount
+	// of the process's own it is proc/self/fd/N.
 	Path string
 	own  *os.File
 }
 
-// Own tells whether it is a mount of the process's own.
+// Own reports whether it is a mount of the process's own.
 func (d *Dir) Own() bool { return d.own != nil }
 
-// Close gives up the mount that Find may have opened; Path is void then.
+// Close removes the mount that Find may have created. Path is invalid then.
 func (d *Dir) Close() error {
 	if d.own == nil {
 		return nil
@@ -41,7 +41,7 @@ func (d *Dir) Close() error {
 	return d.own.Close()
 }
 
-// Need is Find; its error is a *feature.UnsupportedError.
+// Need is Find with errors of type *feature.UnsupportedError.
 func Need(root fs.FS, own bool) (*Dir, error) {
 	dir, err := Find(root, own)
 	if err != nil {
@@ -50,11 +50,11 @@ func Need(root fs.FS, own bool) (*Dir, error) {
 	return dir, nil
 }
 
-// Find finds tracefs below root: a mount, or, if root is this machine's and
-// own is set, one of its own (Linux 5.2, CAP_SYS_ADMIN), which appears in no
-// mount table and is gone with the last descriptor. It and Close take a tenth
-// of a millisecond then. The error matches fs.ErrPermission where tracefs is
-// mounted and can't be read, and else fs.ErrNotExist; it says what to do.
+// Find finds tracefs below root: a mount or, if root is this machine's and own is set, a new
+// mount of the process's own (Linux 5.2, CAP_SYS_ADMIN), which is in no mount table and ends
+// with its last descriptor. Creating and closing that takes a tenth of a millisecond. The
+// error matches fs.ErrPermission if tracefs is mounted and cannot be read, and otherwise
+// fs.ErrNotExist. It describes the remedy.
 func Find(root fs.FS, own bool) (*Dir, error) {
 	dir, denied := mounted(root)
 	switch {
@@ -78,10 +78,10 @@ func Find(root fs.FS, own bool) (*Dir, error) {
 	return d, nil
 }
 
-// Here finds tracefs on this machine, mounted or not.
+// Here finds tracefs on this machine, or mounts it.
 func Here() (*Dir, error) { return Find(os.DirFS("/"), true) }
 
-// mounted looks in the usual places, then in the table of mounts.
+// mounted checks the usual mount points, and then those in the table of mounts.
 func mounted(root fs.FS) (dir string, denied error) {
 	places := mountpoints[:]
 	table, _ := fs.ReadFile(root, "proc/self/mounts")

@@ -1,13 +1,13 @@
-// Package uapi has constants that the headers of Linux have for programs, and that are
-// macros there, so that BTF does not have them: errors, signals, families of sockets,
-// flags of system calls.
+// Package uapi contains constants of Linux's headers for user programs that are macros, and so
+// are not in BTF: errors, signals, socket families, flags of system calls.
 //
 //	flag, ok := uapi.Lookup("arm64", "O_DIRECT") // 65536; on amd64 it is 16384
 //
-// There are some 2,700, of Linux 6.1's headers and golang.org/x/sys, for amd64, arm64, riscv64,
-// loong64 and ppc64le. Some are enumerators too, such as IPPROTO_TCP and the states of TCP:
-// whoever looks here first need not read BTF for them. Numbers of system calls are not
-// here, and neither is what changes with each kernel, such as BPF_MAP_TYPE_… and CAP_LAST_CAP.
+// There are about 2,700, from Linux 6.1's headers and golang.org/x/sys, for amd64, arm64,
+// riscv64, loong64 and ppc64le. Some are enumerators too, such as IPPROTO_TCP and the states
+// of TCP, so that users need not read BTF for them. Numbers of system calls are not included,
+// and neither are constants that change with each kernel, such as BPF_MAP_TYPE_… and
+// CAP_LAST_CAP.
 package uapi
 
 import (
@@ -21,19 +21,19 @@ import (
 
 //go:generate go run ./generate
 
-// table has a line for each name, sorted: its value, and behind commas those of
-// architectures that have another one, or - where they have none. It is searched as it
-// is: there is nothing to build at start.
+// table has a line for each name, sorted: its value and, after commas, the values of
+// architectures that have another one, or - if they have none. It is searched directly,
+// without an index that would have to be built at start.
 //
 //go:embed table.txt
 var table string
 
-// Arches are the architectures that Lookup knows, as GOARCH spells them.
+// Arches returns the architectures that Lookup supports, in GOARCH's spelling.
 func Arches() []string { return []string{"amd64", "arm64", "loong64", "ppc64le", "riscv64"} }
 
-// Lookup is the value of a name on an architecture, as GOARCH spells it. One of 64 bits
-// without a sign is in two's complement: RLIM_INFINITY is -1. It takes no more than a
-// microsecond, and no memory.
+// Lookup returns the value of a name on an architecture, in GOARCH's spelling. Unsigned values
+// of 64 bits are returned in two's complement: RLIM_INFINITY is -1. It takes at most a
+// microsecond, and does not allocate.
 func Lookup(arch, name string) (value int64, ok bool) {
 	line, ok := find(name)
 	if !ok || !known(arch) {
@@ -62,9 +62,9 @@ func known(arch string) bool {
 	return false
 }
 
-// find is what stands behind a name in the table.
+// find returns the part of a name's line after the equals sign.
 func find(name string) (string, bool) {
-	low, high := 0, len(table) // where lines begin
+	low, high := 0, len(table) // offsets of line starts
 	for low < high {
 		begin := (low + high) / 2
 		for begin > low && table[begin-1] != '\n' {
@@ -85,7 +85,7 @@ func find(name string) (string, bool) {
 	return "", false
 }
 
-// Names are all names, sorted.
+// Names returns an iterator over all names, sorted.
 func Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(table) {
@@ -96,8 +96,8 @@ func Names() iter.Seq[string] {
 	}
 }
 
-// Near returns `; did you mean "x" or "y"?` with names that are like one that is not
-// there, to end an error, or nothing.
+// Near returns `; did you mean "x" or "y"?` with names that are similar to one that does not
+// exist, for the end of an error, or "".
 func Near(name string) string {
 	s := near.New(name)
 	for n := range Names() {

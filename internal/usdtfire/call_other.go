@@ -2,7 +2,7 @@
 
 package usdtfire
 
-// call and callValues are never reached: nothing is ever loaded.
+// call and callValues are never called: no probe is ever loaded.
 func call(uintptr, *frame) {}
 
 func callValues(uintptr, *[MaxArgs]uint64) {}

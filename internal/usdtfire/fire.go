@@ -1,6 +1,6 @@
-// Package usdtfire is what usdt/provider, usdt/static and usdtlink have in common:
-// the types of arguments, their specification, the way from Go values into the
-// registers that it names, and the mapping of files with probes.
+// Package usdtfire contains the common parts of usdt/provider, usdt/static and usdtlink: the
+// types of arguments, their specification, the conversion of Go values to the registers in it,
+// and the mapping of files with probes.
 package usdtfire
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/borescope/borescope/usdt/arg"
 )
 
-// MaxArgs is usdt.MaxArgs, which this package can't import.
+// MaxArgs is usdt.MaxArgs, which this package cannot import.
 const MaxArgs = 12
 
-// typeInfo is a type as the note says it.
+// typeInfo is a type as the note contains it.
 type typeInfo struct {
 	size   uint8
 	signed bool
@@ -34,7 +34,7 @@ var types = [...]typeInfo{
 	arg.CString: {8, false},
 }
 
-// mismatch is an arg.ErrMismatch: of one argument, or of their number.
+// mismatch is an arg.ErrMismatch for one argument, or for their number.
 type mismatch struct {
 	probe string // "PROVIDER:NAME"
 	arg   int
@@ -47,13 +47,13 @@ func (e *mismatch) Error() string {
 
 func (e *mismatch) Unwrap() error { return arg.ErrMismatch }
 
-// Probe is what firing needs to know of a probe.
+// Probe contains what Fire needs of a probe.
 type Probe struct {
 	Name  string // "PROVIDER:NAME"
 	Types []arg.Type
 }
 
-// Check reports what is wrong with argument types.
+// Check returns an error for invalid argument types.
 func Check(list []arg.Type) error {
 	slots := 0
 	for _, t := range list {
@@ -70,22 +70,21 @@ func Check(list []arg.Type) error {
 	return nil
 }
 
-// frame is what the assembly loads into registers: the i-th argument is
-// values[i] | pointers[i]. Pointers are kept as such until the moment they are
-// loaded, because the garbage collector must see them, and because what they
-// point to may be on a stack that moves.
+// frame contains what the assembly loads into registers: the i-th argument is values[i] |
+// pointers[i]. Pointers are kept as pointers until they are loaded, because the garbage
+// collector must see them, and because they may point to a stack that moves.
 type frame struct {
 	values   [MaxArgs]uint64
 	pointers [MaxArgs]unsafe.Pointer
 }
 
-// Fire converts arguments to what registers hold, and calls the stub.
+// Fire converts the arguments to register values and calls the stub.
 func (p *Probe) Fire(stub uintptr, args []any) error {
 	if len(args) != len(p.Types) {
 		return p.argumentError(len(args), fmt.Sprintf("the probe has %d arguments", len(p.Types)))
 	}
-	// Integers alone, the common case, need no frame of pointers. What follows the
-	// kernel's trap is cold, so that a few nanoseconds here are many there.
+	// The common case, only integers, needs no frame with pointers. Code after the kernel's
+	// trap runs with cold caches, so a few nanoseconds here become many there.
 	var values [MaxArgs]uint64
 	for i, t := range p.Types {
 		v, ok := args[i].(int)
@@ -102,8 +101,8 @@ func (p *Probe) Fire(stub uintptr, args []any) error {
 	return nil
 }
 
-// fireAny is Fire for arguments of any type. The frame must be a variable of
-// this function: through a pointer to one the arguments would escape to the heap.
+// fireAny is Fire for arguments of any type. The frame must be a variable of this function: if
+// it were accessed through a pointer, the arguments would escape to the heap.
 func (p *Probe) fireAny(stub uintptr, args []any) error {
 	var f frame
 	slot := 0

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Region is address space that probes are mapped to. It is never given back:
-// a semaphore in it may be read at any time, and a goroutine be in a stub.
+// Region is address space for mapping probes. It is never unmapped: a semaphore in it may be
+// read at any time, and a goroutine may be in a stub.
 type Region []byte
 
 // At returns the address of an offset.
 func (r Region) At(off uintptr) unsafe.Pointer { return unsafe.Pointer(&r[off]) }
 
-// Reserve returns a region in which all reads as zero.
+// Reserve returns a region that reads as zeros.
 func Reserve(size int) (Region, error) {
 	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
@@ -39,12 +39,12 @@ func (r Region) MapData(off, size uintptr, fd int, fileOff int64) error {
 	return r.replace(off, size, unix.PROT_READ|unix.PROT_WRITE, 0, fd, fileOff)
 }
 
-// Clear puts zeros in place of a mapping.
+// Clear replaces a mapping by zeros.
 func (r Region) Clear(off, size uintptr) error {
 	return r.replace(off, size, unix.PROT_READ, unix.MAP_ANONYMOUS|unix.MAP_NORESERVE, -1, 0)
 }
 
-// replace maps over a part of the region; the kernel does so in one step.
+// replace maps over a part of the region. The kernel does that atomically.
 func (r Region) replace(off, size uintptr, prot, flags, fd int, fileOff int64) error {
 	_, err := unix.MmapPtr(fd, fileOff, r.At(off), size, prot, unix.MAP_PRIVATE|unix.MAP_FIXED|flags)
 	if err != nil {
@@ -53,17 +53,16 @@ func (r Region) replace(off, size uintptr, prot, flags, fd int, fileOff int64) e
 	return nil
 }
 
-// Memfd creates an anonymous file with the given contents that may be mapped
-// executable: with vm.memfd_noexec set, that must be asked for (MFD_EXEC, Linux
-// 6.3), and older kernels don't know the flag. The caller closes it.
+// Memfd creates an anonymous file with the given contents that can be mapped executable. If
+// vm.memfd_noexec is set, that must be requested (MFD_EXEC, Linux 6.3), but older kernels do
+// not have the flag. The caller closes the descriptor.
 //
-// The number of its inode is none that a file with a lower descriptor has. bcc, and
-// bpftrace with it, know the file of a mapping by that number alone (bcc_proc.c: the
-// first descriptor that has it) and see no probes where it is another's: shortly after
-// a machine's start memfds have the numbers of the cgroup files that the Go runtime
-// keeps open.
+// Its inode number differs from that of every file with a lower descriptor. bcc, and so
+// bpftrace, identify the file of a mapping by that number alone (bcc_proc.c: the first
+// descriptor that has it), and find no probes if it is another file. Shortly after a machine's
+// start, memfds have the inode numbers of the cgroup files that the Go runtime keeps open.
 func Memfd(name string, b []byte) (int, error) {
-	const most = 64 // each has the next number
+	const most = 64 // each has the next inode number
 	for try := 1; ; try++ {
 		fd, err := memfd(name, b)
 		if err != nil || try == most || !shadowed(fd) {
@@ -88,7 +87,7 @@ func memfd(name string, b []byte) (int, error) {
 	return fd, nil
 }
 
-// shadowed reports whether a lower descriptor is of an inode with the same number.
+// shadowed reports whether a lower descriptor refers to an inode with the same number.
 func shadowed(fd int) bool {
 	var own, other unix.Stat_t
 	if unix.Fstat(fd, &own) != nil {

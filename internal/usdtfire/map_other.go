@@ -4,8 +4,8 @@ package usdtfire
 
 import "unsafe"
 
-// Region is for Linux.
+// Region is only supported on Linux.
 type Region []byte
 
-// At is for Linux.
+// At is only supported on Linux.
 func (r Region) At(off uintptr) unsafe.Pointer { return unsafe.Pointer(&r[off]) }

@@ -9,18 +9,18 @@ import (
 	"github.com/borescope/borescope/usdt/arg"
 )
 
-// Target is a machine that probes are made for.
+// Target is a machine for which probes are made.
 type Target struct {
 	Machine elf.Machine
-	// Stub is a nop and a return.
+	// Stub is the code of a nop and a return.
 	Stub []byte
 	arg  func(slot, size int) string
 }
 
 var amd64Names = [...]string{"di", "si", "dx", "cx", "8", "9", "ax", "10", "11", "12", "13", "bx"}
 
-// amd64Register names the register of an argument in its width: call_amd64.s
-// says which is which.
+// amd64Register returns the name of an argument's register in its size. The order of the
+// registers is that of call_amd64.s.
 func amd64Register(slot, size int) string {
 	r := amd64Names[slot]
 	if r[0] <= '9' {
@@ -40,10 +40,10 @@ func amd64Register(slot, size int) string {
 	return "%r" + r
 }
 
-// Targets are the machines, by GOARCH.
+// Targets contains the machines, by GOARCH.
 var Targets = map[string]Target{
 	"amd64": {elf.EM_X86_64, []byte{0x90, 0xc3}, amd64Register},
-	// Compilers name the 64-bit register for arguments of any width.
+	// Compilers use the name of the 64-bit register for arguments of any size.
 	"arm64": {
 		elf.EM_AARCH64,
 		[]byte{0x1f, 0x20, 0x03, 0xd5, 0xc0, 0x03, 0x5f, 0xd6},
@@ -53,7 +53,7 @@ var Targets = map[string]Target{
 	},
 }
 
-// Spec is the argument specification of a probe with arguments of these types.
+// Spec returns the argument specification of a probe with arguments of these types.
 func (t Target) Spec(list []arg.Type) string {
 	var specs []string
 	add := func(info typeInfo) {
@@ -72,7 +72,7 @@ func (t Target) Spec(list []arg.Type) string {
 	return strings.Join(specs, " ")
 }
 
-// CheckName reports what is wrong with the name of a provider or probe.
+// CheckName returns an error for an invalid name of a provider or probe.
 func CheckName(name string) error {
 	if name == "" || len(name) > 128 {
 		return errors.New("name must have 1 to 128 bytes")

@@ -1,5 +1,5 @@
-// Command vmtest runs the project's tests, or any static program, in QEMU
-// guests on Debian's own kernels. No KVM and no root are needed.
+// Command vmtest runs the project's tests, or any static program, in QEMU guests on Debian's
+// own kernels. It needs neither KVM nor root.
 //
 //	go run ./internal/vmtest -kernel 6.12 ./probe ./mapx
 //	go run ./internal/vmtest -kernel 5.10,6.1 -run TestAttach ./probe/...
@@ -7,9 +7,9 @@
 //	go run ./internal/vmtest -kernel 5.10 -cmd ./examples/profile -exec 'profile -d 3s -f'
 //	go run ./internal/vmtest -debian bookworm:bpftrace -exec "bpftrace -e 'BEGIN { exit() }'"
 //
-// It streams what the guest prints, and fails if a test fails, if a job leaves
-// a program, map, link, pin or tracefs event in the kernel, if the kernel
-// warns, oopses or panics, or if time runs out.
+// It streams the guest's output, and fails if a test fails, if a job leaves a program, map,
+// link, pin or tracefs event in the kernel, if the kernel warns, oopses or panics, or if it
+// times out.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// list is a flag that may be given more than once, or with commas.
+// list is a flag that may be given more than once, with values separated by commas.
 type list []string
 
 func (l *list) String() string { return strings.Join(*l, ",") }
@@ -61,7 +61,7 @@ type config struct {
 	guest                                      guest.Options
 }
 
-// verbatim is a flag that may be given more than once, and may hold commas.
+// verbatim is a flag that may be given more than once, with values that may contain commas.
 type verbatim []string
 
 func (v *verbatim) String() string { return strings.Join(*v, "; ") }
@@ -152,7 +152,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return nil
 }
 
-// programs builds and lists what goes into the guest's /bin.
+// programs builds the programs for the guest's /bin, and returns the guest's files by path.
 func (c *config) programs(tmp string) (map[string]string, error) {
 	files := map[string]string{}
 	for _, pkg := range c.cmds {
@@ -228,8 +228,7 @@ func (c *config) runOn(ctx context.Context, version string, tests *guest.Tests,
 	return r.OK(), nil
 }
 
-// split splits a command line at spaces; words may be in single or double
-// quotes.
+// split splits a command line at spaces. Words may be in single or double quotes.
 func split(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -263,7 +262,7 @@ func split(line string) ([]string, error) {
 	return words, nil
 }
 
-// Print writes the summary of a run.
+// Print prints the summary of a run.
 func Print(w io.Writer, k *kernel.Kernel, r *guest.Report) {
 	fmt.Fprintf(w, "\n=== %s (%s), %.1f s\n", k, r.Release, r.Wall.Seconds())
 	if r.Lost != "" {

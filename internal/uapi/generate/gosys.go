@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// goConstants are the names that golang.org/x/sys/unix has for an architecture, as far
-// as they are wanted here.
+// goConstants returns the wanted constants of golang.org/x/sys/unix for an architecture.
 func goConstants(arch string) (map[string]int64, error) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys").Output()
 	if err != nil {
@@ -42,7 +41,7 @@ func goConstants(arch string) (map[string]int64, error) {
 
 var errNoLiteral = errors.New("no literal")
 
-// literal is the value of 3, -3 and syscall.Errno(3).
+// literal returns the value of 3, -3 and syscall.Errno(3).
 func literal(e ast.Expr) (int64, error) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

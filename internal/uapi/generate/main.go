@@ -1,11 +1,11 @@
-// Command generate writes table.txt, from the kernel's headers for programs and from
+// Command generate writes table.txt, from the kernel's headers for user programs and from
 // golang.org/x/sys/unix, which has those of newer kernels:
 //
 //	cd internal/uapi && go generate
 //
-// The headers are of Debian's linux-libc-dev and linux-libc-dev-{arm64,riscv64,ppc64el}-cross.
-// They are only preprocessed, so that one C compiler does for all machines: what macros
-// stand for is evaluated by internal/cdecl.
+// The headers are those of Debian's linux-libc-dev and
+// linux-libc-dev-{arm64,riscv64,ppc64el}-cross. They are only preprocessed, so one C compiler
+// is enough for all machines. internal/cdecl evaluates the macros' values.
 package main
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/borescope/borescope/internal/cdecl"
 )
 
-// machine is where an architecture's headers are, and what their preprocessor defines.
+// machine describes an architecture: the directories of its headers, and the macros that its
+// preprocessor defines.
 type machine struct {
 	arch    string
 	dirs    []string
@@ -40,8 +41,8 @@ var machines = []machine{
 	}},
 }
 
-// arches are those of the table. Debian has no headers for loong64: it has what x/sys
-// says, and else what all the others agree on.
+// arches are the architectures of the table. Debian has no headers for loong64: its values are
+// those of x/sys or, failing that, those on which all other architectures agree.
 var arches = []string{"amd64", "arm64", "riscv64", "ppc64le", "loong64"}
 
 func main() {
@@ -97,8 +98,8 @@ func run(out, root string) error {
 	return os.WriteFile(out, []byte(t.text()), 0o644)
 }
 
-// insteadOfLibc writes what the kernel's headers use of the C library's, which is not
-// there for other machines.
+// insteadOfLibc writes replacements for the C library's headers that the kernel's headers
+// include, because the C library is not installed for other machines.
 func insteadOfLibc(dir string) error {
 	if err := os.Mkdir(filepath.Join(dir, "sys"), 0o755); err != nil {
 		return err
@@ -113,11 +114,11 @@ func insteadOfLibc(dir string) error {
 	)
 }
 
-// macroLine is a macro without parameters, as -dM prints it.
+// macroLine matches a macro without parameters, as printed by -dM.
 var macroLine = regexp.MustCompile(`(?m)^#define ([A-Za-z][A-Za-z0-9_]*) \S`)
 
-// headers are the values of the macros that are wanted of headers. What they only
-// enumerate, which BTF has, is noted.
+// headers returns the values of the wanted macros in headers. It records the names that they
+// only enumerate, which are in BTF.
 func (m *machine) headers(names []string, enumerated map[string]bool) (map[string]int64, error) {
 	var include strings.Builder
 	for _, name := range names {
@@ -127,8 +128,8 @@ func (m *machine) headers(names []string, enumerated map[string]bool) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	// After the declarations, of which some macros are enumerators or sizes, each macro
-	// comes once under its name and once expanded.
+	// The declarations come first, because some macros are enumerators or sizes. Then each
+	// macro appears once as its name and once expanded.
 	var all strings.Builder
 	all.WriteString(include.String() + begin + "\n")
 	for _, match := range macroLine.FindAllStringSubmatch(macros, -1) {

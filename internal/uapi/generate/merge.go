@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// table has the lines of table.txt, by name: values by architecture.
+// table contains the lines of table.txt, by name: values by architecture.
 type table map[string]map[string]int64
 
-// merge joins what the sources say. A name of which two say different things is left
-// out, with a word about it, and so is what x/sys takes for a macro and is enumerated.
+// merge combines the sources. A name for which two of them differ is left out, with a message.
+// So are names that are macros in x/sys but enumerators in the headers.
 func merge(headers map[string]map[string]int64, common map[string]int64,
 	sys map[string]map[string]int64, enumerated map[string]bool,
 ) table {
@@ -36,14 +36,14 @@ func merge(headers map[string]map[string]int64, common map[string]int64,
 	}
 	for name, v := range common {
 		for _, arch := range arches {
-			if _, ok := t[name][arch]; !ok { // the kernel's come first: its O_LARGEFILE is not 0
+			if _, ok := t[name][arch]; !ok { // the kernel's first: its O_LARGEFILE is not 0
 				set(name, arch, v, "libc")
 			}
 		}
 	}
 	for arch, values := range sys {
 		for name, v := range values {
-			// Of O_LARGEFILE it has the C library's.
+			// x/sys has the C library's O_LARGEFILE.
 			if name != "O_LARGEFILE" && (!enumerated[name] || t[name] != nil) {
 				set(name, arch, v, "x/sys")
 			}
@@ -59,9 +59,9 @@ func merge(headers map[string]map[string]int64, common map[string]int64,
 	return t
 }
 
-// agreed gives loong64 what the others agree on, or what riscv64 has where both have
-// asm-generic's headers. The headers of amd64 may be newer than the others': what all
-// machines share they have too.
+// agreed sets the value for loong64: the one on which the others agree, or that of riscv64 for
+// names that both have from asm-generic's headers. The headers of amd64 may be newer than the
+// others, so its values of names that are the same on all machines are used for all.
 func agreed(name string, values map[string]int64) {
 	v, ok := values["amd64"]
 	if ok && len(values) == 1 && strings.HasPrefix(name, "IORING_") {
@@ -86,7 +86,7 @@ func agreed(name string, values map[string]int64) {
 	}
 }
 
-// text is table.txt.
+// text returns the contents of table.txt.
 func (t table) text() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -95,7 +95,7 @@ func (t table) text() string {
 	return b.String()
 }
 
-// entry writes the value that most architectures have, and the exceptions.
+// entry returns the value that most architectures have, and the exceptions.
 func entry(values map[string]int64) string {
 	text := func(arch string) string {
 		v, ok := values[arch]

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// kernelHeaders are those that programs include for the names that scripts use.
+// kernelHeaders lists the headers that programs include for the names that scripts use.
 var kernelHeaders = strings.Fields(`
 	asm/errno.h asm/fcntl.h linux/fcntl.h linux/stat.h asm/signal.h asm/siginfo.h linux/icmp.h
 	linux/icmpv6.h linux/sched.h linux/mman.h linux/eventpoll.h asm/poll.h linux/ptrace.h
@@ -18,13 +18,13 @@ var kernelHeaders = strings.Fields(`
 	linux/auxvec.h
 `)
 
-// libcHeaders have what the kernel keeps in headers of its own (include/linux/socket.h,
-// net.h, fs_types.h). It is the same on all machines of the table.
+// libcHeaders contain names that the kernel has in internal headers (include/linux/socket.h,
+// net.h, fs_types.h). They are the same on all machines of the table.
 var libcHeaders = []string{"sys/socket.h", "dirent.h", "netinet/in.h"}
 
-// inKernel are names that no header for programs has, with the header of the kernel that
-// defines them. The states of TCP are enumerators there: with them here, scripts that use
-// them need no BTF.
+// inKernel contains names that are in no header for user programs, with the kernel's header
+// that defines them. The states of TCP are enumerators there: since they are here, scripts
+// that use them need no BTF.
 var inKernel = map[string]int64{
 	// include/linux/sched.h
 	"TASK_RUNNING": 0, "TASK_INTERRUPTIBLE": 1, "TASK_UNINTERRUPTIBLE": 2, "EXIT_DEAD": 0x10,
@@ -32,7 +32,7 @@ var inKernel = map[string]int64{
 	"TASK_WAKEKILL": 0x100, "TASK_WAKING": 0x200, "TASK_NOLOAD": 0x400, "TASK_NEW": 0x800,
 	"TASK_KILLABLE": 0x102, "TASK_STOPPED": 0x104, "TASK_IDLE": 0x402, "TASK_NORMAL": 3,
 	"TASK_COMM_LEN": 16,
-	// include/uapi/asm/signal.h, for programs without the number that it stands for
+	// include/uapi/asm/signal.h: _NSIG, which it does not define for programs
 	"SIGRTMAX": 64,
 	// include/net/tcp_states.h
 	"TCP_ESTABLISHED": 1, "TCP_SYN_SENT": 2, "TCP_SYN_RECV": 3, "TCP_FIN_WAIT1": 4,
@@ -43,7 +43,7 @@ var inKernel = map[string]int64{
 	"TCPHDR_URG": 0x20, "TCPHDR_ECE": 0x40, "TCPHDR_CWR": 0x80,
 }
 
-// prefixes of the names that are wanted.
+// prefixes are the prefixes of wanted names.
 var prefixes = strings.Fields(`
 	AF_ PF_ SOCK_ IPPROTO_ O_ S_I DT_ SIG_ SA_ ICMP_ ICMPV6_ CLONE_ MAP_ PROT_ MSG_ EPOLL POLL AT_
 	PTRACE_ FUTEX_ ETH_P_ TCP_ UDP_ BPF_ RLIMIT_ RLIM_ SCHED_ IORING_ IOSQE_ MS_ MNT_ SO_ SOL_
@@ -53,23 +53,23 @@ var prefixes = strings.Fields(`
 	TASK_ EXIT_ TCPHDR_ INADDR_ INET_ INET6_
 `)
 
-// patterns of others: errors, signals, waiting, file systems, limits.
+// patterns matches other wanted names: errors, signals, waiting, file systems, limits.
 var patterns = regexp.MustCompile(`^(E[A-Z0-9]+|SIG[A-Z0-9]+|` +
 	`W(NOHANG|UNTRACED|STOPPED|EXITED|CONTINUED|NOWAIT)|P_(ALL|PID|PGID|PIDFD)|` +
 	`[A-Z0-9_]+_(SUPER|SB|FS)?_?MAGIC|(PATH|NAME|PIPE_BUF|ARG|NGROUPS|XATTR_NAME|XATTR_SIZE)_MAX|` +
 	`PIPE_BUF|ITIMER|R_OK|W_OK|X_OK)$`)
 
-// changing are names that say how far a kernel has come: its version's, not Linux's.
+// changing matches names with values that depend on the kernel's version.
 var changing = regexp.MustCompile(`(_MAX|_LAST|_LAST_CAP|_SIZE_VER\d|_NUM|_COUNT|_ALL|_MASK|` +
 	`_BITS|_EVENTS|_SIZEOF\w*|_OPS|_FLAGS)$`)
 
-// stays are those of them that never change.
+// stays matches those of them that never change.
 var stays = regexp.MustCompile(`^(RLIMIT_|PATH_|NAME_|ARG_|NGROUPS_|XATTR_|WNO|P_ALL|` +
 	`ETH_P_ALL|S_I|O_|SOCK_TYPE|PR_|SIG|PROT_|IP|IN)`)
 
-// others are names that look like errors and are none, those of signal frames, those of
-// which the sources say different things or the kernel means something else inside, and
-// what is none of a program's business.
+// others matches names that are not wanted: names that look like errors and are none, names of
+// signal frames, names for which the sources differ or which mean something else inside the
+// kernel, and names that are of no use to programs.
 var others = regexp.MustCompile(`^(E(CHO|CC|PIOC)[A-Z]*|EXT[ABP][A-Z]*|` +
 	`(ESR|FPMR|FPSIMD|FPU|GCS|POE|SVE|ZA|ZT|TPIDR2|EXTRA|LSX|LASX|LBT|GUEST)_.*|` +
 	`MS_NOUSER|RWF_SUPPORTED|SOCK_DESTROY|O_TMPFILE_MASK|AT_VECTOR_SIZE.*|` +

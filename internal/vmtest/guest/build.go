@@ -20,14 +20,14 @@ import (
 // module is this module's path.
 const module = "github.com/borescope/borescope"
 
-// Package is what the go command knows of a package.
+// Package is the go command's information about a package.
 type Package struct {
 	ImportPath, Name, Dir     string
 	TestGoFiles, XTestGoFiles []string
 	TestImports, XTestImports []string
 }
 
-// Rel is the package's path in the module, "." for the root.
+// Rel returns the package's path in the module, "." for the root.
 func (p *Package) Rel() string {
 	if p.ImportPath == module {
 		return "."
@@ -35,12 +35,12 @@ func (p *Package) Rel() string {
 	return strings.TrimPrefix(p.ImportPath, module+"/")
 }
 
-// HasTests reports whether the package has test files for the architecture it
-// was listed for.
+// HasTests reports whether the package has test files for the architecture for which it was
+// listed.
 func (p *Package) HasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// testdata are the folders that the package's tests may read, by their paths in the
-// module: its own, and those of the module's packages that they import.
+// testdata returns the directories that the package's tests may read, by their paths in the
+// module: its own testdata, and those of the module's packages that the tests import.
 func (p *Package) testdata() map[string]string {
 	root := strings.TrimSuffix(p.Dir, filepath.FromSlash(p.Rel()))
 	rels := []string{p.Rel()}
@@ -86,8 +86,8 @@ func Build(to, pkg, arch string) error {
 	return err
 }
 
-// BuildTest builds a package's static test binary. Those of the examples are
-// many, and go without DWARF, of which nothing there is read.
+// BuildTest builds a package's static test binary. Those of the many examples are built
+// without DWARF, because their tests do not read it.
 func BuildTest(to, pkg, arch string) error {
 	args := []string{"test", "-c", "-o", to, pkg}
 	if strings.Contains(pkg, "/examples/") {
@@ -109,16 +109,15 @@ func goCommand(arch string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// Tests are test binaries for one architecture, built once for all kernels.
+// Tests contains test binaries for one architecture, built once for all kernels.
 type Tests struct {
 	arch     string
 	packages []Package
 	binaries map[string]string // import path to file
 }
 
-// BuildTests builds the test binaries of all packages that match and have
-// tests, into dir. What does not build is in the error; the rest is returned
-// all the same.
+// BuildTests builds the test binaries of all matching packages that have tests, into dir. The
+// error contains those that do not build; the others are returned even then.
 func BuildTests(dir, arch string, patterns ...string) (*Tests, error) {
 	all, err := List(arch, patterns...)
 	if err != nil {
@@ -127,8 +126,8 @@ func BuildTests(dir, arch string, patterns ...string) (*Tests, error) {
 	all = slices.DeleteFunc(all, func(p Package) bool { return !p.HasTests() })
 	errs := make([]error, len(all))
 	t := &Tests{arch: arch, binaries: map[string]string{}}
-	// Two at a time: the linker, which most of the time goes to, uses little more
-	// than one CPU.
+	// It builds two at a time, because the linker, which takes most of the time, uses little
+	// more than one CPU.
 	slots := make(chan struct{}, 2)
 	var builds sync.WaitGroup
 	for i, p := range all {
@@ -149,10 +148,10 @@ func BuildTests(dir, arch string, patterns ...string) (*Tests, error) {
 	return t, errors.Join(errs...)
 }
 
-// Packages are those that have tests.
+// Packages returns the packages that have tests.
 func (t *Tests) Packages() []Package { return slices.Clone(t.packages) }
 
-// Only leaves those packages, given by their paths in the module.
+// Only returns the tests of these packages, given by their paths in the module.
 func (t *Tests) Only(rels []string) *Tests {
 	few := &Tests{arch: t.arch, binaries: t.binaries}
 	for _, p := range t.packages {
@@ -163,8 +162,8 @@ func (t *Tests) Only(rels []string) *Tests {
 	return few
 }
 
-// AddTo adds a job for each package to a run: the binary, with the package's
-// testdata as go test would have it, and the flags ("-test.run=X").
+// AddTo adds a job for each package to a run: the binary, with the package's testdata as under
+// go test, and the flags ("-test.run=X").
 func (t *Tests) AddTo(o *Options, timeout time.Duration, flags ...string) {
 	if o.Files == nil {
 		o.Files = map[string]string{}
@@ -190,7 +189,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Environment is what a job in the guest sees.
+// Environment returns the environment of a job in the guest.
 func Environment(o *Options) []string {
 	return append([]string{
 		"PATH=/bin:/usr/bin:/sbin:/usr/sbin:/vmtest", "HOME=/root", "USER=root", "TMPDIR=/tmp",

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// endWithParent has a guest end when whoever waits for it is killed, instead of
-// running to its own end with nobody to read what it says.
+// endWithParent makes a guest end when the process that waits for it is killed. Otherwise it
+// would run to its end without a reader of its output.
 func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/borescope/borescope/internal/vmtest/wire"
 )
 
-// console takes what the guest prints.
+// console processes the guest's output.
 type console struct {
 	log     io.Writer
-	stands  func() // called when a CPU's timer does not come any more; may be nil
+	stands  func() // called when a CPU's timer no longer fires; may be nil
 	partial []byte
 	lines   []string // the last few
 	r       Report
@@ -31,7 +31,7 @@ func newConsole(jobs []wire.Job, log io.Writer) *console {
 	return c
 }
 
-// Write takes the next piece. It fails only if the log does.
+// Write processes the next piece. It fails only if writing to the log does.
 func (c *console) Write(b []byte) (int, error) {
 	c.partial = append(c.partial, b...)
 	for {
@@ -46,8 +46,7 @@ func (c *console) Write(b []byte) (int, error) {
 	}
 }
 
-// line handles one line, and passes on those that are the jobs' own or the
-// kernel's.
+// line processes one line. It writes the lines of jobs and of the kernel to the log.
 func (c *console) line(s string) error {
 	c.lines = append(c.lines, s)
 	if len(c.lines) > 30 {
@@ -70,14 +69,14 @@ func (c *console) line(s string) error {
 		fmt.Fprintln(&c.parsers[c.current], s)
 	}
 	if c.log == nil || c.r.Release == "" && c.r.Trouble == "" {
-		return nil // the firmware's greeting is of no interest
+		return nil // the firmware's greeting is not needed
 	}
 	_, err := fmt.Fprintln(c.log, s)
 	return err
 }
 
-// fatal tells the headlines of a kernel that has broken down. They count only
-// with the kernel's time stamp in front: a test may print such words too.
+// fatal returns s if it is the headline of a kernel that has crashed, "" otherwise. It checks
+// for the kernel's time stamp in front, because tests may print such words too.
 func fatal(s string) string {
 	if !strings.HasPrefix(s, "[") {
 		return ""
@@ -93,9 +92,9 @@ func fatal(s string) string {
 	return ""
 }
 
-// lostTimer tells the kernel's line about a CPU whose timer it has set and which
-// never came: since Linux 5.11 (kernel/rcu/tree_stall.h), after 21 seconds. Such
-// a CPU takes no timer again, for its next one is believed to be set.
+// lostTimer reports whether s is the kernel's line about a CPU with a timer that was set and
+// never fired: since Linux 5.11 (kernel/rcu/tree_stall.h), after 21 seconds. Such a CPU sets
+// no timer again, because the kernel considers the next one set.
 func lostTimer(s string) bool {
 	return strings.HasPrefix(s, "[") &&
 		strings.Contains(s, "rcu: \tPossible timer handling issue on cpu=")
@@ -131,7 +130,7 @@ func (c *console) control(word, rest string) {
 	}
 }
 
-// report is complete once the guest has ended.
+// report returns the report, which is complete once the guest has ended.
 func (c *console) report() *Report {
 	for i := range c.r.Jobs {
 		c.r.Jobs[i].Tests, c.r.Jobs[i].Tail = c.parsers[i].Results(), c.parsers[i].Tail()
@@ -139,5 +138,5 @@ func (c *console) report() *Report {
 	return &c.r
 }
 
-// tail is what the guest printed last.
+// tail returns the last lines that the guest printed.
 func (c *console) tail() string { return strings.Join(append(c.lines, string(c.partial)), "\n") }

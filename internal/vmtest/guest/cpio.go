@@ -9,8 +9,8 @@ import (
 )
 
 // archive writes an initramfs: cpio in the "newc" format
-// (Documentation/driver-api/early-userspace/buffer-format.rst). It is not
-// compressed: unpacking would cost the emulated CPU more than reading.
+// (Documentation/driver-api/early-userspace/buffer-format.rst). It is not compressed, because
+// unpacking would cost the emulated CPU more than reading.
 type archive struct {
 	w    io.Writer
 	off  int64
@@ -35,7 +35,7 @@ func (a *archive) align() {
 	a.write(make([]byte, (4-a.off%4)%4))
 }
 
-// header writes an entry's head; size bytes of content follow.
+// header writes an entry's header, which size bytes of content follow.
 func (a *archive) header(name string, mode uint32, size int64) {
 	a.ino++
 	name = strings.TrimPrefix(name, "/")
@@ -53,7 +53,7 @@ func (a *archive) dir(name string) {
 	a.header(name, 0o40755, 0)
 }
 
-// file adds a file's bytes.
+// file adds a file with the given contents.
 func (a *archive) file(name string, mode uint32, content []byte) {
 	a.dir(path.Dir(name))
 	a.header(name, 0o100000|mode, int64(len(content)))

@@ -1,5 +1,5 @@
-// Package guest runs jobs, most of them the project's own test binaries, in a
-// QEMU guest (TCG, no KVM) on a kernel that internal/vmtest/kernel got. The
-// guest's user space is an initramfs with one Go program as init; what the
-// guest prints is streamed, counted, and searched for kernel trouble.
+// Package guest runs jobs, most of them the project's own test binaries, in a QEMU guest (TCG,
+// no KVM) with a kernel from internal/vmtest/kernel. The guest's user space is an initramfs
+// with one Go program as init. The package streams the guest's output, counts the tests in it,
+// and searches it for kernel problems.
 package guest

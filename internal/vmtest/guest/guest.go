@@ -16,89 +16,85 @@ import (
 	"github.com/borescope/borescope/internal/vmtest/wire"
 )
 
-// RootDir is where the tree of Options.Root is mounted.
+// RootDir is the directory on which Options.Root is mounted.
 const RootDir = "/debian"
 
-// Options describe a run.
+// Options describes a run.
 type Options struct {
-	// Kernel is what to boot.
+	// Kernel is the kernel to boot.
 	Kernel *kernel.Kernel
-	// Jobs run one after the other; a job without a timeout gets 5 minutes.
+	// Jobs run one after the other. The timeout of a job without one is 5 minutes.
 	Jobs []wire.Job
-	// Files maps absolute paths in the guest to files or directories here.
+	// Files maps absolute paths in the guest to files or directories of this machine.
 	Files map[string]string
-	// Modules are kernel modules to load first, by name.
+	// Modules are the names of kernel modules to load first.
 	Modules []string
-	// Disks are raw images, seen as /dev/vda, /dev/vdb and so on; writes to
+	// Disks are raw images, which the guest sees as /dev/vda, /dev/vdb and so on. Writes to
 	// them are dropped at the end. Their drivers are loaded.
 	Disks []string
-	// Root is an ext4 image with a distribution's tree, mounted on /debian.
+	// Root is an ext4 image with a distribution's file system, which is mounted on /debian.
 	Root string
-	// Out is a directory here that receives what the jobs put into /out.
+	// Out is a directory of this machine that receives the files that jobs write to /out.
 	Out string
-	// SMP is QEMU's -smp, "2" when empty.
+	// SMP is QEMU's -smp; "" means "2".
 	SMP string
-	// Nodes is how many NUMA nodes there are, each with some of the memory and
-	// one CPU; 0 is a machine without. It takes the place of SMP.
+	// Nodes is the number of NUMA nodes, each with part of the memory and one CPU; 0 means a
+	// machine without NUMA. It replaces SMP.
 	Nodes int
-	// Threads is QEMU's: "multi" is one for each CPU, "single" one for all, and
-	// empty what QEMU takes by itself.
+	// Threads is QEMU's option: "multi" is one thread for each CPU, "single" one for all, and
+	// "" QEMU's default.
 	Threads string
-	// MemoryMiB is the guest's memory on top of what the initramfs takes;
-	// 0 means 1024.
+	// MemoryMiB is the guest's memory in addition to that for the initramfs; 0 means 1024.
 	MemoryMiB int
 	// Env is added to the jobs' environment, as NAME=VALUE.
 	Env []string
 	// Append is added to the kernel's arguments.
 	Append string
-	// Timeout ends a guest that hangs; 0 means the jobs' timeouts and two
-	// minutes.
+	// Timeout ends a guest that hangs; 0 means the sum of the jobs' timeouts and two minutes.
 	Timeout time.Duration
-	// Log receives what the guest prints, as it comes; nil for nothing.
+	// Log receives the guest's output as it arrives; nil discards it.
 	Log io.Writer
 }
 
-// Report is what became of a run.
+// Report is the result of a run.
 type Report struct {
-	// Release is what uname -r said, empty if the guest did not come up.
+	// Release is the output of uname -r, empty if the guest did not come up.
 	Release string
 	Jobs    []JobReport
-	// Trouble is why the guest as a whole failed: a panic, an oops, a
-	// timeout, an init that could not go on. Empty if it did not.
+	// Trouble is the reason why the guest as a whole failed: a panic, an oops, a timeout, an
+	// error of init. It is empty if it did not.
 	Trouble string
 	// Wall is the time from the start of QEMU to its end.
 	Wall time.Duration
-	// Lost is what the kernel said about a timer that the emulator lost, after
-	// which the guest was booted again; empty if it was booted once.
+	// Lost is the kernel's line about a timer that the emulator lost, after which the guest
+	// was booted again. It is empty if it was booted once.
 	Lost string
 }
 
-// JobReport is what became of a job.
+// JobReport is the result of a job.
 type JobReport struct {
 	Name string
-	// Status is "0" for success, else "exit:N", "signal:NAME", "timeout", or
-	// "unfinished" when the guest ended first.
+	// Status is "0" for success, else "exit:N", "signal:NAME", "timeout", or "unfinished" if
+	// the guest ended first.
 	Status string
 	Took   time.Duration
-	// Tests are the tests of a Go test binary.
+	// Tests contains the results of a Go test binary.
 	Tests []testlog.Result
-	// Tail is the end of what the job printed.
+	// Tail is the end of the job's output.
 	Tail string
-	// Left lists what the job left behind in the kernel.
+	// Left lists the objects that the job left behind in the kernel.
 	Left []string
-	// Warnings are the headlines of kernel warnings during the job.
+	// Warnings contains the headlines of kernel warnings during the job.
 	Warnings []string
 }
 
-// OK reports whether the job succeeded, left nothing behind and did not
-// trouble the kernel.
+// OK reports whether the job succeeded, left nothing behind and caused no kernel warning.
 func (j *JobReport) OK() bool {
 	return j.Status == "0" && len(j.Left) == 0 && len(j.Warnings) == 0 &&
 		testlog.Count(j.Tests).Failed == 0
 }
 
-// OK reports whether the guest came up, went down in good order, and all its
-// jobs are OK.
+// OK reports whether the guest came up and ended normally, and all its jobs are OK.
 func (r *Report) OK() bool {
 	for i := range r.Jobs {
 		if !r.Jobs[i].OK() {
@@ -108,12 +104,12 @@ func (r *Report) OK() bool {
 	return r.Trouble == "" && r.Release != ""
 }
 
-// Run boots a guest, runs the jobs, and reports. The error is for what kept
-// the guest from starting; what went wrong inside is in the report.
+// Run boots a guest, runs the jobs, and returns a report. It returns an error if the guest
+// could not be started, or its files not be received; the report contains problems inside the
+// guest.
 //
-// QEMU's emulation loses the interrupt of a CPU's timer now and then, on a busy
-// host. The guest then stands for good, and its kernel says so. It is booted again
-// then, once, and the report says that it was.
+// On a busy host, QEMU's emulation sometimes loses the interrupt of a CPU's timer. The guest
+// then hangs, and its kernel reports it. Run boots it again then, once, and sets Report.Lost.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	tmp, err := os.MkdirTemp("", "vmtest")
 	if err != nil {
@@ -142,7 +138,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, nil
 }
 
-// receive unpacks the tar archive that the guest wrote onto a bare disk.
+// receive unpacks the tar archive that the guest wrote to a disk.
 func receive(disk, dir string) error {
 	f, err := os.Open(disk)
 	if err != nil {

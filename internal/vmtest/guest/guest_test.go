@@ -65,7 +65,7 @@ func play(role string) error {
 	case "leave":
 		return os.WriteFile("/sys/kernel/tracing/kprobe_events", []byte("p:left vfs_read\n"), 0o644)
 	case "stand":
-		// What the kernel says where QEMU lost a timer, and then nothing.
+		// the kernel's message about a lost timer, and then nothing
 		if err := os.WriteFile("/dev/kmsg", []byte("<0>rcu: \tPossible timer handling issue on cpu=1 timer-softirq=1\n"), 0o200); err != nil {
 			return err
 		}

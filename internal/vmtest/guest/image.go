@@ -66,7 +66,7 @@ func pack(path string, o *Options, plan wire.Plan, init string, modules []kernel
 	return w.Flush()
 }
 
-// addTree adds a file, or a directory with all that it holds.
+// addTree adds a file, or a directory with all its contents.
 func addTree(a *archive, name, from string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -87,6 +87,6 @@ func addTree(a *archive, name, from string) error {
 		case d.Type().IsRegular() || path == from:
 			return a.copyFile(to, path)
 		}
-		return nil // sockets and the like: nothing that a test needs
+		return nil // tests need no sockets and the like
 	})
 }

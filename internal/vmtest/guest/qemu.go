@@ -24,11 +24,10 @@ type machine struct {
 	args    []string
 }
 
-// outDiskSize is how much the files of a guest may take; the image is sparse.
+// outDiskSize is the maximum size of a guest's files; the image is sparse.
 const outDiskSize = 1 << 30
 
-// newMachine builds the initramfs and QEMU's command line in a temporary
-// directory.
+// newMachine builds the initramfs and QEMU's command line. It writes to the directory tmp.
 func newMachine(o *Options, tmp string) (*machine, error) {
 	m := &machine{opts: o, initrd: filepath.Join(tmp, "initrd")}
 	var err error
@@ -59,7 +58,7 @@ func newMachine(o *Options, tmp string) (*machine, error) {
 		names = append([]string{"virtio_pci", "virtio_blk"}, names...)
 	}
 	if o.Root != "" {
-		// ext4 asks for this one by its algorithm, not as a dependency.
+		// ext4 loads this one by its algorithm; it is not a dependency.
 		names = append(names, "crc32c_generic", "ext4")
 	}
 	modules, err := o.Kernel.LoadModules(names...)
@@ -77,8 +76,8 @@ func newMachine(o *Options, tmp string) (*machine, error) {
 	return m, m.arguments(drives)
 }
 
-// numa has QEMU make a machine of so many nodes, with a CPU each; memory, in MiB,
-// is a multiple of their number.
+// numa returns QEMU's arguments for a machine with the given number of nodes, with one CPU
+// each. memory, in MiB, must be a multiple of their number.
 func numa(nodes, memory int) (args []string) {
 	for i := range nodes {
 		args = append(args, "-object",
@@ -110,7 +109,7 @@ func (m *machine) arguments(drives []string) error {
 	if memory == 0 {
 		memory = 1024
 	}
-	// The archive is there twice while it is unpacked.
+	// Memory contains the archive twice while it is unpacked.
 	memory += 2 * int(st.Size()>>20)
 	smp := o.SMP
 	if smp == "" {
@@ -133,17 +132,17 @@ func (m *machine) arguments(drives []string) error {
 	switch o.Kernel.Arch {
 	case "amd64":
 		m.args = append(m.args, "-cpu", "max")
-		// On a busy host the kernel's watchdog distrusts the emulated TSC, and
-		// all clocks fall back to ticks of some milliseconds.
+		// On a busy host, the kernel's watchdog marks the emulated TSC as unstable, and all
+		// clocks fall back to ticks of some milliseconds.
 		console += " tsc=reliable"
 	case "arm64":
 		console = "console=ttyAMA0"
-		// Counting instructions makes the emulated PMU count exactly.
+		// If QEMU counts instructions, the emulated PMU counts exactly.
 		icount := "shift=0"
 		if len(drives) == 0 {
-			// And with nothing outside the guest to wait for, an idle guest's
-			// clock may jump to its next timer: sleeps take no time here, and
-			// a busy host does not make timers late.
+			// Without anything outside the guest to wait for, an idle guest's clock may jump
+			// to its next timer: sleeps then take no time, and timers are not late on a busy
+			// host.
 			icount += ",sleep=off"
 		}
 		m.args = append(m.args, "-M", "virt", "-cpu", "neoverse-n1", "-icount", icount)
@@ -156,11 +155,11 @@ func (m *machine) arguments(drives []string) error {
 	return nil
 }
 
-// MinQEMU is the oldest QEMU whose emulation the kernels survive: 7.2 crashes
-// 6.12 in patched code in one boot out of three.
+// MinQEMU is the oldest major version of QEMU with an emulation that is good enough for the
+// kernels: with 7.2, 6.12 crashes in patched code in one of three boots.
 const MinQEMU = 10
 
-// CheckQEMU says what is wrong with this machine's QEMU for an architecture.
+// CheckQEMU returns an error if this machine's QEMU for an architecture is missing or too old.
 func CheckQEMU(arch string) error {
 	_, err := findQEMU(arch)
 	return err
@@ -187,8 +186,8 @@ func findQEMU(arch string) (string, error) {
 	return path, nil
 }
 
-// boot runs QEMU and reads its console to the end, or until it says that the guest
-// stands (Report.Lost).
+// boot runs QEMU and reads its console to the end, or until it reports that the guest hangs
+// (Report.Lost).
 func (m *machine) boot(ctx context.Context) (*Report, error) {
 	if m.outDisk != "" {
 		if err := sparse(m.outDisk, outDiskSize); err != nil {

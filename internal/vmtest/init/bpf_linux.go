@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bpfIDs lists the ids of the kernel's programs, maps or links by the
-// GET_NEXT_ID command.
+// bpfIDs returns the ids of the kernel's programs, maps or links, by a GET_NEXT_ID command.
 func bpfIDs(cmd int) []string {
 	var ids []string
 	var attr struct{ id, next, flags uint32 }

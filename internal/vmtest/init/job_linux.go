@@ -20,7 +20,7 @@ import (
 	"github.com/borescope/borescope/internal/vmtest/wire"
 )
 
-// runJob runs a job and reports it.
+// runJob runs a job and reports its outcome.
 func runJob(i int, j wire.Job) {
 	before := kernelObjects()
 	warnings := openKmsg()
@@ -41,11 +41,11 @@ func runJob(i int, j wire.Job) {
 func runProcess(j wire.Job) string {
 	name := j.Argv[0]
 	if j.Chroot != "" && !strings.Contains(name, "/") {
-		// Looked up in the job's own tree, not in the guest's.
+		// env looks it up in the job's own root, not in the guest's.
 		name = "/usr/bin/env"
 		j.Argv = append([]string{name}, j.Argv...)
 	}
-	// A name without a slash is looked up where the job itself would.
+	// A name without a slash is looked up in the job's PATH.
 	for _, e := range j.Env {
 		if path, ok := strings.CutPrefix(e, "PATH="); ok {
 			os.Setenv("PATH", path)
@@ -57,7 +57,7 @@ func runProcess(j wire.Job) string {
 	if j.Chroot != "" {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.Chroot}
 	}
-	// A grandchild that holds the pipe open must not hold up the guest.
+	// A grandchild that keeps the pipe open must not delay the guest.
 	cmd.WaitDelay = 2 * time.Second
 	out := &lineWriter{w: os.Stdout}
 	defer out.flush()
@@ -94,8 +94,8 @@ func describe(err error, s *os.ProcessState, timedOut bool) string {
 	return "0"
 }
 
-// lineWriter passes whole lines on in one write each, so that what the kernel
-// prints on the same console comes between lines and not inside them.
+// lineWriter writes whole lines with one write each, so that the kernel's output on the same
+// console comes between lines and not inside them.
 type lineWriter struct {
 	w   io.Writer
 	buf []byte
@@ -112,7 +112,7 @@ func (l *lineWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush ends an unfinished line, so that the next report starts a line.
+// flush writes an unfinished line with a newline, so that the next report starts a line.
 func (l *lineWriter) flush() {
 	if len(l.buf) > 0 {
 		l.w.Write(append(l.buf, '\n'))
@@ -120,8 +120,8 @@ func (l *lineWriter) flush() {
 	}
 }
 
-// openKmsg starts listening to the kernel's log; the returned function gives
-// the warnings since then. The console does not show them: it is quiet.
+// openKmsg starts reading the kernel's log. The returned function returns the warnings since
+// then. They are not on the console, which is quiet.
 func openKmsg() func() []string {
 	f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -135,7 +135,7 @@ func openKmsg() func() []string {
 		buf := make([]byte, 8192)
 		for {
 			n, err := unix.Read(fd, buf)
-			if err == unix.EPIPE { // overwritten before we came: read on
+			if err == unix.EPIPE { // overwritten before it was read: read on
 				continue
 			}
 			if err != nil || n <= 0 {
@@ -150,7 +150,7 @@ func openKmsg() func() []string {
 	}
 }
 
-// alarming tells the headlines of kernel trouble.
+// alarming reports whether a line is the headline of a kernel problem.
 func alarming(line string) bool {
 	for _, s := range []string{
 		"WARNING: ", "BUG: ", "Oops", "general protection fault", "INFO: task ",
@@ -163,8 +163,8 @@ func alarming(line string) bool {
 	return false
 }
 
-// objects are the ids of what a tracer can leave in the kernel. Nothing else
-// runs in a guest, so whatever is new after a job is the job's.
+// objects contains the ids of objects that a tracer can leave in the kernel. Nothing else runs
+// in a guest, so all new objects after a job are the job's.
 type objects map[string][]string
 
 func kernelObjects() objects {
@@ -202,8 +202,8 @@ func dirNames(path string) []string {
 	return names
 }
 
-// leftBehind lists what is there now and was not before. The kernel frees
-// programs and maps after a grace period, so it is given a while.
+// leftBehind returns the objects that exist now and did not before. It waits up to four
+// seconds, because the kernel frees programs and maps after a grace period.
 func leftBehind(before objects) []string {
 	var left []string
 	for range 40 {
@@ -224,7 +224,7 @@ func leftBehind(before objects) []string {
 	return left
 }
 
-// sendOut writes the tree under /out as a tar archive to a bare block device.
+// sendOut writes the files below /out as a tar archive to a block device.
 func sendOut(device string) error {
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Command init is the whole user space of a test guest: process 1 of the
-// initramfs that internal/vmtest packs. It mounts what tracers look at, runs
-// the jobs in /vmtest.json one after the other, says on the console how each
-// ended and what it left behind in the kernel, and powers the machine off.
+// Command init is the whole user space of a test guest: process 1 of the initramfs that
+// internal/vmtest builds. It mounts the file systems that tracers use, runs the jobs in
+// /vmtest.json one after the other, reports on the console how each ended and what it left
+// behind in the kernel, and powers the machine off.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	// It mounts over /dev, /tmp and /run, and ends by switching the machine off.
+	// It mounts over /dev, /tmp and /run, and powers the machine off at the end.
 	if !inGuest() {
 		fmt.Fprintln(os.Stderr,
 			"init: this is process 1 of a guest of internal/vmtest, and does nothing elsewhere")
@@ -32,8 +32,8 @@ func main() {
 		}
 		return
 	}
-	// Process 1 adopts orphans, which a wait for one known child would leave
-	// as zombies: so the work is done in a child, and 1 only reaps.
+	// Process 1 adopts orphans, and waiting only for the known child would leave them as
+	// zombies. So a child does the work, and process 1 only reaps.
 	cmd := exec.Command("/init")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -46,7 +46,8 @@ func main() {
 	select {}
 }
 
-// inGuest tells a guest by what only its initramfs has, and by who runs this.
+// inGuest reports whether this is a guest: it has the file that only a guest's initramfs has,
+// and runs as process 1 or its child.
 func inGuest() bool {
 	_, err := os.Stat(wire.PlanFile)
 	return err == nil && (os.Getpid() == 1 || os.Getppid() == 1)
@@ -92,7 +93,7 @@ func work() error {
 
 type mount struct{ source, target, fstype string }
 
-// mounts are in the order of mounting. Those of optional file systems may fail.
+// mounts are in the order of mounting. The one of securityfs may fail.
 var mounts = []mount{
 	{"proc", "/proc", "proc"},
 	{"sysfs", "/sys", "sysfs"},
@@ -121,7 +122,7 @@ func mountAll() error {
 	return nil
 }
 
-// prepare does what the plan asks for before the first job.
+// prepare does what the plan requires before the first job.
 func prepare(plan wire.Plan) error {
 	for _, m := range plan.Modules {
 		image, err := os.ReadFile(m)
@@ -136,8 +137,8 @@ func prepare(plan wire.Plan) error {
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("loopback: %w", err)
 	}
-	// An emulated interrupt takes long by any clock, and the kernel would answer
-	// by lowering the highest sample rate in the middle of a test. 0: never.
+	// An emulated interrupt takes long by any clock, and the kernel would react by lowering
+	// the maximum sample rate in the middle of a test. 0 means never.
 	if err := os.WriteFile("/proc/sys/kernel/perf_cpu_time_max_percent", []byte("0"), 0); err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func prepare(plan wire.Plan) error {
 	return nil
 }
 
-// loopbackUp sets 127.0.0.1 and brings lo up; the kernel leaves it down.
+// loopbackUp brings lo up with 127.0.0.1; the kernel leaves it down.
 func loopbackUp() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -165,13 +166,13 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, ifr)
 }
 
-// mountRoot mounts a whole distribution's tree on /debian, with the kernel's
-// file systems bound into it, for jobs that run another tool there.
+// mountRoot mounts a distribution's file system on /debian, with bind mounts of the kernel's
+// file systems in it, for jobs that run another tool there.
 func mountRoot(device string) error {
 	const root = "/debian"
 	os.MkdirAll(root, 0o755)
 	var err error
-	for range 50 { // the driver finds its disk a moment after loading
+	for range 50 { // the driver finds its disk shortly after loading
 		if err = unix.Mount(device, root, "ext4", 0, ""); err == nil {
 			break
 		}
@@ -182,7 +183,7 @@ func mountRoot(device string) error {
 	}
 	for from, to := range map[string]string{
 		"/proc": "/proc", "/sys": "/sys", "/dev": "/dev", "/tmp": "/tmp", "/out": "/out",
-		"/bin": "/vmtest", // the programs that the host put into the guest
+		"/bin": "/vmtest", // the programs that the host added to the guest
 	} {
 		os.MkdirAll(root+to, 0o755)
 		if err := unix.Mount(from, root+to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {

@@ -2,8 +2,9 @@ package main
 
 import "testing"
 
-// TestRefusesElsewhere: here it would mount over the host's /dev, /tmp and /run. That
-// main asks is not tried: it would be tried for real.
+// TestRefusesElsewhere checks inGuest on this machine, where init would mount over the host's
+// /dev, /tmp and /run. It does not check that main calls inGuest, because a failure would do
+// that.
 func TestRefusesElsewhere(t *testing.T) {
 	if inGuest() {
 		t.Error("this machine is taken for a guest")

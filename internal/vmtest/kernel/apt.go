@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// suites are the Debian suites whose entry in the machine's apt sources tells
-// where its mirror is.
+// suites lists the Debian suites that identify the mirror's entry in the machine's apt
+// sources.
 var suites = []string{
 	"bullseye", "bookworm", "trixie", "forky", "sid", "stable", "testing",
 	"unstable",
@@ -22,8 +22,8 @@ var suites = []string{
 
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// Mirror returns the address of the Debian mirror in this machine's apt
-// sources, whatever their format.
+// Mirror returns the address of the Debian mirror in this machine's apt sources, in any of
+// their formats.
 func Mirror() (string, error) {
 	out, err := run("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)",
 		"Created-By: Packages")
@@ -40,7 +40,7 @@ func Mirror() (string, error) {
 	return "", errors.New("no Debian suite in this machine's apt sources")
 }
 
-// SourceLine is the apt source line of a suite on the machine's own mirror.
+// SourceLine returns the apt source line for a suite on the machine's own mirror.
 func SourceLine(suite string) (string, error) {
 	mirror, err := Mirror()
 	if err != nil {
@@ -53,13 +53,13 @@ func SourceLine(suite string) (string, error) {
 	return "deb " + opts + mirror + " " + suite + " main\n", nil
 }
 
-// apt runs apt programs with a state of their own for one suite.
+// apt runs apt programs with their own state for one suite.
 type apt struct {
 	dir  string
 	opts []string
 }
 
-// openApt prepares the state and brings the package list up to date.
+// openApt prepares the state and updates the package list.
 func openApt(suite, arch string) (*apt, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -84,7 +84,7 @@ func openApt(suite, arch string) (*apt, error) {
 		"-o", "Dir::State::Lists=" + filepath.Join(dir, "lists"),
 		"-o", "Dir::Cache=" + filepath.Join(dir, "cache"),
 		"-o", "APT::Architecture=" + arch, "-o", "APT::Architectures=" + arch,
-		// The cache is ours alone, so apt's sandbox user could not write it.
+		// Apt's sandbox user could not write to the cache.
 		"-o", "APT::Sandbox::User=" + userName(),
 		"-o", "Acquire::Languages=none", "-o", "Acquire::Retries=2",
 		"-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
@@ -106,7 +106,7 @@ func (a *apt) run(name string, args ...string) ([]byte, error) {
 	return run(name, append(slices.Clone(a.opts), args...)...)
 }
 
-// run returns a command's output, and its complaint as the error.
+// run returns a command's output. The error contains its standard error.
 func run(name string, args ...string) ([]byte, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
@@ -123,7 +123,7 @@ func run(name string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// newest lists the packages "linux-part-version…-cloud-arch", newest first.
+// newest returns the packages "linux-part-version…-cloud-arch", newest first.
 func (a *apt) newest(part, version, arch string) ([]string, error) {
 	pattern := "^linux-" + part + "-" + regexp.QuoteMeta(version) + `\.[^ ]*-cloud-` + arch + "$"
 	out, err := a.run("apt-cache", "search", "--names-only", pattern)
@@ -145,7 +145,7 @@ func (a *apt) newest(part, version, arch string) ([]string, error) {
 
 var numberOrText = regexp.MustCompile(`[0-9]+|[^0-9]+`)
 
-// naturalCompare compares digits as numbers: 6.12.94 before 6.12.107.
+// naturalCompare compares digits as numbers: 6.12.94 is before 6.12.107.
 func naturalCompare(x, y string) int {
 	xs, ys := numberOrText.FindAllString(x, -1), numberOrText.FindAllString(y, -1)
 	return slices.CompareFunc(xs, ys, func(a, b string) int {
@@ -158,8 +158,8 @@ func naturalCompare(x, y string) int {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// download gets the newest of the kernels that the suite has and the mirror
-// still carries, and unpacks it into dir.
+// download downloads the newest kernel in the suite that the mirror still has, and unpacks it
+// into dir.
 func download(s source, version, arch, dir string) (*Kernel, error) {
 	a, err := openApt(s.suite, arch)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// DebianImage returns an ext4 image with a Debian system that holds the given
-// packages and all that they depend on, for guests that run other tools. The
-// packages are unpacked and not configured, which is enough for programs, and
-// needs no root; the image is kept in the cache.
+// DebianImage returns the path of an ext4 image with a Debian system that contains the given
+// packages and all their dependencies, for guests that run other tools. The packages are
+// unpacked but not configured, which is enough for programs, and needs no root. The image is
+// kept in the cache.
 func DebianImage(suite, arch string, packages ...string) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -51,8 +51,8 @@ func buildImage(name, suite, arch string, packages []string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	// With an empty status file nothing counts as installed, so that the
-	// whole closure is downloaded.
+	// With an empty status file no package counts as installed, so all dependencies are
+	// downloaded.
 	status, debs, root := filepath.Join(work, "status"), filepath.Join(work, "cache"),
 		filepath.Join(work, "root")
 	err = errors.Join(os.WriteFile(status, nil, 0o644),
@@ -79,7 +79,7 @@ func buildImage(name, suite, arch string, packages []string) error {
 	return makeExt4(name, root)
 }
 
-// merged are the directories that a Debian system has under /usr, and links to.
+// merged lists the directories that a Debian system has under /usr, with links to them.
 var merged = []string{"bin", "sbin", "lib", "lib64"}
 
 func makeMerged(root string) error {
@@ -93,15 +93,15 @@ func makeMerged(root string) error {
 	return nil
 }
 
-// unpackMerged unpacks by way of tar, which follows the links that make /bin
-// another name for /usr/bin, as dpkg does; dpkg-deb -x would replace them.
+// unpackMerged unpacks with tar, which like dpkg follows the links that make /bin another name
+// for /usr/bin. dpkg-deb -x would replace them.
 func unpackMerged(deb, root string) error {
 	_, err := run("sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"`,
 		"sh", deb, root)
 	return err
 }
 
-// makeExt4 makes an image of a directory with room to spare.
+// makeExt4 makes an image of a directory, with spare room.
 func makeExt4(name, root string) error {
 	var size int64
 	err := filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {

@@ -1,6 +1,5 @@
-// Package kernel gets Debian's own kernels for test guests: by apt, from the
-// mirror that this machine's apt sources name, with an apt state of its own for
-// every suite and architecture, into a cache outside the tree. A kernel that
-// can't be had is an *UnavailableError, which is not a failure of what is
-// tested.
+// Package kernel downloads Debian's own kernels for test guests. It uses apt with the mirror
+// in this machine's apt sources, and a separate apt state for every suite and architecture,
+// and keeps the kernels in a cache outside the source tree. The error for a kernel that is not
+// available is an *UnavailableError, which is not a failure of the tested code.
 package kernel

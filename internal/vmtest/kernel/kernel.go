@@ -12,24 +12,24 @@ import (
 
 // Kernel is an unpacked kernel package.
 type Kernel struct {
-	// Version is what was asked for, "6.12".
+	// Version is the requested version, "6.12".
 	Version string
-	// Arch is the architecture in Go's spelling.
+	// Arch is the architecture, in Go's spelling.
 	Arch string
-	// Release is what the guest's uname -r says.
+	// Release is the output of the guest's uname -r.
 	Release string
 	// Image is the path of the bootable image.
 	Image string
 	// Config is the path of the kernel's configuration, or empty.
 	Config string
-	// Modules is the path of the directory that holds modules.dep, or empty.
+	// Modules is the path of the directory with modules.builtin, or empty.
 	Modules string
 }
 
-// String is "6.12 amd64".
+// String returns "6.12 amd64".
 func (k *Kernel) String() string { return k.Version + " " + k.Arch }
 
-// UnavailableError says that a kernel could not be had, and why.
+// UnavailableError is the error for a kernel that is not available, with the cause.
 type UnavailableError struct {
 	Version, Arch string
 	Err           error
@@ -41,10 +41,9 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// source is where a kernel version may be found: package names that match
-// "linux-<part>-<version>…-cloud-<arch>" in a suite. Newer packagings split
-// the image ("binary") from the modules, and both from the configuration and
-// the lists of what is built in ("base").
+// source is a place where a kernel version may be found: packages in a suite with names that
+// match "linux-<part>-<version>…-cloud-<arch>". Newer packagings separate the image
+// ("binary"), the modules, and the configuration with the lists of built-in modules ("base").
 type source struct {
 	suite string
 	parts []string // the package with the image first
@@ -61,11 +60,11 @@ var sources = map[string][]source{
 	},
 }
 
-// Versions lists the kernel versions that Get knows where to find.
+// Versions returns the kernel versions that Get supports.
 func Versions() []string { return []string{"5.10", "6.1", "6.12", "6.18", "7.2"} }
 
-// Of reads a place to run: "6.12" is a kernel on amd64, "arm64-6.12" one on arm64;
-// ok is false if there is no such version.
+// Of parses a place: "6.12" is a kernel on amd64, "arm64-6.12" one on arm64. ok is false if
+// the version does not exist.
 func Of(place string) (version, arch string, ok bool) {
 	version, arch = place, "amd64"
 	if v, found := strings.CutPrefix(place, "arm64-"); found {
@@ -74,7 +73,7 @@ func Of(place string) (version, arch string, ok bool) {
 	return version, arch, slices.Contains(Versions(), version)
 }
 
-// CacheDir is where kernels, package lists and built images are kept:
+// CacheDir returns the directory for kernels, package lists and built images:
 // $XDG_CACHE_HOME/borescope or ~/.cache/borescope.
 func CacheDir() (string, error) {
 	base, err := os.UserCacheDir()
@@ -84,8 +83,8 @@ func CacheDir() (string, error) {
 	return filepath.Join(base, "borescope"), nil
 }
 
-// Get returns the kernel from the cache, or downloads it. Several processes
-// may ask at once; one downloads and the others wait.
+// Get returns a kernel from the cache, or downloads it. If several processes call it at once,
+// one downloads and the others wait.
 func Get(version, arch string) (*Kernel, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -133,8 +132,8 @@ func readMeta(dir string) (*Kernel, error) {
 	return k, k.whole()
 }
 
-// whole says what a kernel's packages lack: a cache may have been filled when
-// fewer packages held everything.
+// whole returns an error if the kernel's packages are incomplete: the cache may have been
+// filled when there were fewer packages for a kernel.
 func (k *Kernel) whole() error {
 	if k.Config == "" {
 		return errors.New("the packages hold no configuration")
@@ -143,7 +142,7 @@ func (k *Kernel) whole() error {
 	return err
 }
 
-// writeMeta comes last: a directory without it is an unfinished download.
+// writeMeta must be called last: a directory without its file is an unfinished download.
 func writeMeta(dir string, k *Kernel) error {
 	b, err := json.MarshalIndent(k, "", "\t")
 	if err != nil {
@@ -152,7 +151,7 @@ func writeMeta(dir string, k *Kernel) error {
 	return os.WriteFile(filepath.Join(dir, "kernel.json"), append(b, '\n'), 0o644)
 }
 
-// find fills in the paths of an unpacked package.
+// find sets the paths of an unpacked package.
 func find(root, version, arch string) (*Kernel, error) {
 	k := &Kernel{Version: version, Arch: arch}
 	for _, pattern := range []string{

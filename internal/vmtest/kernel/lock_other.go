@@ -4,5 +4,5 @@ package kernel
 
 import "errors"
 
-// Lock fails: without apt there is nothing to download either.
+// Lock is not supported: without apt there is nothing to download.
 func Lock(string) (func(), error) { return nil, errors.ErrUnsupported }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Lock holds an exclusive lock on a file until the returned function is called.
+// Lock takes an exclusive lock on a file, until the returned function is called.
 func Lock(path string) (func(), error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -19,10 +19,10 @@ type Module struct {
 	Image []byte
 }
 
-// LoadModules returns the named modules ("virtio_blk") and all that they
-// depend on, in the order of loading. What is built into the kernel needs no
-// loading and is left out. The dependencies are read from the modules
-// themselves, since modules.dep is only made when a package is installed.
+// LoadModules returns the named modules ("virtio_blk") and all their dependencies, in the
+// order of loading. It omits modules that are built into the kernel. It reads the dependencies
+// from the modules themselves, because modules.dep is only created when a package is
+// installed.
 func (k *Kernel) LoadModules(names ...string) ([]Module, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -47,7 +47,7 @@ type loader struct {
 	modules []Module
 }
 
-// index lists what there is.
+// index lists the kernel's modules.
 func (l *loader) index() error {
 	b, err := os.ReadFile(filepath.Join(l.kernel.Modules, "modules.builtin"))
 	if err != nil {
@@ -66,14 +66,14 @@ func (l *loader) index() error {
 	})
 }
 
-// moduleName is how the kernel calls the module in a file: virtio_blk for
+// moduleName returns the kernel's name of the module in a file: virtio_blk for
 // virtio-blk.ko.xz.
 func moduleName(path string) string {
 	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// add appends a module after those that it depends on.
+// add appends a module after its dependencies.
 func (l *loader) add(name string) error {
 	name = strings.ReplaceAll(name, "-", "_")
 	if l.seen[name] || l.builtin[name] {
@@ -117,7 +117,7 @@ func readModule(path string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// dependencies reads "depends=a,b" of the module's .modinfo.
+// dependencies reads "depends=a,b" in the module's .modinfo.
 func dependencies(image []byte) ([]string, error) {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {

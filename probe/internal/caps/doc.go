@@ -1,2 +1,2 @@
-// Package caps says which capabilities this process has.
+// Package caps reports the capabilities of this process.
 package caps

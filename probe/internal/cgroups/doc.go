@@ -1,3 +1,3 @@
-// Package cgroups finds control groups by their paths: those of version 2, of which
-// programs know the ids, and those that perf events follow.
+// Package cgroups finds control groups by their paths: those of version 2, by ids that BPF
+// programs can read, and those that perf events can follow.
 package cgroups

@@ -8,10 +8,10 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
-// ID is what tells a file, or a namespace, from others.
+// ID identifies a file or a namespace.
 type ID struct{ Device, Inode uint64 }
 
-// IDOf reads a file's device, as the kernel itself numbers it, and inode.
+// IDOf returns a file's inode and its device number in the kernel's own encoding.
 func IDOf(e *env.Env, name string) (ID, error) {
 	st, err := fs.Stat(e.Root(), name)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
-// ID is what tells a file, or a namespace, from others.
+// ID identifies a file or a namespace.
 type ID struct{ Device, Inode uint64 }
 
-// IDOf is for Linux.
+// IDOf is only supported on Linux.
 func IDOf(e *env.Env, name string) (ID, error) {
 	return ID{}, &feature.UnsupportedError{
 		Feature: "inode of " + name,

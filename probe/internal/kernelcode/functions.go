@@ -16,9 +16,8 @@ import (
 	"github.com/borescope/borescope/probe/internal/usercode"
 )
 
-// Find finds a function by name. Where BTF knows it, kallsyms is not
-// read: the kernel finds the address itself, and the symbol's stays 0; nor where nobody
-// needs types.
+// Find finds a function by name. It does not read kallsyms if BTF has the function, or if
+// noTypes is set: the kernel finds the address itself, and the symbol's Address stays 0.
 func Find(e *env.Env, module, name string, noTypes bool) (kallsyms.Symbol, error) {
 	if noTypes && e.Live() {
 		return kallsyms.Symbol{Name: name, Module: module}, nil
@@ -44,8 +43,8 @@ func Find(e *env.Env, module, name string, noTypes bool) (kallsyms.Symbol, error
 	return kallsyms.Symbol{}, Ambiguous(name, syms)
 }
 
-// Ambiguous refuses a name that several functions have: the kernel (6.7+)
-// would too, older ones take the first they meet.
+// Ambiguous returns an error for a name that several functions have. The kernel refuses such a
+// name from 6.7; older ones take the first match.
 func Ambiguous(name string, syms []kallsyms.Symbol) error {
 	var at []string
 	for _, s := range syms[:min(len(syms), 4)] {
@@ -59,12 +58,12 @@ func Ambiguous(name string, syms []kallsyms.Symbol) error {
 		strings.Join(at, ", "))
 }
 
-// syscallPrefixes are what architectures put before the name of a system call's
-// entry function (arch/*/include/asm/syscall_wrapper.h).
+// syscallPrefixes maps architectures to the prefix of a system call's entry function
+// (arch/*/include/asm/syscall_wrapper.h).
 var syscallPrefixes = map[string]string{"amd64": "__x64_", "arm64": "__arm64_"}
 
-// absent explains why there is no function of that name, or returns
-// the wrapper that a system call's name stands for.
+// absent returns the wrapper that the name of a system call stands for, or an error that
+// explains why there is no function of that name.
 func absent(e *env.Env, module, name string) (kallsyms.Symbol, error) {
 	k, err := e.Functions()
 	if err != nil {
@@ -78,7 +77,8 @@ func absent(e *env.Env, module, name string) (kallsyms.Symbol, error) {
 	return kallsyms.Symbol{}, k.Absent(module, name)
 }
 
-// IsClone tells a compiler's copy of a function, of which BTF knows nothing.
+// IsClone reports whether a name is that of a compiler's copy of a function. BTF does not
+// contain copies.
 func IsClone(name string) bool {
 	for _, s := range []string{".isra.", ".constprop.", ".part.", ".cold"} {
 		if strings.Contains(name, s) {
@@ -88,9 +88,8 @@ func IsClone(name string) bool {
 	return false
 }
 
-// CheckOffset checks an offset into a kernel function against its size and,
-// where /proc/kcore may be read, against its instructions. The kernel checks
-// too, but says no more than EILSEQ or EINVAL.
+// CheckOffset checks an offset into a kernel function against its size and, if /proc/kcore can
+// be read, against its instructions. The kernel checks too, but returns only EILSEQ or EINVAL.
 func CheckOffset(e *env.Env, fn kallsyms.Symbol, offset uint64) error {
 	if offset == 0 {
 		return nil
@@ -118,12 +117,12 @@ func CheckOffset(e *env.Env, fn kallsyms.Symbol, offset uint64) error {
 	var unknown *insn.Error
 	if err = usercode.CheckBoundary(usercode.Machine(e.Arch()), text, offset); errors.As(err,
 		&unknown) {
-		return nil // the kernel, too, knows what it is; code that runs is patched
+		return nil // the kernel decodes it too; running code is patched
 	}
 	return err
 }
 
-// Text reads kernel memory through /proc/kcore.
+// Text reads kernel memory through /proc/kcore, at most 1 MB.
 func Text(root fs.FS, addr, size uint64) ([]byte, error) {
 	f, err := root.Open("proc/kcore")
 	if err != nil {

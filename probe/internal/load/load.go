@@ -1,4 +1,4 @@
-// Package load loads what cilium/ebpf cannot, as it loads the rest.
+// Package load loads programs, including those that cilium/ebpf cannot load.
 package load
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// Fsession is BPF_TRACE_FSESSION (Linux 7.0), which cilium/ebpf has no name for.
+// Fsession is BPF_TRACE_FSESSION (Linux 7.0), which cilium/ebpf does not define.
 const Fsession = ebpf.AttachType(58)
 
-// Collection is probe.LoadCollection.
+// Collection implements probe.LoadCollection.
 func Collection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
 	own := map[string]*ebpf.ProgramSpec{}
 	if spec != nil {
@@ -50,7 +50,7 @@ func Collection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Coll
 	return coll, nil
 }
 
-// addProgram loads a program with the collection's maps and puts it there.
+// addProgram loads a program with the collection's maps and adds it to the collection.
 func addProgram(coll *ebpf.Collection, name string, spec *ebpf.ProgramSpec,
 	types *btf.Cache,
 ) error {

@@ -36,8 +36,8 @@ func loadFsession(spec *ebpf.ProgramSpec, types *btf.Cache) (*ebpf.Program, erro
 	return prog, nil
 }
 
-// findFunc finds a function's type in the kernel's own types, or in those of a
-// module, whose handle the caller closes.
+// findFunc finds a function's type in the kernel's own types, or in those of a module. The
+// caller closes the module's handle.
 func findFunc(kern *btf.Spec, name string) (btf.TypeID, *btf.Handle, error) {
 	var f *btf.Func
 	err := kern.TypeByName(name, &f)

@@ -12,22 +12,21 @@ import (
 	"github.com/borescope/borescope/pmc"
 )
 
-// Event is a perf event to be opened.
+// Event is a perf event to open.
 type Event struct {
 	Attr     perfring.Attr
-	Path     string // goes into config1: kprobe_func, uprobe_path
+	Path     string // config1 points to it: kprobe_func, uprobe_path
 	PID, CPU int
-	// What and Cgroup are the event and the cgroup of one that samples.
+	// What and Cgroup are the event and the cgroup of a sampling event.
 	What   pmc.Event
 	Cgroup *os.File
-	// Lower is set where a lower precision will do if the one asked for is
-	// refused (the modifier P).
+	// Lower allows a lower precision if the requested one is refused (the modifier P).
 	Lower bool
-	// Explain says why the kernel refused it; nil of one that samples.
+	// Explain explains why the kernel refused the event; it is nil for sampling events.
 	Explain func(error) error
 }
 
-// Refused says what perf_event_open means for sampling, which package pmc knows.
+// Refused explains an error of perf_event_open for a sampling event, with package pmc.
 func (ev *Event) Refused(err error) error {
 	at := pmc.Place{PID: ev.PID, CPU: ev.CPU}
 	if ev.Cgroup != nil {
@@ -36,15 +35,15 @@ func (ev *Event) Refused(err error) error {
 	return pmc.Explain(err, ev.What, at, ev.Attr)
 }
 
-// PMU is what sysfs says of a dynamic PMU.
+// PMU describes a dynamic PMU, as sysfs does.
 type PMU struct {
 	Number uint32
-	// Return is the bit of config that asks for the return of a function.
+	// Return is the bit of config that selects the return of a function.
 	Return uint
 }
 
-// ReadPMU reads the number of the kprobe or uprobe PMU and its return bit; f is what the
-// kernel lacks that has none.
+// ReadPMU reads the number of the kprobe or uprobe PMU and its return bit. f is the feature
+// that a kernel without the PMU lacks.
 func ReadPMU(root fs.FS, name string, f feature.Feature) (PMU, error) {
 	dir := "sys/bus/event_source/devices/" + name
 	b, err := fs.ReadFile(root, dir+"/type")

@@ -13,10 +13,10 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// Open opens the event, disabled.
+// Open opens the event, disabled, and returns its file descriptor.
 func (ev *Event) Open() (int, error) {
 	if ev.Attr.Flags.Precise() > 0 {
-		// Programs on precise events get a stack only with the sample's own
+		// Programs on precise events get a stack only from the sample's own
 		// (bpf_get_stackid_pe, kernel/bpf/stackmap.c).
 		ev.Attr.SampleType |= kernel.SampleIP | kernel.SampleCallchain
 	}
@@ -41,7 +41,7 @@ func (ev *Event) Open() (int, error) {
 	}
 }
 
-// Threads lists the threads of a process.
+// Threads returns the ids of the threads of a process.
 func Threads(pid int) ([]int, error) {
 	entries, err := os.ReadDir(procfs.Dir(pid) + "/task")
 	if err != nil {
@@ -56,12 +56,12 @@ func Threads(pid int) ([]int, error) {
 	return out, nil
 }
 
-// WaitForClone waits until each thread has been asleep since this was called, as nothing
-// is inside of clone, or has run for a tick or two, ten times as long as clone takes: time
-// of its own, which a loaded machine does not shorten. Until end: a thread that waits for
-// a disk or for memory may take longer.
+// WaitForClone waits until each thread has slept since the call, because clone does not sleep,
+// or has run for two ticks, ten times as long as clone takes. The ticks are of CPU time, so
+// they are as long on a loaded machine. WaitForClone returns at end in any case: a thread that
+// waits for a disk or for memory may take longer.
 func WaitForClone(pid int, tids []int, end time.Time) {
-	began := make(map[int]uint64) // when these had run so long
+	began := make(map[int]uint64) // the CPU time of each when first seen, in ticks
 	left := slices.Clone(tids)
 	for {
 		left = slices.DeleteFunc(left, func(tid int) bool {

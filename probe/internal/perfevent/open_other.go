@@ -4,5 +4,5 @@ package perfevent
 
 import "errors"
 
-// Open is for Linux.
+// Open is only supported on Linux.
 func (ev *Event) Open() (int, error) { return -1, errors.ErrUnsupported }

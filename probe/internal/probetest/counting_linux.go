@@ -13,35 +13,36 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 )
 
-// Tally is what a counting program finds out about one site.
+// Tally is what a counting program counted at one site.
 type Tally struct{ Count, Sum uint64 }
 
-// LeftOut reports whether t counts fewer than want, and no fewer than the kernel accounts
-// for, which missed so many.
+// LeftOut reports whether t has fewer events than want, and whether the missed ones, which the
+// kernel counted, explain the difference.
 func (t Tally) LeftOut(want Tally, missed uint64) bool {
 	return t.Count < want.Count && t.Count+missed >= want.Count
 }
 
-// Counting says what counting programs look at.
+// Counting configures counting programs.
 type Counting struct {
 	// PID counts events of this process only.
 	PID int
-	// Value is the offset in the context of a u64 that is summed up; -1 for none.
+	// Value is the offset in the context of a u64 to sum up; -1 for none.
 	Value int16
-	// Equal counts events only whose u64 at offset Filter is that.
+	// Equal, if not 0, limits counting to events that have this value in the u64 at offset
+	// Filter.
 	Filter int16
 	Equal  int32
 	// Sites counts by site, through the cookie.
 	Sites bool
-	// Key is where events are counted if not by site.
+	// Key is the key at which events are counted if Sites is false.
 	Key int32
-	// Helper has the value come from bpf_get_func_arg, by the number in Value, or
-	// from bpf_get_func_ret.
+	// Helper, if not 0, reads the value with bpf_get_func_arg, for the argument with the
+	// number Value, or with bpf_get_func_ret.
 	Helper asm.BuiltinFunc
 }
 
-// Instructions are a program of type typ that counts in m, or with nil in the collection's
-// map "hits".
+// Instructions returns a program of type typ that counts in m or, if m is nil, in the
+// collection's map "hits".
 func (c Counting) Instructions(typ ebpf.ProgramType, m *ebpf.Map) asm.Instructions {
 	ins := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Imm(asm.R7, 0)}
 	if c.PID != 0 {
@@ -84,12 +85,14 @@ func (c Counting) Instructions(typ ebpf.ProgramType, m *ebpf.Map) asm.Instructio
 	return OwnIDs(append(ins, TallyUp(typ, load, -4)...))
 }
 
-// Plan is a *probe.Plan, which this package does not import: probe's own tests do.
+// Plan is a *probe.Plan. This package cannot import probe, because probe's own tests import
+// this package.
 type Plan interface {
 	ProgramSpec(i int) *ebpf.ProgramSpec
 }
 
-// Collection is a counting program for each of a plan's, which count in m as Instructions do.
+// Collection returns a collection with a counting program for each program of a plan. They
+// count in m, as Instructions does.
 func (c Counting) Collection(plan Plan, m *ebpf.Map) *ebpf.CollectionSpec {
 	spec := &ebpf.CollectionSpec{
 		Programs: map[string]*ebpf.ProgramSpec{},
@@ -105,14 +108,14 @@ func (c Counting) Collection(plan Plan, m *ebpf.Map) *ebpf.CollectionSpec {
 	}
 }
 
-// OwnIDs has a program compare processes with the numbers that this test has of
-// them, also in a container.
+// OwnIDs makes a program compare the ids of processes in this test's pid namespace, so that it
+// also works in a container.
 func OwnIDs(ins asm.Instructions) asm.Instructions {
 	return kernel.OwnPIDNamespace().OwnIDs(ins, true)
 }
 
-// TallyUp counts one, and adds up R7, in the map that load puts into R1, at the
-// key in the frame, and ends a program of type typ; those that count nothing go on at "exit".
+// TallyUp adds one to Count and R7 to Sum in the map that load puts into R1, at the key in the
+// frame, and ends a program of type typ. Programs that count nothing jump to "exit".
 func TallyUp(typ ebpf.ProgramType, load asm.Instruction, key int32) asm.Instructions {
 	return asm.Instructions{
 		load,
@@ -129,7 +132,7 @@ func TallyUp(typ ebpf.ProgramType, load asm.Instruction, key int32) asm.Instruct
 	}
 }
 
-// NewTallies makes a map for 256 of them, which the caller closes.
+// NewTallies creates a map of 256 tallies. The caller closes it.
 func NewTallies(t testing.TB) *ebpf.Map {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 256})
@@ -139,7 +142,7 @@ func NewTallies(t testing.TB) *ebpf.Map {
 	return m
 }
 
-// ReadTally reads what was counted at key i.
+// ReadTally returns the tally at key i.
 func ReadTally(t testing.TB, m *ebpf.Map, i int) Tally {
 	t.Helper()
 	var v Tally
@@ -149,7 +152,7 @@ func ReadTally(t testing.TB, m *ebpf.Map, i int) Tally {
 	return v
 }
 
-// ArgOffset is where the first integer argument is in pt_regs.
+// ArgOffset returns the offset of the first integer argument in pt_regs.
 func ArgOffset() int16 {
 	if runtime.GOARCH == "arm64" {
 		return 0
@@ -157,7 +160,7 @@ func ArgOffset() int16 {
 	return 112 // rdi
 }
 
-// RetOffset is where the return value is in pt_regs.
+// RetOffset returns the offset of the return value in pt_regs.
 func RetOffset() int16 {
 	if runtime.GOARCH == "arm64" {
 		return 0
@@ -165,7 +168,8 @@ func RetOffset() int16 {
 	return 80 // rax
 }
 
-// ExpectGone waits for a link to leave the kernel: freeing it may be deferred.
+// ExpectGone waits until a link is gone from the kernel, which may defer freeing it. If the
+// link is still there after two seconds, the test fails.
 func ExpectGone(t testing.TB, id link.ID) {
 	t.Helper()
 	for range 200 {
@@ -179,7 +183,7 @@ func ExpectGone(t testing.TB, id link.ID) {
 	t.Errorf("link %d is still there", id)
 }
 
-// ExpectTally compares what was counted.
+// ExpectTally fails the test if the tallies differ.
 func ExpectTally(t testing.TB, got, want Tally) {
 	t.Helper()
 	if got != want {
@@ -187,10 +191,10 @@ func ExpectTally(t testing.TB, got, want Tally) {
 	}
 }
 
-// GetppidFunc is a function of the kernel's that the target calls 23 times in a run,
-// whose result is this process's number, and that next to nobody else calls. A
-// program of a function that everybody calls is preempted in others now and then,
-// and the kernel leaves out what is called on that CPU meanwhile.
+// GetppidFunc returns a function of the kernel that the target calls 23 times in a run, that
+// returns this process's id, and that almost no other process calls. A program on a function
+// that every process calls is preempted inside others now and then, and the kernel skips the
+// program for calls on that CPU meanwhile.
 func GetppidFunc() string {
 	if runtime.GOARCH == "arm64" {
 		return "__arm64_sys_getppid"
@@ -199,8 +203,9 @@ func GetppidFunc() string {
 	return "__do_sys_getppid"
 }
 
-// ExpectWrites is for values of ksys_write that are 1 in each of the target's
-// calls, one in a run: how many calls there were is left to GetppidFunc.
+// ExpectWrites checks a tally of ksys_write with a value that is 1 in each of the target's
+// calls, one in a run. It does not check the number of calls exactly; tests use GetppidFunc
+// for that.
 func ExpectWrites(t testing.TB, got Tally) {
 	t.Helper()
 	if got.Count == 0 || got.Count > Times || got.Sum != got.Count {
@@ -208,5 +213,5 @@ func ExpectWrites(t testing.TB, got Tally) {
 	}
 }
 
-// HasCookies reports whether programs can ask which of their sites has fired.
+// HasCookies reports whether programs can read which of their sites fired.
 func HasCookies() bool { return feature.Test(feature.AttachCookie) == nil }

@@ -12,7 +12,7 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
-// Features are those of a machine that can do everything, but for some.
+// Features returns the features of a machine that has all, except the given ones.
 func Features(except ...feature.Feature) feature.Set {
 	s := feature.Set{}
 	for _, f := range feature.All() {
@@ -24,7 +24,7 @@ func Features(except ...feature.Feature) feature.Set {
 	return s
 }
 
-// BTF is a small kernel: what the recorded plans are typed by.
+// BTF returns the types of a small kernel, which the recorded plans use.
 func BTF(t testing.TB) *btf.Spec {
 	t.Helper()
 	u32 := &btf.Int{Name: "unsigned int", Size: 4}
@@ -96,7 +96,7 @@ func BTF(t testing.TB) *btf.Spec {
 	})
 }
 
-// Spec is a kernel's BTF with these types.
+// Spec returns a kernel's BTF with these types.
 func Spec(t testing.TB, types []btf.Type) *btf.Spec {
 	t.Helper()
 	spec, err := btf.LoadSpecFromReader(bytes.NewReader(RawBTF(t, types)))
@@ -106,7 +106,7 @@ func Spec(t testing.TB, types []btf.Type) *btf.Spec {
 	return spec
 }
 
-// RawBTF is Spec as it lies in /sys/kernel/btf/vmlinux.
+// RawBTF is Spec, encoded as in /sys/kernel/btf/vmlinux.
 func RawBTF(t testing.TB, types []btf.Type) []byte {
 	t.Helper()
 	b, err := btf.NewBuilder(types, nil)
@@ -120,7 +120,7 @@ func RawBTF(t testing.TB, types []btf.Type) []byte {
 	return raw
 }
 
-// Kallsyms are its symbols.
+// Kallsyms is the recorded machine's /proc/kallsyms.
 const Kallsyms = `ffffffff81000000 T _text
 ffffffff81000100 T vfs_read
 ffffffff81000200 T vfs_write
@@ -137,7 +137,7 @@ ffffffffc0000000 t ext4_sync_fs	[ext4]
 ffffffffc0000100 t ext4_sync_file	[ext4]
 `
 
-// Format is a tracepoint's.
+// Format is a tracepoint's format file.
 const Format = `name: sched_switch
 ID: 310
 format:
@@ -151,7 +151,7 @@ format:
 print fmt: "prev_comm=%s", REC->prev_comm
 `
 
-// SyscallFormat is a system call's.
+// SyscallFormat is a system call's format file.
 const SyscallFormat = `name: sys_enter_openat
 ID: 782
 format:
@@ -165,7 +165,7 @@ format:
 print fmt: "dfd: 0x%08lx", ((unsigned long)(REC->dfd))
 `
 
-// Root is its files.
+// Root returns the recorded machine's files.
 func Root(t testing.TB) fstest.MapFS {
 	t.Helper()
 	target, err := os.ReadFile(TargetFor("amd64"))
@@ -195,7 +195,7 @@ func Root(t testing.TB) fstest.MapFS {
 	}
 }
 
-// Env is the recorded machine, an amd64, with everything but the given features.
+// Env returns the recorded machine, an amd64, with every feature but the given ones.
 func Env(t testing.TB, except ...feature.Feature) *env.Env {
 	t.Helper()
 	return env.New(&env.Options{

@@ -14,8 +14,9 @@ import (
 	"github.com/borescope/borescope/internal/tracefs"
 )
 
-// SoakLength is how long tests take that attach and detach at random: PROBE_SOAK, as in
-// PROBE_SOAK=30m; one second without. What takes more than a few is for guests:
+// SoakLength returns how long tests run that attach and detach at random: PROBE_SOAK, as in
+// PROBE_SOAK=30m, or one second if it is not set. Tests of more than three seconds need a
+// guest:
 //
 //	go run ./internal/vmtest -kernel 7.2 -env PROBE_SOAK=30m -timeout 2h -run '^TestSoak' ./probe ./probe/deploy
 func SoakLength(t testing.TB) time.Duration {
@@ -34,12 +35,13 @@ func SoakLength(t testing.TB) time.Duration {
 	return length
 }
 
-// Soak is a test that does random steps under load, and leaves nothing behind.
+// Soak is a test that does random steps under load, and checks that they leave nothing behind.
 type Soak struct {
 	T *testing.T
-	// W is what steps count exactly, by turns; another process runs the same file.
+	// W is the workload that steps count exactly, one step at a time. Another process runs the
+	// same file.
 	W *Workload
-	// Rnd is what chance is taken from.
+	// Rnd is the source of randomness.
 	Rnd   *rand.Rand
 	steps []soakStep
 }
@@ -49,7 +51,7 @@ type soakStep struct {
 	run  func()
 }
 
-// NewSoak begins one.
+// NewSoak starts a soak test.
 func NewSoak(t *testing.T) *Soak {
 	t.Helper()
 	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Uprobes, testenv.Tracefs)
@@ -58,7 +60,7 @@ func NewSoak(t *testing.T) *Soak {
 	return &Soak{T: t, W: StartOwn(t), Rnd: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// Add adds a step, if this kernel has what it needs.
+// Add adds a step, unless this kernel lacks a feature that it needs.
 func (s *Soak) Add(name string, run func(), needs ...feature.Feature) {
 	for _, f := range needs {
 		if feature.Test(f) != nil {
@@ -68,15 +70,15 @@ func (s *Soak) Add(name string, run func(), needs ...feature.Feature) {
 	s.steps = append(s.steps, soakStep{name, run})
 }
 
-// Run does steps until the time is up, on a busy machine, and checks that they left
-// nothing: descriptors, tracefs events, memory.
+// Run does steps until the time is up, on a busy machine. It checks that they leave no
+// descriptors, tracefs events or memory behind.
 func (s *Soak) Run() {
 	t := s.T
 	length := SoakLength(t)
-	// is probed by whatever has no pid
+	// This process is hit by probes without a pid.
 	stop := StartCommand(t, testenv.Command(t, s.W.Path())).KeepBusy()
 	defer stop()
-	for _, step := range s.steps { // each once, so that what is opened for good is open
+	for _, step := range s.steps { // each step once, so that what stays open is open before the count
 		t.Logf("kind: %s", step.name)
 		step.run()
 	}
@@ -102,7 +104,7 @@ func (s *Soak) Run() {
 	expectNoTracefsEvents(t)
 }
 
-// OpenFiles is how many descriptors this process has.
+// OpenFiles returns the number of this process's open descriptors.
 func OpenFiles(t testing.TB) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
@@ -115,12 +117,12 @@ func OpenFiles(t testing.TB) int {
 func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what finalizers let go
+	runtime.GC() // frees what finalizers released
 	runtime.ReadMemStats(&m)
 	return m.HeapInuse
 }
 
-// kernelMemory is what the kernel has taken for itself. Others take some too: it is
+// kernelMemory returns the kernel's own use of memory. Other processes change it too, so it is
 // logged, to be compared over a long run on a machine of its own.
 func kernelMemory() string {
 	b, _ := os.ReadFile("/proc/meminfo")
@@ -134,14 +136,14 @@ func kernelMemory() string {
 	return strings.Join(out, ", ")
 }
 
-// expectNoTracefsEvents checks that this process has no events of its own left.
+// expectNoTracefsEvents checks that no tracefs events of this process are left.
 func expectNoTracefsEvents(t *testing.T) {
 	t.Helper()
 	dir := testenv.TracefsDir(t)
 	for _, name := range []string{"kprobe_events", "uprobe_events"} {
 		b, err := os.ReadFile(dir + "/" + name)
 		if err != nil {
-			continue // there are no such events in this kernel
+			continue // this kernel has no such events
 		}
 		if own := fmt.Sprintf(":%s/p%d_", tracefs.Group, os.Getpid()); strings.Contains(string(b), own) {
 			t.Errorf("%s holds\n%s", name, b)

@@ -1,5 +1,6 @@
-// Package probetest has what the tests of probe's rooms share: a program to probe, which
-// does everything 23 times, BPF programs that count, and a recorded machine.
+// Package probetest contains what the tests of probe and the packages below it share: a
+// program to probe, which does everything 23 times, BPF programs that count, and a recorded
+// machine.
 package probetest
 
 import (
@@ -10,15 +11,16 @@ import (
 	"testing"
 )
 
-// TargetPath is the program to probe, for this machine. Tests of package probe may
-// probe it for all processes; others take OwnTarget.
+// TargetPath returns the path of the program to probe, for this machine. Tests of package
+// probe may probe it for all processes; other packages use OwnTarget.
 func TargetPath() string { return TargetFor(runtime.GOARCH) }
 
-// TargetFor is the program to probe, built from testdata/target.c for amd64 or arm64.
+// TargetFor returns the path of the program to probe, built from testdata/target.c for amd64
+// or arm64.
 func TargetFor(arch string) string { return filepath.Join(testdata(), "target-"+arch) }
 
-// OwnTarget copies the program to probe for one test: probes in the copy see that test
-// alone, while tests of other packages run the original.
+// OwnTarget copies the program to probe for one test and returns the copy's path. Probes in
+// the copy see only that test's processes, while tests of other packages run the original.
 func OwnTarget(t testing.TB) string {
 	t.Helper()
 	b, err := os.ReadFile(TargetPath())
@@ -32,7 +34,8 @@ func OwnTarget(t testing.TB) string {
 	return path
 }
 
-// testdata is this package's, which every test of the module finds from where it runs.
+// testdata returns this package's testdata directory, which it finds from the directory of any
+// test in the module.
 var testdata = sync.OnceValue(func() string {
 	const here = "probe/internal/probetest/testdata"
 	dir, err := os.Getwd()
@@ -46,7 +49,7 @@ var testdata = sync.OnceValue(func() string {
 		}
 		break
 	}
-	return here // for the message of who opens it
+	return here // for the error of opening it
 })
 
 func isDir(name string) bool {

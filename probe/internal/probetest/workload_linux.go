@@ -16,7 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// Times is how often the target does everything in one run.
+// Times is the number of times that the target does everything in one run.
 const Times = 23
 
 // Workload is a running target.
@@ -29,7 +29,7 @@ type Workload struct {
 	cmd *testenv.Cmd
 }
 
-// Start starts the target, which ends with the test.
+// Start starts the target, which ends when the test ends.
 func Start(t testing.TB) *Workload {
 	t.Helper()
 	return StartCommand(t, testenv.Command(t, TargetPath()))
@@ -41,9 +41,9 @@ func StartOwn(t testing.TB) *Workload {
 	return StartCommand(t, testenv.Command(t, OwnTarget(t)))
 }
 
-// StartCommand is Start for a command that runs the target. The descriptors whose
-// closing tells a parent of the exec are closed before /proc shows the new program
-// (begin_new_exec, fs/exec.c of 6.12), so it is waited for.
+// StartCommand is Start for a command that runs the target. It waits until /proc shows the new
+// program: the descriptors that report the exec to the parent by being closed are closed
+// before that (begin_new_exec, fs/exec.c of 6.12).
 func StartCommand(t testing.TB, cmd *testenv.Cmd) *Workload {
 	t.Helper()
 	w := &Workload{t: t, cmd: cmd}
@@ -66,13 +66,13 @@ func StartCommand(t testing.TB, cmd *testenv.Cmd) *Workload {
 	return nil
 }
 
-// Path is the file that it runs.
+// Path returns the path of the file that it runs.
 func (w *Workload) Path() string { return w.cmd.Path }
 
-// PID is the target's number.
+// PID returns the target's process id.
 func (w *Workload) PID() int { return w.cmd.Process.Pid }
 
-// Run has the target do everything 23 times, and returns when it is done.
+// Run makes the target do everything 23 times, and returns when it is done.
 func (w *Workload) Run() {
 	w.t.Helper()
 	if _, err := w.In.Write([]byte{'g'}); err != nil {
@@ -84,14 +84,14 @@ func (w *Workload) Run() {
 	}
 }
 
-// KeepBusy runs the target again and again until stop, which returns how often it
-// did. It rests in between: an emulated guest has one CPU for this and for the test.
+// KeepBusy runs the target repeatedly until stop is called, which returns the number of runs.
+// It pauses between runs: an emulated guest has one CPU for this and for the test.
 func (w *Workload) KeepBusy() (stop func() int) {
 	var end atomic.Bool
 	runs := make(chan int, 1)
 	go func() {
 		n := 0
-		defer func() { runs <- n }() // also where Run has failed the test
+		defer func() { runs <- n }() // also if Run fails the test
 		for ; !end.Load(); n++ {
 			w.Run()
 			time.Sleep(200 * time.Microsecond)
@@ -103,8 +103,8 @@ func (w *Workload) KeepBusy() (stop func() int) {
 	})
 }
 
-// WaitBlocked returns when the target waits for its next byte: the read that it
-// waits in has begun, and will be over only after the next run has.
+// WaitBlocked returns when the target is blocked in reading its next byte. That read has begun
+// before the next run, and returns only when the next run begins.
 func (w *Workload) WaitBlocked() {
 	w.t.Helper()
 	want := fmt.Sprintf("%d 0x0 ", unix.SYS_READ) // read(0, …)

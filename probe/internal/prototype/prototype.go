@@ -1,5 +1,5 @@
-// Package prototype finds the types of functions in BTF, and the names of what the kernel has
-// by types of a name of their own.
+// Package prototype finds the types of functions in BTF, and lists names that BTF contains as
+// the names of types.
 package prototype
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
-// Types are those of a module, or the kernel's own where none is named.
+// Types returns the types of a module, or the kernel's own if module is empty or "vmlinux".
 func Types(e *env.Env, module string) (*btf.Spec, error) {
 	if module == "" || module == "vmlinux" {
 		return e.BTF()
@@ -25,7 +25,7 @@ func Types(e *env.Env, module string) (*btf.Spec, error) {
 	return e.ModuleBTF(module)
 }
 
-// Of is a function's type, from the kernel's BTF or a module's.
+// Of returns a function's type, from the kernel's BTF or a module's.
 func Of(e *env.Env, module, name string) (*btf.FuncProto, error) {
 	spec, err := Types(e, module)
 	if err != nil {
@@ -41,7 +41,8 @@ func Of(e *env.Env, module, name string) (*btf.FuncProto, error) {
 	return protos[0], nil
 }
 
-// In are the distinct types of the functions of that name, at least one.
+// In returns the types of the functions of that name, at least one. The error matches
+// btf.ErrNotFound if there is none.
 func In(spec *btf.Spec, name string) ([]*btf.FuncProto, error) {
 	types, err := spec.AnyTypesByName(name)
 	if err != nil {
@@ -61,7 +62,7 @@ func In(spec *btf.Spec, name string) ([]*btf.FuncProto, error) {
 	return out, nil
 }
 
-// OfProgram is the type of a function of a loaded BPF program.
+// OfProgram returns the type of a function of a loaded BPF program.
 func OfProgram(id uint32, name string) (*btf.FuncProto, error) {
 	prog, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {
@@ -76,7 +77,7 @@ func OfProgram(id uint32, name string) (*btf.FuncProto, error) {
 		return nil, fmt.Errorf("BPF program %d carries no BTF, which a trampoline needs: %w", id, err)
 	}
 	defer h.Close()
-	// A program's types stand alone; only a module's build on the kernel's.
+	// A program's types are complete by themselves; only a module's are based on the kernel's.
 	spec, err := h.Spec(nil)
 	if err != nil {
 		return nil, fmt.Errorf("BTF of BPF program %d: %w", id, err)
@@ -89,7 +90,8 @@ func OfProgram(id uint32, name string) (*btf.FuncProto, error) {
 	return protos[0], nil
 }
 
-// Names are what follows the prefix in the names of a BTF's types of the kind T, sorted.
+// Names returns the names of a BTF's types of kind T that begin with prefix, without it,
+// sorted.
 func Names[T btf.Type](spec *btf.Spec, prefix string) []string {
 	var out []string
 	for t, err := range spec.All() {

@@ -1,3 +1,3 @@
-// Package spelling cuts the texts of targets into kinds, parts and options, and spells
-// such parts: what all kinds of targets share of bpftrace's syntax.
+// Package spelling splits the texts of targets into kinds, parts and options, and formats such
+// parts. It implements the part of bpftrace's syntax that all kinds of targets share.
 package spelling

@@ -2,8 +2,7 @@ package spelling
 
 import "strconv"
 
-// Quote writes a component so that a scan reads it back: plain where
-// nothing in it could be taken for syntax.
+// Quote returns a component as Scan reads it: without quotes unless something in it is syntax.
 func Quote(t string) string {
 	if Plain(t, false) {
 		return t
@@ -11,8 +10,8 @@ func Quote(t string) string {
 	return strconv.Quote(t)
 }
 
-// Plain tells whether t can stand unquoted. Colons are allowed only in the
-// last part of a demangled name.
+// Plain reports whether t can be written without quotes. Colons are allowed only in the last
+// part of a demangled name.
 func Plain(t string, colons bool) bool {
 	for i := 0; i < len(t); i++ {
 		c := t[i]
@@ -26,7 +25,7 @@ func Plain(t string, colons bool) bool {
 	return true
 }
 
-// ModuleSymbol is "[MODULE:]SYMBOL".
+// ModuleSymbol returns "[MODULE:]SYMBOL".
 func ModuleSymbol(module, symbol string) string {
 	if module == "" {
 		return QuoteName(symbol)
@@ -34,7 +33,7 @@ func ModuleSymbol(module, symbol string) string {
 	return Quote(module) + ":" + QuoteName(symbol)
 }
 
-// QuoteName quotes what would be read as an address.
+// QuoteName is Quote, but also quotes names that would be read as an address.
 func QuoteName(t string) string {
 	if t != "" && t[0] >= '0' && t[0] <= '9' {
 		return strconv.Quote(t)
@@ -42,7 +41,7 @@ func QuoteName(t string) string {
 	return Quote(t)
 }
 
-// PlusOffset is "+N", "" for 0.
+// PlusOffset returns "+N", or "" for 0.
 func PlusOffset(n uint64) string {
 	if n == 0 {
 		return ""

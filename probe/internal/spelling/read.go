@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Exactly returns n parts, none of them empty. Suffixes ("+4") are refused
-// unless allowed for the last.
+// Exactly returns the parts, of which there must be n, none empty. A suffix ("+4") is an
+// error, except after the last part if the argument suffix is not empty.
 func (s *Scanned) Exactly(n int, want, suffix string) ([]Part, error) {
 	if len(s.Parts) < n {
 		return nil, s.Errorf(s.Last(), "something is missing: want %s", want)
@@ -75,12 +75,12 @@ func (s *Scanned) SymbolOffset(p Part) (string, uint64, error) {
 	return sym, n, nil
 }
 
-// IsAddress tells an address from a function's name.
+// IsAddress reports whether a part is an address, not a function's name.
 func IsAddress(p Part) bool {
 	return !p.Quoted && p.Text != "" && p.Text[0] >= '0' && p.Text[0] <= '9'
 }
 
-// Number reads a part as a number of so many bits.
+// Number parses a part as a number of at most the given bits.
 func (s *Scanned) Number(p Part, bits int) (uint64, error) {
 	if p.Quoted {
 		return 0, s.Errorf(p.Off, "want a number, not a quoted name")
@@ -92,7 +92,7 @@ func (s *Scanned) Number(p Part, bits int) (uint64, error) {
 	return n, nil
 }
 
-// ParseNumber reads a decimal or 0x number, saying in a word what is wrong.
+// ParseNumber parses a decimal or 0x number. Its error is short, for use in a longer message.
 func ParseNumber(t string, bits int) (uint64, error) {
 	base := 10
 	digits := t
@@ -109,8 +109,8 @@ func ParseNumber(t string, bits int) (uint64, error) {
 	return n, nil
 }
 
-// UserParts checks for PATH:SOMETHING. The path may be empty, which means the
-// executable of the process given by pid=.
+// UserParts checks that the target has the form PATH:SOMETHING. The path may be empty, which
+// means the executable of the process given by pid=.
 func (s *Scanned) UserParts(want string) error {
 	if len(s.Parts) < 2 {
 		return s.Errorf(s.Last(), "something is missing: want %s", want)
@@ -124,14 +124,13 @@ func (s *Scanned) UserParts(want string) error {
 	return nil
 }
 
-// IsNumber tells a part that can be a line.
+// IsNumber reports whether a part can be a line number.
 func IsNumber(p Part) bool {
 	_, err := ParseNumber(p.Text, 31)
 	return err == nil && !p.Quoted
 }
 
-// Rest joins the parts from i on into one: the demangled name, whose colons
-// need no quotes.
+// Rest joins the parts from i on into one: a demangled name, in which colons need no quotes.
 func (s *Scanned) Rest(i int) (Part, error) {
 	p := s.Parts[i]
 	if p.Quoted || i == len(s.Parts)-1 {
@@ -150,8 +149,8 @@ func (s *Scanned) Rest(i int) (Part, error) {
 	return p, nil
 }
 
-// DemangledOffset splits NAME+OFFSET where only a number after the last plus
-// sign counts: C++ has operators of that name.
+// DemangledOffset splits NAME+OFFSET. It splits only if a number follows the last plus sign,
+// because C++ has operators with that name.
 func (s *Scanned) DemangledOffset(p Part) (string, uint64, error) {
 	if p.Quoted {
 		return s.SymbolOffset(p)

@@ -6,38 +6,38 @@ import (
 	"strings"
 )
 
-// SyntaxError says where a target's text is wrong, so that a front end can
-// underline it.
+// SyntaxError is the error for a mistake in a target's text. It contains the place, so that a
+// front end can underline it.
 type SyntaxError struct {
 	// Input is the whole text.
 	Input string
-	// Offset is the byte at which the fault lies, from 0 to len(Input).
+	// Offset is the offset of the mistake in bytes, from 0 to len(Input).
 	Offset int
-	// Msg says what is wrong there, and what would be right.
+	// Msg describes the mistake and what is expected instead.
 	Msg string
 }
 
-// Error reads `target "kprobe:": column 8: MSG`; columns count bytes from one.
+// Error returns `target "kprobe:": column 8: MSG`. Columns count bytes from one.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("target %q: column %d: %s", e.Input, e.Offset+1, e.Msg)
 }
 
-// Part is one piece of a target between colons.
+// Part is one piece of a target, between colons.
 type Part struct {
 	Text   string // unquoted
-	Off    int    // where it starts in the input
-	End    int    // where it ends, suffix included
-	Quoted bool   // it began with a quote: never a keyword or a number
-	Suffix string // what follows the closing quote: "+4"
+	Off    int    // offset in the input
+	End    int    // offset of its end, suffix included
+	Quoted bool   // it began with a quote: it is no keyword and no number
+	Suffix string // text after the closing quote: "+4"
 }
 
 // Option is a trailing "key=value" or bare "key" word.
 type Option struct {
 	Key, Value string
-	Off        int // where it starts in the input
+	Off        int // offset in the input
 }
 
-// Scanned is one target, cut into its kind, parts and options.
+// Scanned is one target, split into its kind, parts and options.
 type Scanned struct {
 	Input   string
 	Base    int // offset of this target in Input
@@ -46,12 +46,12 @@ type Scanned struct {
 	Options []Option
 }
 
-// Errorf is a *SyntaxError at an offset of the input.
+// Errorf returns a *SyntaxError at an offset in the input.
 func (s *Scanned) Errorf(off int, format string, args ...any) error {
 	return &SyntaxError{Input: s.Input, Offset: off, Msg: fmt.Sprintf(format, args...)}
 }
 
-// Last is the offset just after the last part.
+// Last returns the offset just after the last part.
 func (s *Scanned) Last() int {
 	if len(s.Parts) == 0 {
 		return s.Base + len(s.Kind)
@@ -59,18 +59,20 @@ func (s *Scanned) Last() int {
 	return s.Parts[len(s.Parts)-1].End
 }
 
-// Words are those that mean something in the text of a target.
+// Words defines the words that are part of the syntax of targets.
 type Words struct {
-	// Kind says whether a target may begin with a word, and whether it is then the
+	// Kind reports whether a target may begin with a word, and whether the word is then the
 	// whole target.
 	Kind func(word string) (known, alone bool)
-	// Option says whether a word may trail a target, after a blank: Key of an Option.
+	// Option reports whether a word may follow a target, after a blank: it is the Key of an
+	// Option.
 	Option func(word string) bool
 }
 
-// Scan cuts the targets of a list into their pieces: at the commas outside of quotes that
-// are followed by the name of a kind, since demangled names and perf events hold commas
-// of their own. It stops at the first that is wrong, or for which build fails.
+// Scan splits a list into targets, and each target into its pieces, and calls build for each.
+// It splits at commas outside of quotes that the name of a kind follows, because demangled
+// names and perf events contain commas too. It stops at the first target that is malformed or
+// for which build fails.
 func (w *Words) Scan(input string, build func(*Scanned) error) error {
 	for _, r := range w.split(input) {
 		s, err := w.scan(input, r[0], r[1])
@@ -84,7 +86,7 @@ func (w *Words) Scan(input string, build func(*Scanned) error) error {
 	return nil
 }
 
-// scan cuts input[start:stop].
+// scan splits the target input[start:stop].
 func (w *Words) scan(input string, start, stop int) (*Scanned, error) {
 	for start < stop && isSpace(input[start]) {
 		start++
@@ -114,8 +116,7 @@ func (w *Words) scan(input string, start, stop int) (*Scanned, error) {
 	return s, nil
 }
 
-// scanPart reads the part at i and returns the offset of the colon after it,
-// or stop.
+// scanPart parses the part at i and returns the offset of the colon after it, or stop.
 func (s *Scanned) scanPart(i, stop int) (Part, int, error) {
 	p := Part{Off: i}
 	if i < stop && s.Input[i] == '"' {
@@ -140,8 +141,8 @@ func (s *Scanned) scanPart(i, stop int) (Part, int, error) {
 	return p, j, nil
 }
 
-// scanOptions takes the options off the end and returns where they begin.
-// Values may be quoted.
+// scanOptions parses the options at the end and returns the offset at which they begin. Values
+// may be quoted.
 func (s *Scanned) scanOptions(w *Words, stop int) (int, error) {
 	start := w.optionsStart(s.Input[s.Base:stop]) + s.Base
 	for i := start; i < stop; {
@@ -185,8 +186,8 @@ func (s *Scanned) optionValue(i, stop int) (string, int, error) {
 	return s.Input[i:j], j, nil
 }
 
-// optionsStart finds the first blank, outside quotes, after which only options
-// follow.
+// optionsStart returns the offset of the first blank, outside of quotes, after which only
+// options follow.
 func (w *Words) optionsStart(t string) int {
 	for i := 0; i < len(t); i++ {
 		if t[i] == '"' {
@@ -223,7 +224,7 @@ func (w *Words) onlyOptions(t string) bool {
 		if strings.HasPrefix(t, `="`) {
 			q, err := strconv.QuotedPrefix(t[1:])
 			if err != nil {
-				return true // the value's own scan reports it
+				return true // scanOptions reports it
 			}
 			t = t[1+len(q):]
 			continue
@@ -234,7 +235,7 @@ func (w *Words) onlyOptions(t string) bool {
 	}
 }
 
-// split finds where the targets of a list begin and end.
+// split returns the offsets at which the targets of a list begin and end.
 func (w *Words) split(input string) [][2]int {
 	var out [][2]int
 	start := 0
@@ -275,7 +276,7 @@ func (w *Words) startsKind(t string) bool {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// IsWord tells bytes of words: letters, digits and the underscore.
+// IsWord reports whether c can be part of a word: a letter, a digit or an underscore.
 func IsWord(c byte) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }

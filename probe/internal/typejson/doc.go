@@ -1,2 +1,2 @@
-// Package typejson writes the types of a plan's arguments as JSON, and reads them.
+// Package typejson encodes the types of a plan's arguments as JSON, and decodes them.
 package typejson

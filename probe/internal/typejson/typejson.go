@@ -6,13 +6,12 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Type is a type of a plan's table. Others are named by index plus one; 0
-// is none.
+// Type is a type in a plan's table. It refers to other types by index plus one; 0 is none.
 type Type struct {
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`
 	Size uint32 `json:"size,omitempty"`
-	// Kernel is set on what is to be found by name in the kernel's own types.
+	// Kernel is set on types that are looked up by name in the kernel's own types.
 	Kernel   bool         `json:"kernel,omitempty"`
 	To       int          `json:"to,omitempty"`
 	Encoding uint8        `json:"encoding,omitempty"`
@@ -25,7 +24,7 @@ type Type struct {
 type memberJSON struct {
 	Name string `json:"name,omitempty"`
 	Type int    `json:"type,omitempty"`
-	// Offset and Bits are in bits, as BTF has them.
+	// Offset and Bits are in bits, as in BTF.
 	Offset uint32 `json:"offset,omitempty"`
 	Bits   uint32 `json:"bits,omitempty"`
 }
@@ -35,14 +34,15 @@ type valueJSON struct {
 	Value uint64 `json:"value"`
 }
 
-// Encoder collects the types that a plan's arguments have.
+// Encoder collects the types of a plan's arguments in List.
 type Encoder struct {
 	Kernel *btf.Spec
 	List   []Type
 	seen   map[btf.Type]int
 }
 
-// Index is the type's number in the list, plus one; 0 for nil.
+// Index returns the type's index in the list plus one, or 0 for nil. It adds the type if
+// necessary.
 func (e *Encoder) Index(t btf.Type) int {
 	if t == nil {
 		return 0
@@ -56,7 +56,7 @@ func (e *Encoder) Index(t btf.Type) int {
 	e.List = append(e.List, Type{})
 	i := len(e.List)
 	e.seen[t] = i
-	e.List[i-1] = e.encode(t) // after what it refers to, which may be itself
+	e.List[i-1] = e.encode(t) // after the types that it refers to, which may include itself
 	return i
 }
 
@@ -94,7 +94,7 @@ func (e *Encoder) encode(t btf.Type) Type {
 	return e.composite(t)
 }
 
-// composite encodes what has members or values: those of the kernel by name.
+// composite encodes types with members or values. The kernel's types are encoded by name only.
 func (e *Encoder) composite(t btf.Type) Type {
 	kernel := false
 	if e.Kernel != nil && t.TypeName() != "" {
@@ -131,11 +131,11 @@ func (e *Encoder) members(out Type, list []btf.Member) Type {
 	return out
 }
 
-// Decoded is a type of the table, as far as it is made.
+// Decoded is a decoded type, which may still be incomplete.
 type Decoded struct{ T btf.Type }
 
-// Decode makes the types of a table again: first each for itself, then
-// what they refer to, which may lie behind them.
+// Decode returns the types of a table. It first makes each type without its references, and
+// then sets these, because they may refer to later types.
 func Decode(list []Type, kernel *btf.Spec) ([]Decoded, error) {
 	out := make([]Decoded, len(list))
 	for i := range list {
@@ -159,7 +159,7 @@ func Decode(list []Type, kernel *btf.Spec) ([]Decoded, error) {
 	return out, nil
 }
 
-// bareType is a type without what it refers to.
+// bareType returns a type without its references.
 func bareType(j *Type, kernel *btf.Spec) (btf.Type, error) {
 	if j.Kernel && kernel != nil {
 		return kernelType(j, kernel)
@@ -201,7 +201,7 @@ func bareType(j *Type, kernel *btf.Spec) (btf.Type, error) {
 	return nil, fmt.Errorf("no kind of type is called %q", j.Kind)
 }
 
-// kernelType finds a recorded type among the kernel's.
+// kernelType finds a recorded type in the kernel's types.
 func kernelType(j *Type, kernel *btf.Spec) (btf.Type, error) {
 	list, _ := kernel.AnyTypesByName(j.Name)
 	for _, t := range list {
@@ -221,7 +221,7 @@ func kernelType(j *Type, kernel *btf.Spec) (btf.Type, error) {
 	return nil, fmt.Errorf("the kernel's types have no %s %s of %d bytes: the plan is for another kernel", j.Kind, j.Name, j.Size)
 }
 
-// linkType fills in what a type refers to.
+// linkType sets a type's references.
 func linkType(t btf.Type, j *Type, at func(int) (btf.Type, error)) error {
 	var err error
 	switch v := t.(type) {

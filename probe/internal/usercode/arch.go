@@ -2,7 +2,7 @@ package usercode
 
 import "debug/elf"
 
-// Arch is what Go calls a machine.
+// Arch returns Go's name of a machine.
 func Arch(m elf.Machine) string {
 	switch m {
 	case elf.EM_X86_64:
@@ -13,7 +13,7 @@ func Arch(m elf.Machine) string {
 	return m.String()
 }
 
-// Machine is the machine that Go calls arch.
+// Machine returns the machine with Go's name arch.
 func Machine(arch string) elf.Machine {
 	if arch == "arm64" {
 		return elf.EM_AARCH64

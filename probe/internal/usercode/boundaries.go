@@ -15,9 +15,9 @@ import (
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
-// Returns finds the offsets of the return instructions of a function, decoding
-// it from its start. An instruction that can't be decoded is an error: a probe
-// put into the middle of one would corrupt the program.
+// Returns returns the offsets of a function's return instructions. It decodes the function
+// from its start. An instruction that cannot be decoded is an error: a probe in the middle of
+// an instruction would corrupt the program.
 func Returns(m elf.Machine, code []byte) ([]uint64, error) {
 	var out []uint64
 	err := insn.Walk(m, code, func(off int, in insn.Inst) bool {
@@ -29,17 +29,17 @@ func Returns(m elf.Machine, code []byte) ([]uint64, error) {
 	return out, err
 }
 
-// insideError says that a place lies within an instruction: that of length n at the
-// offset at.
+// insideError is the error for an offset within an instruction, which has length n and begins
+// at the offset at.
 type insideError struct{ offset, at, n uint64 }
 
-// Error reads "offset 3 lies within the instruction of 3 bytes at +1".
+// Error returns "offset 3 lies within the instruction of 3 bytes at +1".
 func (e *insideError) Error() string {
 	return fmt.Sprintf("offset %d lies within the instruction of %d bytes at +%d", e.offset, e.n, e.at)
 }
 
-// CheckBoundary says whether an instruction begins at the offset; the error is an
-// *insideError if not, and an *insn.Error where that cannot be told.
+// CheckBoundary checks that an instruction begins at the offset. The error is an *insideError
+// if none does, and an *insn.Error if the code before it cannot be decoded.
 func CheckBoundary(m elf.Machine, code []byte, offset uint64) error {
 	if offset >= uint64(len(code)) {
 		return fmt.Errorf("offset %d lies beyond the function's %d bytes", offset, len(code))
@@ -55,29 +55,28 @@ func CheckBoundary(m elf.Machine, code []byte, offset uint64) error {
 	return cmp.Or(inside, err)
 }
 
-// Boundaries tells where instructions begin in a file, by decoding functions from
-// their starts. It is made for one file and one goroutine; what it has to look up
-// it keeps.
+// Boundaries checks whether instructions begin at addresses in a file, by decoding functions
+// from their starts. It is for one file and one goroutine. It keeps the tables that it reads.
 type Boundaries struct {
-	Ctx context.Context // until it ends
+	Ctx context.Context // cancels decoding
 	F   *elffile.File
 
-	text []*elffile.Section // of code, by address
-	// last is where, in the function that begins at from, an instruction was found
-	// last: addresses that are asked for in their order are followed from there.
+	text []*elffile.Section // sections of code, by address
+	// last is the last instruction found in the function that begins at from. Addresses that
+	// are checked in ascending order are decoded from there.
 	from, last uint64
-	Followed   uint64 // bytes
+	Followed   uint64 // in bytes
 
 	read      bool
-	functions []span // of the symbol tables, by start
-	labels    []span // symbols of code without a size, which have no end, likewise
+	functions []span // from the symbol tables, by start
+	labels    []span // symbols of code without a size, which have no end, also by start
 	table     *pclntab.Table
 }
 
 // span is a function's code.
 type span struct{ start, end uint64 }
 
-// Check returns nil where it is sure that an instruction begins at an address.
+// Check returns nil if it is sure that an instruction begins at an address.
 func (b *Boundaries) Check(addr uint64) error {
 	s := b.section(addr)
 	if s == nil {
@@ -119,8 +118,8 @@ func (b *Boundaries) Check(addr uint64) error {
 	return err
 }
 
-// CheckFunction is check for a place in a function that a symbol table names:
-// what such a table says of where functions begin is believed.
+// CheckFunction is Check for an offset in a function from a symbol table. It relies on the
+// table for where the function begins.
 func (b *Boundaries) CheckFunction(s userfile.Symbol, offset uint64) error {
 	switch {
 	case b.section(s.Value+offset) == nil:
@@ -140,11 +139,10 @@ func (b *Boundaries) CheckFunction(s userfile.Symbol, offset uint64) error {
 // longest is the length of the longest instruction.
 const longest = 15
 
-// MaxFollowed is how much code of one file is decoded, whatever its tables say:
-// more than honest ones have.
+// MaxFollowed bounds how many bytes of one file's code are decoded: more than real files need.
 const MaxFollowed = 256 << 20
 
-// Follow returns code that is to be decoded.
+// Follow returns n bytes of code to decode and counts them.
 func (b *Boundaries) Follow(start, n uint64) ([]byte, error) {
 	if err := b.Ctx.Err(); err != nil {
 		return nil, err
@@ -155,7 +153,7 @@ func (b *Boundaries) Follow(start, n uint64) ([]byte, error) {
 	return userfile.Code(b.F, start, n)
 }
 
-// IsFunction says whether a function's bytes are whole instructions.
+// IsFunction returns an error unless a function's bytes are whole instructions.
 func (b *Boundaries) IsFunction(s userfile.Symbol) error {
 	text, err := b.Follow(s.Value, s.Size)
 	if err != nil {
@@ -164,7 +162,7 @@ func (b *Boundaries) IsFunction(s userfile.Symbol) error {
 	return insn.Walk(b.F.Machine, text, func(int, insn.Inst) bool { return true })
 }
 
-// section returns the section of code that an address is in, nil if it is in none.
+// section returns the section of code that contains an address, nil if none does.
 func (b *Boundaries) section(addr uint64) *elffile.Section {
 	if b.text == nil {
 		b.text = []*elffile.Section{}
@@ -186,15 +184,15 @@ func (b *Boundaries) section(addr uint64) *elffile.Section {
 	return b.text[i-1]
 }
 
-// start returns the place from which the instructions at an address can be
-// followed: the start of the function that it is in, by the symbols, the unwind
-// table or Go's function table; a label behind the last function before it; or the
-// start of the section, where no function is known before it.
+// start returns the address from which to decode the instructions up to addr: the start of the
+// function that contains it, from the symbols, the unwind table or Go's function table; or a
+// label behind the last function before it; or the start of the section if no function before
+// it is known.
 func (b *Boundaries) start(s *elffile.Section, addr uint64) (uint64, error) {
 	if err := b.readFunctions(); err != nil {
 		return 0, err
 	}
-	var in, last span // the innermost function that holds it; what ends last before it
+	var in, last span // the innermost function that contains it; the function that ends last before it
 	take := func(f span) {
 		switch {
 		case f.start < s.Addr || f.start > addr:
@@ -215,7 +213,7 @@ func (b *Boundaries) start(s *elffile.Section, addr uint64) (uint64, error) {
 			take(span{start, end})
 		}
 	}
-	// Functions within functions are few, and not deep.
+	// Functions nest rarely, and not deeply.
 	const deep = 64
 	behind := sort.Search(len(b.functions), func(i int) bool { return b.functions[i].start > addr })
 	for i := behind - 1; i >= max(0, behind-deep); i-- {
@@ -235,13 +233,13 @@ func (b *Boundaries) start(s *elffile.Section, addr uint64) (uint64, error) {
 	return s.Addr, nil
 }
 
-// readFunctions reads the symbol tables, and Go's function table, once.
+// readFunctions reads the symbol tables and Go's function table, once.
 func (b *Boundaries) readFunctions() error {
 	if b.read {
 		return nil
 	}
 	b.read = true
-	var all []span // once in memory, also of large files
+	var all []span // in memory only once, for large files
 	add := func(_ int, sym *elf.Sym64, name []byte) error {
 		typ := elf.ST_TYPE(sym.Info)
 		switch end := sym.Value + sym.Size; {
@@ -265,7 +263,7 @@ func (b *Boundaries) readFunctions() error {
 	n := sort.Search(len(all), func(i int) bool { return all[i].end > 0 })
 	b.labels, b.functions = all[:n], slices.Compact(all[n:])
 	if userfile.IsGo(b.F) {
-		// One that can't be read tells nothing, and then nor does it forbid.
+		// A table that cannot be read adds nothing, and is no error.
 		b.table, _ = pclntab.New(b.F)
 	}
 	return err

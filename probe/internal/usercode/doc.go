@@ -1,4 +1,4 @@
-// Package usercode reads the code of user programs: where instructions and functions
-// begin, what a Go function's stack check is, which code a source line became, and what
-// DWARF says of a function's arguments.
+// Package usercode analyses the code of user programs: where instructions and functions begin,
+// the stack check at the start of a Go function, the code of a source line, and the types of a
+// function's arguments in DWARF.
 package usercode

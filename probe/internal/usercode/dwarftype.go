@@ -12,47 +12,47 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// Types turns the DWARF types of a file's functions into BTF's. Several functions
-// share them: what they take, and how many entries are read, is bounded for all together.
+// Types converts the DWARF types of a file's functions to BTF's. Several functions share them.
+// Their memory, and the number of entries read, is bounded for all together.
 type Types struct {
 	d     *dwarf.Data
-	err   error                   // why there is none
-	done  map[dwarf.Ref]*madeType // those that others may point to, and base types
-	made  int                     // how many of them are no base types
-	cut   bool                    // something was left as a forward declaration
-	path  typePath                // to the type that is being read
-	open  []btf.Member            // of structures that are being read
-	steps int                     // for signature
+	err   error                   // why d is nil
+	done  map[dwarf.Ref]*madeType // types that others may refer to, and base types
+	made  int                     // the number of them that are not base types
+	cut   bool                    // a type was left as a forward declaration
+	path  typePath                // path to the type that is being read
+	open  []btf.Member            // members of structures that are being read
+	steps int                     // steps left, for signature
 }
 
 // madeType is a type, also while it is being made.
 type madeType struct {
 	t    btf.Type
-	open int // its depth in the path while it is being made, then 0
+	open int // its depth in the path while it is being made, else 0
 }
 
-// typePath is how deep a type is inside of others, and at which depth the last is that
-// has a name of its own, and the last pointer.
+// typePath is the depth of a type inside of others, and the depths of the last type with a
+// name of its own and of the last pointer.
 type typePath struct{ depth, named, pointer int }
 
 const (
-	// maxDWARFTypes bounds the types of one function's arguments: what lies behind
-	// more pointers is left as a forward declaration.
+	// maxDWARFTypes bounds the types of one function's arguments. Structures behind further
+	// pointers are left as forward declarations.
 	maxDWARFTypes = 4096
-	// maxTypeDepth bounds how deep they lie in each other, maxUnnamed how deep those do
-	// that have no name of their own, which are spelled out: pointers to pointers.
+	// maxTypeDepth bounds the nesting of types. maxUnnamed bounds the nesting of types without
+	// a name of their own, such as pointers to pointers, which are spelled out.
 	maxTypeDepth, maxUnnamed = 2 * maxDWARFTypes, 64
-	// maxValueParts bounds the parts of values that are placed, of all functions.
+	// maxValueParts bounds the parts of values that are examined, for all functions.
 	maxValueParts = 16 << 20
 )
 
-// NewTypes makes types of what a file's DWARF says of its functions.
+// NewTypes reads the types of a file's functions from its DWARF.
 func NewTypes(f *elffile.File) *Types {
 	d, err := userDWARF(f)
 	return &Types{d: d, err: err, done: map[dwarf.Ref]*madeType{}, steps: maxValueParts}
 }
 
-// SignatureAt reads the type of the function that begins at pc.
+// SignatureAt returns the type of the function that begins at pc.
 func (c *Types) SignatureAt(pc uint64) (*Signature, error) {
 	if c.err != nil {
 		return nil, c.err
@@ -67,8 +67,8 @@ func (c *Types) SignatureAt(pc uint64) (*Signature, error) {
 		if err == nil && !c.cut {
 			return sig, nil
 		}
-		// What is not whole is not shared, and what is cut off does not depend on the
-		// functions before.
+		// Incomplete types are not shared. Then the types are read anew, so that where they
+		// are cut off does not depend on the functions before.
 		clear(c.done)
 		if c.made = 0; err != nil || !shared {
 			return sig, err
@@ -104,7 +104,7 @@ func (c *Types) signature(fn *dwarf.Entry) (*Signature, error) {
 		if err := c.d.Spend(argCost + len(p.Name)); err != nil {
 			return nil, err
 		}
-		// Go marks its results so.
+		// Go marks its results with this attribute.
 		if e.Flag(dwarf.VariableParameter) {
 			sig.Results = append(sig.Results, p)
 		} else {
@@ -113,14 +113,14 @@ func (c *Types) signature(fn *dwarf.Entry) (*Signature, error) {
 	}
 }
 
-// What a type takes, more if it is kept in done, a member or value, and an argument: about,
-// and without a name.
+// These are approximate costs in bytes, without names: of a type, what it costs more if it is
+// kept in done, of a member or value, and of an argument.
 const typeCost, madeCost, partCost, argCost = 64, 112, 64, 256
 
 // at returns the type at r.
 func (c *Types) at(r dwarf.Ref) (btf.Type, error) {
 	if have := c.done[r]; have != nil {
-		// Consumers follow types by their parts: pointers and names are where they end.
+		// Consumers follow types through their parts and stop at pointers and names.
 		if have.open > 0 && (c.path.named < have.open || c.path.pointer < have.open) {
 			return nil, errors.New("a type is made of itself")
 		}
@@ -142,7 +142,7 @@ func (c *Types) at(r dwarf.Ref) (btf.Type, error) {
 	return t, err
 }
 
-// make notes a type that is not complete yet.
+// make records a type that is not complete yet.
 func (c *Types) make(e *dwarf.Entry, t btf.Type) {
 	c.done[e.Ref()] = &madeType{t, c.path.depth}
 	c.made++
@@ -153,7 +153,7 @@ func (c *Types) make(e *dwarf.Entry, t btf.Type) {
 	}
 }
 
-// typeOf returns the type of an entry; none is void.
+// typeOf returns the type of an entry, void if it has none.
 func (c *Types) typeOf(e *dwarf.Entry) (btf.Type, error) {
 	if r, ok := e.Link(dwarf.Type); ok {
 		return c.at(r)
@@ -199,7 +199,7 @@ func (c *Types) convert(e *dwarf.Entry) (t btf.Type, err error) {
 	return &btf.Void{}, nil
 }
 
-// intEncodings are the encodings of integers.
+// intEncodings maps DWARF's encodings of integers to BTF's.
 var intEncodings = map[int64]btf.IntEncoding{
 	dwarf.EncodingAddress: 0, dwarf.EncodingUnsigned: 0, dwarf.EncodingUnsignedChar: 0,
 	dwarf.EncodingSigned: btf.Signed, dwarf.EncodingSignedChar: btf.Char,
@@ -267,7 +267,7 @@ func (c *Types) enum(e *dwarf.Entry, name string) (btf.Type, error) {
 		}
 		n, _ := kid.Int(dwarf.ConstValue)
 		v := btf.EnumValue{Name: kid.Text(dwarf.Name), Value: uint64(n)}
-		if err := c.d.Spend(partCost + len(v.Name)); err != nil { // its 24 bytes, of a table that grows
+		if err := c.d.Spend(partCost + len(v.Name)); err != nil { // 24 bytes, in a table that grows
 			return nil, err
 		}
 		t.Signed = t.Signed || n < 0
@@ -336,8 +336,8 @@ func (c *Types) members(e *dwarf.Entry, union bool) ([]btf.Member, error) {
 	return out, nil
 }
 
-// empty makes an array one of no elements: that of a member that has no room. Compilers
-// have described x[0] like x[1].
+// empty sets an array's length to 0 if a member of that type occupies no space. Some compilers
+// describe x[0] like x[1].
 func empty(t btf.Type) {
 	if a, ok := t.(*btf.Array); ok {
 		if n, err := btf.Sizeof(a.Type); err != nil || n != 0 {

@@ -8,10 +8,10 @@ import (
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
-// GoFunctions finds functions of a stripped Go program by its function table; take books
-// one before it is looked at. Where
-// the code begins is not in every table: a function counts if what is at its
-// address are instructions, to its end.
+// GoFunctions finds functions of a stripped Go program in its function table. It calls take(1)
+// for each function that want selects, before it decodes it. Not every table contains the
+// address at which the code begins, so a function counts only if the bytes at its address are
+// instructions, to its end.
 func (b *Boundaries) GoFunctions(path string, want func([]byte) bool,
 	take func(n int) error,
 ) ([]userfile.Symbol, error) {

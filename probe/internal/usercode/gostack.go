@@ -13,12 +13,11 @@ import (
 // maxStackCheck is the length of the longest stack check, in bytes.
 const maxStackCheck = 64
 
-// BehindStackCheck is the offset of the instruction behind the check that a Go
-// function begins with (cmd/internal/obj/x86 and arm64, stacksplit), 0 if it
-// begins with none. When the stack has to grow, or the goroutine is to be
-// preempted, the function calls runtime.morestack there and begins anew, so that
-// a probe on its first instruction fires once more. The check touches no
-// register that holds an argument, and not the stack pointer.
+// BehindStackCheck returns the offset of the instruction behind the stack check at the start
+// of a Go function (cmd/internal/obj/x86 and arm64, stacksplit), or 0 if it has none. When the
+// stack has to grow, or the goroutine is to be preempted, the check calls runtime.morestack
+// and the function starts again, so a probe on its first instruction fires again. The check
+// changes no register that holds an argument, and not the stack pointer.
 func BehindStackCheck(f *elffile.File, s userfile.Symbol) uint64 {
 	text, err := userfile.Code(f, s.Value, min(s.Size, maxStackCheck))
 	if err != nil {
@@ -27,21 +26,21 @@ func BehindStackCheck(f *elffile.File, s userfile.Symbol) uint64 {
 	return stackCheckEnd(f.Machine, text)
 }
 
-// checkPart is what an instruction is to a stack check.
+// checkPart is the role of an instruction in a stack check.
 type checkPart uint8
 
 const (
-	other   checkPart = iota // not of a check
-	prepare                  // finds g, or the stack pointer that the function would have
-	wrapped                  // jumps where a frame is larger than the stack pointer
-	compare                  // with g.stackguard0, or stackguard1 of the runtime's C functions
-	leave                    // jumps if the stack is too small: the last
+	other   checkPart = iota // not part of a check
+	prepare                  // loads g, or computes the stack pointer that the function will have
+	wrapped                  // jumps if the frame is larger than the stack pointer
+	compare                  // compares with g.stackguard0, in the runtime's C functions stackguard1
+	leave                    // jumps if the stack is too small: the last instruction
 )
 
 // stackCheckEnd is BehindStackCheck for code.
 func stackCheckEnd(m elf.Machine, text []byte) (end uint64) {
 	compared := false
-	// Where the code cannot be followed there is no check.
+	// Code that cannot be decoded has no check.
 	_ = insn.Walk(m, text, func(off int, in insn.Inst) bool {
 		switch stackCheckPart(m, text[off:off+in.Len]) {
 		case prepare:
@@ -68,7 +67,7 @@ func stackCheckPart(m elf.Machine, code []byte) checkPart {
 	return x86StackCheck(string(code))
 }
 
-// x86StackCheck knows the three forms of the check, by the size of the frame:
+// x86StackCheck recognizes the three forms of the check, by the size of the frame:
 //
 //	cmp rsp, [r14+16]                                        jbe
 //	lea r12, [rsp-N];               cmp r12, [r14+16];       jbe
@@ -84,8 +83,8 @@ func x86StackCheck(code string) checkPart {
 	return other
 }
 
-// x86Parts tell instructions by what they begin with: all that the assembler makes
-// of these, and no other begins so.
+// x86Parts identifies instructions by their first bytes: all encodings of these that the
+// assembler uses. No other instructions begin with them.
 var x86Parts = []struct {
 	begins string
 	part   checkPart
@@ -111,13 +110,13 @@ var x86Parts = []struct {
 	{"\x64\x4c\x8b\x34\x25", prepare}, // mov r14, fs:[-8]
 	{"\x48\xc7\xc1", prepare},         // mov rcx, -8
 	{"\x49\xc7\xc6", prepare},         // mov r14, -8
-	{"\x48\x8b\x0d", prepare},         // mov rcx, [rip+N]: g's offset, of libraries
+	{"\x48\x8b\x0d", prepare},         // mov rcx, [rip+N]: g's offset, in libraries
 	{"\x4c\x8b\x35", prepare},         // mov r14, [rip+N]
 	{"\x64\x48\x8b\x09", prepare},     // mov rcx, fs:[rcx]
 	{"\x64\x4d\x8b\x36", prepare},     // mov r14, fs:[r14]
 }
 
-// arm64StackCheck knows them too:
+// arm64StackCheck recognizes the same three forms:
 //
 //	ldr x16, [x28, #16]; cmp sp, x16                                    b.ls
 //	ldr x16, [x28, #16]; sub x17, sp, #N;            cmp x17, x16;      b.ls

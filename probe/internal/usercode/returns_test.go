@@ -126,9 +126,9 @@ func TestInsnLengths(t *testing.T) {
 	}
 }
 
-// checkBoundaries asks of a part of a file's addresses whether an instruction begins
-// there, and a byte further: of functions that nothing but the code tells of, there
-// is no answer.
+// checkBoundaries checks Boundaries at part of a file's addresses, where instructions begin,
+// and one byte further. It skips functions that only the code shows, because Boundaries cannot
+// decide there.
 func checkBoundaries(t *testing.T, b *Boundaries, begins map[uint64]bool) {
 	t.Helper()
 	const each = 37

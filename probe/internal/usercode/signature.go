@@ -13,40 +13,41 @@ import (
 // Signature is a user function's type, from DWARF.
 type Signature struct {
 	Params []btf.FuncParam
-	// Ret is nil for a function that returns nothing, and for one of Go that
-	// returns several values.
+	// Ret is nil for a function that returns nothing, and for a Go function that returns
+	// several values.
 	Ret     btf.Type
-	Results []btf.FuncParam // Go's, in order
-	// how many more parts of values may be looked at, of all of a file's functions
+	Results []btf.FuncParam // of Go functions, in order
+	// steps is the number of parts of values that may still be examined, for all functions of
+	// a file.
 	steps *int
 }
 
-// userDWARF reads a file's DWARF, which lives no longer than the file. What is decoded, and
-// made of it, has a bound: a stranger may have written it. Of libc, whose debug file is
-// compressed to 4 MB, all functions with their types take 32 MB.
+// userDWARF reads a file's DWARF, which is valid as long as the file. What is decoded from it
+// is bounded, because the file may be malicious. All functions of libc with their types take
+// 32 MB; its debug file is compressed to 4 MB.
 func userDWARF(f *elffile.File) (*dwarf.Data, error) {
 	return dwarf.New(f, nil, max(40<<20, 5*f.Stored()))
 }
 
-// FloatWords counts the eight-byte words of a value that hold floating point
-// numbers only, and so are passed in registers that probes do not see.
+// FloatWords returns the number of eight-byte words of a value that contain only
+// floating-point numbers. They are passed in registers that probes do not see.
 func (sig *Signature) FloatWords(t btf.Type) int {
-	var kinds [2]byte // of each word: 1 float, 2 anything else
+	var kinds [2]byte // for each word: 1 float, 2 anything else
 	if !sig.classify(t, 0, 0, &kinds) {
 		return 0
 	}
 	return bytes.Count(kinds[:], []byte{1})
 }
 
-// Step reports whether a part of a value may be looked at: types that have nothing but
-// types that have nothing would take forever.
+// Step reports whether another part of a value may be examined. Without a bound, types nested
+// in types without any data would take exponential time.
 func (sig *Signature) Step(depth int) bool {
 	*sig.steps--
 	return depth <= 16 && *sig.steps >= 0
 }
 
-// classify marks the words that a value covers; it is false for values of more
-// than two words.
+// classify marks the words that a value covers. It returns false for values of more than two
+// words.
 func (sig *Signature) classify(t btf.Type, offset uint32, depth int, kinds *[2]byte) bool {
 	if !sig.Step(depth) {
 		return false

@@ -14,22 +14,22 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 )
 
-// lineTable collects what the line programs say of one file and line.
+// lineTable collects the rows of one file and line from the line programs.
 type lineTable struct {
 	file    string
 	line    int
-	column  int          // 0 is any
-	columns map[int]bool // of the line, that have code
+	column  int          // 0 means any
+	columns map[int]bool // columns of the line that have code
 	addrs   []uint64
 	after   int // the next line that has code
 	inside  bool
-	any     bool            // there is such a file
-	names   map[string]bool // of all files, without directories
+	any     bool            // the file occurs
+	names   map[string]bool // names of all files, without directories
 	d       *dwarf.Data
 }
 
-// LineAddresses finds where the code of a source line begins, in every place that the
-// compiler made of it; column 0 is any.
+// LineAddresses returns the addresses at which the code of a source line begins, ascending:
+// one for each place in which the compiler put code for it. Column 0 means any.
 func LineAddresses(ctx context.Context, f *elffile.File, name, file string, line,
 	column int,
 ) ([]uint64, error) {
@@ -51,11 +51,11 @@ func LineAddresses(ctx context.Context, f *elffile.File, name, file string, line
 	return t.result(name)
 }
 
-// wordCost is what a number or a string takes in a table or a map that grows.
+// wordCost is the cost in bytes of a number or a string in a table or a map that grows.
 const wordCost = 48
 
-// row reads one row. A place begins where the line becomes the wanted one, at an
-// address recommended for breakpoints.
+// row processes one row. A place begins where the line becomes the wanted one, at an address
+// recommended for breakpoints.
 func (t *lineTable) row(r dwarf.Row) error {
 	if !r.Wanted {
 		t.inside = false
@@ -78,7 +78,7 @@ func (t *lineTable) row(r dwarf.Row) error {
 	return t.d.Spend(cost)
 }
 
-// sameFile matches a file's name, or the end of its path.
+// sameFile reports whether t.file is a file's name or the end of its path.
 func (t *lineTable) sameFile(f dwarf.SourceFile) (bool, error) {
 	base, cost := f.Base(), 0
 	if len(base) > 0 && !t.names[string(base)] {

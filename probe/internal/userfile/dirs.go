@@ -11,18 +11,18 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
-// MaxEntries is how many entries of directories one search reads: a process's root
-// may have directories of any size, /usr/lib of a large installation 10,000.
+// MaxEntries bounds the directory entries that one search reads. A process's root may have
+// directories of any size; /usr/lib of a large installation has 10,000 entries.
 const MaxEntries = 1 << 16
 
-// dirsOf returns the tree for one search, to be listed in bounds.
+// dirsOf returns the root for one search, with bounded reading of directories.
 func dirsOf(e *env.Env) *Dirs { return &Dirs{FS: e.Root(), Left: MaxEntries} }
 
-// Dirs is a tree whose directories are read in bounds.
+// Dirs is a file system with bounded reading of directories.
 type Dirs struct {
 	fs.FS
-	Left int   // entries
-	err  error // of the first directory that led beyond
+	Left int   // entries that may still be read
+	err  error // for the first directory that exceeded the bound
 }
 
 var (
@@ -30,11 +30,11 @@ var (
 	_ fs.StatFS    = (*Dirs)(nil)
 )
 
-// Stat is that of the tree, which opens nothing.
+// Stat describes a file without opening it, as the file system does.
 func (d *Dirs) Stat(name string) (fs.FileInfo, error) { return fs.Stat(d.FS, name) }
 
-// ReadDir returns the entries of a directory by name, or none where that are more
-// than are left.
+// ReadDir returns the entries of a directory by name. If there are more than may still be
+// read, it returns none and an error.
 func (d *Dirs) ReadDir(name string) ([]fs.DirEntry, error) {
 	if d.err != nil {
 		return nil, d.err

@@ -1,4 +1,4 @@
-// Package userfile finds and reads the files of user programs, in the root of the
-// process that they are a target's of: paths, libraries by name, archives, symbols, and
-// which file a plan was made from.
+// Package userfile finds and reads the files of user programs, in the root of the process that
+// a target names: paths, libraries by name, archives and symbols. It records the identities of
+// the files that a plan was made from.
 package userfile

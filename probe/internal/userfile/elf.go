@@ -29,8 +29,8 @@ type Symbol struct {
 	section uint16
 }
 
-// WithELF opens the file, live or recorded, and calls f with it. Faults of a
-// file that is truncated meanwhile become errors.
+// WithELF opens a file, live or recorded, and calls f with it. Memory faults of a file that is
+// truncated meanwhile become errors.
 func WithELF(e *env.Env, from Sources, path string, f func(*elffile.File) error) (err error) {
 	file, closer, err := OpenELF(e, from, path)
 	if err != nil {
@@ -42,7 +42,7 @@ func WithELF(e *env.Env, from Sources, path string, f func(*elffile.File) error)
 	return f(file)
 }
 
-// OpenLive opens a file of this machine and notes which one it is.
+// OpenLive opens a file of this machine and records its identity.
 func OpenLive(e *env.Env, from Sources, path string) (*os.File, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
@@ -55,7 +55,7 @@ func OpenLive(e *env.Env, from Sources, path string) (*os.File, error) {
 	return f, nil
 }
 
-// OpenELF opens a file, which is to be closed before the closer.
+// OpenELF opens a file. The caller closes it, and then the closer.
 func OpenELF(e *env.Env, from Sources, path string) (*elffile.File, io.Closer, error) {
 	if _, _, zipped := CutZip(e, path); zipped {
 		r, _, c, err := OpenAt(e, from, path)
@@ -82,7 +82,7 @@ func OpenELF(e *env.Env, from Sources, path string) (*elffile.File, io.Closer, e
 	return boundELF(path, f, g, err)
 }
 
-// boundELF is what OpenELF returns of a file that was read, or was not.
+// boundELF returns OpenELF's results for a file, or closes c if there was an error.
 func boundELF(path string, f *elffile.File, c io.Closer, err error) (*elffile.File, io.Closer,
 	error,
 ) {
@@ -94,11 +94,11 @@ func boundELF(path string, f *elffile.File, c io.Closer, err error) (*elffile.Fi
 	return f, c, nil
 }
 
-// bound allows a file's sections as much memory as those of real programs take:
-// debug sections come to 2 to 5 times of what they are compressed to.
+// bound limits the memory for a file's sections to what real programs need: debug sections are
+// 2 to 5 times as large as their compressed form.
 func bound(f *elffile.File) { f.Bound(max(48<<20, 6*f.Stored())) }
 
-// NotELF puts a format error into words: most often the path is a script.
+// NotELF adds a hint to a format error: most often the path is that of a script.
 func NotELF(path string, err error) error {
 	var bad *elffile.FormatError
 	if errors.As(err, &bad) && bad.Offset == 0 {
@@ -107,9 +107,8 @@ func NotELF(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// Symbols yields the functions of .symtab and .dynsym whose name the filter
-// takes; those that are in both come twice. The slice given to the filter is
-// part of the file.
+// Symbols calls yield for the functions of .symtab and .dynsym that want selects by name,
+// twice for those that are in both. The name given to want is part of the file.
 func Symbols(ctx context.Context, f *elffile.File, want func(name []byte) bool,
 	yield func(Symbol) error,
 ) error {
@@ -133,7 +132,8 @@ func symbolsOf(ctx context.Context, f *elffile.File, s *elffile.Section, want fu
 	})
 }
 
-// EachSymbol yields the defined symbols of a table with their numbers, until ctx ends.
+// EachSymbol calls yield for the defined symbols of a table, with their numbers, until ctx
+// ends.
 func EachSymbol(ctx context.Context, f *elffile.File, s *elffile.Section,
 	yield func(i int, sym *elf.Sym64, name []byte) error,
 ) error {
@@ -159,7 +159,7 @@ func EachSymbol(ctx context.Context, f *elffile.File, s *elffile.Section,
 	return nil
 }
 
-// symVersions are the version names that a dynamic symbol table's entries have.
+// symVersions contains the version names of a dynamic symbol table's entries.
 type symVersions struct {
 	order binary.ByteOrder
 	index []byte
@@ -173,8 +173,8 @@ func (v *symVersions) of(i int) string {
 	return v.names[v.order.Uint16(v.index[2*i:])&0x7fff]
 }
 
-// versionsOf reads .gnu.version and .gnu.version_d (LSB core, "Symbol
-// versioning"): the versions that the file itself defines.
+// versionsOf reads the versions that the file itself defines, from .gnu.version and
+// .gnu.version_d (LSB core, "Symbol versioning").
 func versionsOf(f *elffile.File, dynsym *elffile.Section) *symVersions {
 	if dynsym.Type != elf.SHT_DYNSYM {
 		return nil
@@ -215,7 +215,7 @@ func versionsOf(f *elffile.File, dynsym *elffile.Section) *symVersions {
 	return v
 }
 
-// IsGo tells a program built by the Go toolchain.
+// IsGo reports whether the Go toolchain built the program.
 func IsGo(f *elffile.File) bool {
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo"} {
 		if f.Section(name) != nil {
@@ -225,7 +225,7 @@ func IsGo(f *elffile.File) bool {
 	return false
 }
 
-// Code returns the bytes of a function.
+// Code returns size bytes of code at the virtual address value, at most 16 MB.
 func Code(f *elffile.File, value, size uint64) ([]byte, error) {
 	off, ok := f.Offset(value)
 	if !ok {

@@ -8,8 +8,9 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// FileID tells a file from another that takes its place, and from itself with
-// other contents: a plan's offsets are good for the file they were read from only.
+// FileID identifies a file and its contents: a plan's offsets are valid only for the file that
+// they were read from. It differs for another file at the same path, and for the same file
+// with changed contents.
 type FileID struct {
 	// Device and Inode are those of stat(2).
 	Device uint64 `json:"device"`
@@ -17,19 +18,18 @@ type FileID struct {
 	// Changed is the time of the file's last change, of contents or attributes
 	// (st_ctim), in nanoseconds since 1970.
 	Changed int64 `json:"changed"`
-	// BuildID is the file's GNU build-id in lower-case hex, empty if it has none: it says
-	// of a recorded plan which build it is for. Same does not ask for it.
+	// BuildID is the file's GNU build-id in lower-case hex, empty if it has none. It shows
+	// which build a recorded plan is for. Same ignores it.
 	BuildID string `json:"buildID,omitempty"`
 }
 
-// Same reports whether both are the same file with the same contents. Files of one
-// build-id are not: what rewrites a file (strip, patchelf) keeps its id and may move
-// its code.
+// Same reports whether both are the same file with the same contents. An equal build-id is not
+// enough: tools that rewrite a file (strip, patchelf) keep its id and may move its code.
 func (id FileID) Same(other FileID) bool {
 	return id.Device == other.Device && id.Inode == other.Inode && id.Changed == other.Changed
 }
 
-// String is the device, the inode, the change time and the build-id, if there is one.
+// String returns the device, the inode, the change time and the build-id, if there is one.
 func (id FileID) String() string {
 	s := fmt.Sprintf("device %#x inode %d changed %d", id.Device, id.Inode, id.Changed)
 	if id.BuildID != "" {
@@ -38,18 +38,18 @@ func (id FileID) String() string {
 	return s
 }
 
-// FileIDs are the files that were read, by path; a nil one notes nothing.
+// FileIDs contains the files that were read, by path. A nil FileIDs records nothing.
 type FileIDs map[string]FileID
 
-// Sources are the files that a plan is made from.
+// Sources records the files that a plan is made from.
 type Sources struct {
 	IDs FileIDs
-	// Served lets files be read for which a process answers.
+	// Served allows files on file systems that a process serves.
 	Served bool
 }
 
-// note remembers which file is open, and refuses one that another has replaced
-// since it was first read, or for which a process answers.
+// note records which file is open. It returns an error for a file that was replaced since it
+// was first read, and for a file on a file system that a process serves.
 func (s Sources) note(path string, f *os.File) error {
 	ids := s.IDs
 	if ids == nil {
@@ -74,8 +74,8 @@ func (s Sources) note(path string, f *os.File) error {
 	return nil
 }
 
-// noteBuild adds to what is noted for the path which build it is. All files that a
-// plan has sites in are opened as ELF files, but archives.
+// noteBuild adds the build-id to what is recorded for the path. All files that a plan has
+// sites in are opened as ELF files, except archives.
 func (s Sources) noteBuild(path string, f *elffile.File) {
 	if id, noted := s.IDs[path]; noted && id.BuildID == "" {
 		id.BuildID = f.BuildID()
@@ -83,9 +83,9 @@ func (s Sources) noteBuild(path string, f *elffile.File) {
 	}
 }
 
-// NotServed refuses a file for which a process answers. While the kernel reads the
-// instruction to put a breakpoint there, nobody on the machine can fork
-// (dup_mmap_sem, kernel/events/uprobes.c): it must not wait for a process.
+// NotServed returns an error for a file on a file system that a process serves. While the
+// kernel reads the instruction to put a breakpoint there, no process on the machine can fork
+// (dup_mmap_sem, kernel/events/uprobes.c), so it must not wait for a process.
 func NotServed(path string, f *os.File) error {
 	served, err := procfs.Served(int(f.Fd()))
 	if err == nil && served {
@@ -96,7 +96,7 @@ func NotServed(path string, f *os.File) error {
 	return err
 }
 
-// Check compares an open file with the one noted for the path, if there is one.
+// Check compares an open file with the one recorded for the path, if there is one.
 func (ids FileIDs) Check(path string, f *os.File) error {
 	want, ok := ids[path]
 	if !ok {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// Identify says which file is open, without its build-id.
+// Identify returns the identity of an open file, without its build-id.
 func Identify(f *os.File) (FileID, error) {
 	st, err := f.Stat()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
-// Mapped gives the files that processes have mapped executable, each once, by the path
-// of the first process that has it, until one returns an error.
+// Mapped calls one for each file that processes have mapped executable, once, with its path in
+// the first process that has it, until one returns an error.
 func Mapped(e *env.Env, one func(path string) error) error {
 	entries, err := fs.ReadDir(e.Root(), "proc")
 	if err != nil {
@@ -26,7 +26,7 @@ func Mapped(e *env.Env, one func(path string) error) error {
 		}
 		f, err := e.Root().Open("proc/" + d.Name() + "/maps")
 		if err != nil {
-			continue // it ended meanwhile
+			continue // it has ended
 		}
 		var paths []string
 		_ = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
@@ -47,8 +47,7 @@ func Mapped(e *env.Env, one func(path string) error) error {
 	return nil
 }
 
-// plainPath leaves /proc/PID/root out where the path leads to the same file
-// without it.
+// plainPath removes /proc/PID/root from a path that leads to the same file without it.
 func plainPath(e *env.Env, p string, pid int) string {
 	short := strings.TrimPrefix(p, procfs.Dir(pid)+"/root")
 	a, err1 := Stat(e, p)

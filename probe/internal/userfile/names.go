@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// BareName cuts the parameters off a demangled name: "ns::f" of "ns::f(int) const".
+// BareName removes the parameters from a demangled name: "ns::f" for "ns::f(int) const".
 func BareName(full string) string {
 	if i := strings.LastIndexByte(full, '('); i > 0 {
 		return full[:i]
@@ -23,7 +23,7 @@ func CutVersion(name string) (base, version string, ok bool) {
 	return base, version, ok && base != "" && version != ""
 }
 
-// Dedupe keeps one name for each address: the one asked for, else a global one.
+// Dedupe keeps one name for each address: the given one, else a global one.
 func Dedupe(found []Symbol, name string) []Symbol {
 	rank := func(s *Symbol) int {
 		switch {
@@ -59,7 +59,7 @@ func Dedupe(found []Symbol, name string) []Symbol {
 	return out
 }
 
-// Imported tells whether the file has the name as an undefined symbol.
+// Imported reports whether the file has the name as an undefined symbol.
 func Imported(f *elffile.File, name string) bool {
 	t, err := f.Symbols(f.SectionOfType(elf.SHT_DYNSYM))
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
-// Paths turns the file part of a user probe into paths that this process
-// can open: absolute and relative paths, wildcards, libraries by soname,
-// programs by name, and, with a pid, all of that as the process sees it.
+// Paths returns the paths, as this process can open them, for the file of a user probe: an
+// absolute or relative path, a pattern, a library's soname, or a program's name. With a pid,
+// it finds them as that process does.
 func Paths(e *env.Env, name string, pid int) ([]string, error) {
 	if pid < 0 {
 		return nil, fmt.Errorf("bad pid %d", pid)
@@ -46,8 +46,8 @@ func Paths(e *env.Env, name string, pid int) ([]string, error) {
 		p, err := FindByName(e, name, pid)
 		return []string{p}, err
 	}
-	// What is below /proc is the kernel's answer to whoever asks: its links
-	// (PID/exe, PID/fd/N) lead to files, not to paths in anybody's root.
+	// Paths below /proc are not below a process's root: the kernel resolves links like PID/exe
+	// and PID/fd/N to files, not to paths in a root.
 	root := ""
 	if pid != 0 && !strings.HasPrefix(path.Clean(name), "/proc/") {
 		root = procfs.Dir(pid) + "/root"
@@ -76,7 +76,7 @@ func Paths(e *env.Env, name string, pid int) ([]string, error) {
 	return []string{root + name}, nil
 }
 
-// zipPaths are the paths of a file in archives; none if the archive is none.
+// zipPaths returns the paths of a file in archives, none if the archive is not a file.
 func zipPaths(e *env.Env, name string, pid int) ([]string, error) {
 	archive, member, _ := strings.Cut(name, ZipSeparator)
 	paths, err := Paths(e, archive, pid)
@@ -103,7 +103,7 @@ func Stat(e *env.Env, name string) (fs.FileInfo, error) {
 func globPaths(e *env.Env, root, name string) ([]string, error) {
 	d := dirsOf(e)
 	list, err := fs.Glob(d, strings.TrimPrefix(root+name, "/"))
-	if err = cmp.Or(err, d.err); err != nil { // Glob goes on without a directory
+	if err = cmp.Or(err, d.err); err != nil { // Glob skips directories that it cannot read
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	var out []string
@@ -118,8 +118,8 @@ func globPaths(e *env.Env, root, name string) ([]string, error) {
 	return out, nil
 }
 
-// noFile says what else could be meant by a path that is not there: a file of
-// some process's mount namespace, or a neighbour of similar name.
+// noFile returns an error for a path that does not exist, with what else it could mean: a file
+// in the mount namespace of a process, or a file with a similar name.
 func noFile(e *env.Env, name string, pid int, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -139,7 +139,8 @@ func noFile(e *env.Env, name string, pid int, err error) error {
 	return notexist.Errorf("no file %s%s", name, near.Hint(path.Base(name), names))
 }
 
-// processWith finds a process whose executable has that path in its own root.
+// processWith finds a process that has a file with this path in its own root. It returns 0 if
+// there is none.
 func processWith(e *env.Env, name string) int {
 	entries, _ := fs.ReadDir(e.Root(), "proc")
 	for _, d := range entries {
@@ -154,8 +155,8 @@ func processWith(e *env.Env, name string) int {
 	return 0
 }
 
-// FindByName finds a library by soname or the beginning of it ("libc"), or a
-// program in the usual directories, in the process's root if there is one.
+// FindByName finds a library by its soname or the beginning of it ("libc"), or a program in
+// the usual directories. If pid is not 0, it searches the process's root.
 func FindByName(e *env.Env, name string, pid int) (string, error) {
 	root := ""
 	if pid != 0 {
@@ -189,8 +190,8 @@ func FindByName(e *env.Env, name string, pid int) (string, error) {
 		name)
 }
 
-// isLibrary tells whether the file is what the name means: the soname itself,
-// or NAME.so, NAME.so.6, NAME-2.31.so.
+// isLibrary reports whether name refers to the file: it is the soname itself, or the file is
+// NAME.so or NAME.so.6, with or without "lib" before it.
 func isLibrary(file, name string) bool {
 	if file == name {
 		return true
@@ -202,7 +203,7 @@ func isLibrary(file, name string) bool {
 	return ok && (rest == ".so" || strings.HasPrefix(rest, ".so."))
 }
 
-// mappedLibrary is the library that the process has mapped.
+// mappedLibrary returns the path of the library that the process has mapped, empty if none.
 func mappedLibrary(e *env.Env, name string, pid int) string {
 	f, err := e.Root().Open(strings.TrimPrefix(procfs.Dir(pid), "/") + "/maps")
 	if err != nil {
@@ -219,8 +220,8 @@ func mappedLibrary(e *env.Env, name string, pid int) string {
 	return found
 }
 
-// libraryDirs are the directories that the dynamic linker trusts
-// (elf/dl-load.c, system_dirs), with Debian's multiarch ones.
+// libraryDirs returns the directories that the dynamic linker trusts (elf/dl-load.c,
+// system_dirs), with Debian's multiarch directories.
 func libraryDirs(e *env.Env) []string {
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[e.Arch()]
 	return []string{
@@ -229,7 +230,7 @@ func libraryDirs(e *env.Env) []string {
 	}
 }
 
-// libraryIn is the path of the library in a directory.
+// libraryIn returns the path of the library in a directory, empty if it has none.
 func libraryIn(d *Dirs, dir, name string) string {
 	dir = strings.TrimPrefix(dir, "/")
 	entries, err := d.ReadDir(dir)
@@ -247,7 +248,8 @@ func libraryIn(d *Dirs, dir, name string) string {
 	return ""
 }
 
-// CachedLibrary looks the name up in the dynamic linker's cache.
+// CachedLibrary looks the name up in the dynamic linker's cache. It returns "" if it is not
+// there.
 func CachedLibrary(e *env.Env, root, name string) string {
 	b, err := ReadAtMost(e, root+"/etc/ld.so.cache", MaxLdCache)
 	if err != nil {
@@ -265,11 +267,11 @@ func CachedLibrary(e *env.Env, root, name string) string {
 	return string(like)
 }
 
-// MaxLdCache is far above what any distribution's ld.so.cache has: a target's own
-// may be of any size, or have one and no contents.
+// MaxLdCache bounds the size of ld.so.cache, far above that of any distribution. A target's
+// own file may have any size, or a size and no contents.
 const MaxLdCache = 16 << 20
 
-// ReadAtMost reads a file of at most so many bytes.
+// ReadAtMost reads a file of at most the given number of bytes.
 func ReadAtMost(e *env.Env, name string, most int64) ([]byte, error) {
 	f, err := e.Root().Open(strings.TrimPrefix(name, "/"))
 	if err != nil {
@@ -284,14 +286,14 @@ func ReadAtMost(e *env.Env, name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// LdFlags are the flags of the entries for an architecture: FLAG_ELF_LIBC6 and
+// LdFlags maps architectures to the flags of their entries: FLAG_ELF_LIBC6 and
 // FLAG_X8664_LIB64 or FLAG_AARCH64_LIB64 (sysdeps/generic/ldconfig.h).
 var LdFlags = map[string]uint32{"amd64": 0x0303, "arm64": 0x0a03}
 
-// LdCache yields the sonames and paths of the entries with the given flags of a
-// glibc-ld.so.cache1.1 (struct cache_file_new, sysdeps/generic/dl-cache.h), also where
-// it follows the older format. What is malformed is left out. They are parts of b,
-// which all entries may share.
+// LdCache returns an iterator over the sonames and paths of the entries with the given flags
+// in a glibc-ld.so.cache1.1 (struct cache_file_new, sysdeps/generic/dl-cache.h), which may
+// follow the older format. It skips malformed entries. The slices are parts of b; entries may
+// share them.
 func LdCache(b []byte, flags uint32) iter.Seq2[[]byte, []byte] {
 	return func(yield func(soname, path []byte) bool) {
 		const magic = "glibc-ld.so.cache1.1"
@@ -319,7 +321,7 @@ func LdCache(b []byte, flags uint32) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// cString is the text at an offset, nil where there is none of 1 to most bytes.
+// cString returns the text at an offset, nil unless it has 1 to most bytes.
 func cString(b []byte, off uint32, most int) []byte {
 	if uint64(off) >= uint64(len(b)) {
 		return nil

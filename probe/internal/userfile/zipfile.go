@@ -14,12 +14,12 @@ import (
 	"github.com/borescope/borescope/probe/env"
 )
 
-// ZipSeparator is between an archive and the file in it, as Android's dynamic
-// linker and bpftrace write it: /data/app/base.apk!/lib/arm64-v8a/libfoo.so.
+// ZipSeparator separates an archive from the file in it, as in Android's dynamic linker and
+// bpftrace: /data/app/base.apk!/lib/arm64-v8a/libfoo.so.
 const ZipSeparator = "!/"
 
-// CutZip splits the path of a file in an archive. A directory's name may end in
-// an exclamation mark, too.
+// CutZip splits the path of a file in an archive. ok is false if the part before the separator
+// is not a regular file: a directory's name may end in an exclamation mark too.
 func CutZip(e *env.Env, name string) (archive, member string, ok bool) {
 	if archive, member, ok = strings.Cut(name, ZipSeparator); !ok || member == "" {
 		return name, "", false
@@ -31,8 +31,8 @@ func CutZip(e *env.Env, name string) (archive, member string, ok bool) {
 	return archive, member, true
 }
 
-// OpenAt opens a file, or a file in an archive, live or recorded, for reading
-// at offsets. base is where it lies in the file that is mapped.
+// OpenAt opens a file, or a file in an archive, live or recorded, for reading at offsets. base
+// is its offset in the file that is mapped. The caller closes c.
 func OpenAt(e *env.Env, from Sources, name string) (r *io.SectionReader, base uint64, c io.Closer,
 	err error,
 ) {
@@ -64,8 +64,8 @@ func OpenAt(e *env.Env, from Sources, name string) (r *io.SectionReader, base ui
 	return r, base, g, nil
 }
 
-// zipMember finds a file in an archive, which has to be stored as it is for
-// a process to map it.
+// zipMember finds a file in an archive. The file must be stored uncompressed, because
+// otherwise processes cannot map it.
 func zipMember(r io.ReaderAt, size int64, archive, member string) (*io.SectionReader, uint64,
 	error,
 ) {
