@@ -233,7 +233,7 @@ func matchSymbols(p *symbol.Pattern) func(*testing.T, *file) func() string {
 }
 
 func pattern(s string) *symbol.Pattern {
-	p, err := symbol.glob(s)
+	p, err := symbol.ParsePattern(s)
 	if err != nil {
 		panic(err)
 	}
