@@ -109,7 +109,7 @@ func TestHostileNeighbours(t *testing.T) {
 	}
 	const mostMemory = 80 << 10 // kB
 	// One file of a stranger's is read in any case, for its frames and for its names.
-	const oneFile = 200 * time.Millisecond
+	oneFile := meter.Second() / 5
 	images, holes := hostiles()
 	memory, cpus := map[string]int{}, map[string]time.Duration{}
 	for _, c := range []struct {

@@ -62,7 +62,7 @@ var demo embed.FS
 
 func newOptions() *options {
 	t := tool.New("profile",
-		"Sample every CPU and show where the time goes: a table of the busiest functions,\n"+
+		"Sample every CPU and show where time goes: a table of the busiest functions,\n"+
 			"folded stacks, a flame graph, a pprof profile.",
 		"profile -d 5s -svg cpu.svg", "five seconds of everything, as a picture",
 		"profile -p 1234 -f | head", "one process, as folded stacks",
@@ -72,7 +72,7 @@ func newOptions() *options {
 	o.freq = t.Int("F", "HZ", 99, "samples per second and CPU (99)")
 	t.Duration()
 	o.pids = t.PIDs()
-	o.comm = t.String("c", "COMM", "only threads of this name; with -e: sample every N events")
+	o.comm = t.String("c", "COMM", "only threads of this name; with -e: every N events")
 	o.user = t.Bool("U", "only user stacks")
 	o.kernel = t.Bool("K", "only kernel stacks")
 	o.idle = t.Bool("I,idle", "count all of the time: idle CPUs and this tool too")

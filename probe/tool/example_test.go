@@ -50,7 +50,7 @@ func Example() {
 	//   -replay DIR          show a recording instead; needs no root
 	//   -v                   print how the probes are attached
 	//   -requires            print the privileges that the run needs, and end
-	//   -unsafe              also probe addresses that may be inside an instruction
+	//   -unsafe              also probe where an instruction may not begin
 	//
 	// Examples:
 	//   switches 1          every second

@@ -249,7 +249,7 @@ func (t *Tool) Parse(args []string, stdout io.Writer) error {
 		{&t.replay, "replay DIR", "show a recording instead; needs no root"},
 		{&t.verbose, "v", "print how the probes are attached"},
 		{&t.requires, "requires", "print the privileges that the run needs, and end"},
-		{&t.unsafe, "unsafe", "also probe addresses that may be inside an instruction"},
+		{&t.unsafe, "unsafe", "also probe where an instruction may not begin"},
 	} {
 		t.lines = append(t.lines, flagLine{"-" + c.name, c.usage})
 		name, _, _ := strings.Cut(c.name, " ")
