@@ -22,11 +22,11 @@
 //
 // # Privileges
 //
-// ELF files need read permission. Another user's process needs what ptrace
-// reading needs (PTRACE_MODE_READ: CAP_SYS_PTRACE), its deleted files
-// CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN. Kernel addresses need CAP_SYSLOG
-// where kernel.kptr_restrict is 1. Processes are inspected on Linux (5.6 and
-// later) only; everything else, recorded trees included, works on any system.
+// ELF files need read permission. Another user's process needs what ptrace reading needs
+// (PTRACE_MODE_READ: CAP_SYS_PTRACE), its deleted files CAP_CHECKPOINT_RESTORE or
+// CAP_SYS_ADMIN. Kernel addresses need CAP_SYSLOG if kernel.kptr_restrict is 1, or
+// kernel.perf_event_paranoid above 1. Processes are inspected on Linux (5.6 and later) only;
+// everything else, recorded trees included, works on any system.
 //
 // # Overhead
 //
