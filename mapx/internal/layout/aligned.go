@@ -2,8 +2,8 @@ package layout
 
 import "unsafe"
 
-// AlignedBytes returns n bytes that start on an 8-byte boundary, so that any
-// fixed-size value may be read in place.
+// AlignedBytes returns n bytes that start on an 8-byte boundary, so that values of any
+// fixed-size type may be read in place.
 func AlignedBytes(n int) []byte {
 	if n == 0 {
 		return nil

@@ -7,14 +7,14 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// CheckBTF compares the layout of a Go type with the BTF type the map was
-// created with. Every Go field must lie on a field of the same place and size.
-// Bytes ([N]byte) lie on anything, and fields of the map that Go leaves to
-// padding or to blank fields are accepted.
+// CheckBTF compares the layout of a Go type with the BTF type that the map was created with.
+// Every Go field must match a field of the same offset and size. Bytes ([N]byte) match
+// anything, and fields of the map that Go leaves to padding or to blank fields are accepted. A
+// BTF type without a fixed layout (a union, bit fields) matches every layout.
 func CheckBTF(l *Layout, typ btf.Type) error {
 	var w BtfWalk
 	if !w.Add(typ, "", 0) {
-		return nil // a type with no fixed layout of its own: nothing to compare
+		return nil // a type without a fixed layout: nothing to compare
 	}
 	for i := range l.Fields {
 		f := &l.Fields[i]
@@ -28,11 +28,13 @@ func CheckBTF(l *Layout, typ btf.Type) error {
 	return nil
 }
 
+// BtfWalk collects the scalars of a BTF type.
 type BtfWalk struct {
 	Fields []field
 }
 
-// Add flattens a type; false says that it met something it can't place.
+// Add appends the scalars of a type to w.Fields. It returns false if the type contains
+// something that has no fixed place, or too many fields.
 func (w *BtfWalk) Add(typ btf.Type, name string, off int) bool {
 	if len(w.Fields) >= maxFields {
 		return false
@@ -61,7 +63,7 @@ func (w *BtfWalk) Add(typ btf.Type, name string, off int) bool {
 				return false
 			}
 		}
-	default: // unions, bit fields' holders, forward declarations
+	default: // unions, forward declarations, functions
 		return false
 	}
 	return true
@@ -105,7 +107,7 @@ func (w *BtfWalk) addMember(m *btf.Member, name string, off int) bool {
 	return w.Add(m.Type, path, off+int(m.Offset.Bytes()))
 }
 
-// check finds the map's field under f and says what is wrong with it.
+// check returns an error if f differs from the map's field at its place.
 func (w *BtfWalk) check(f *field) error {
 	for i := range w.Fields {
 		g := &w.Fields[i]

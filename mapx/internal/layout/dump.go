@@ -12,18 +12,19 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 )
 
-// Untyped is the layout of n bytes that nobody knows more about.
+// Untyped returns the layout of n bytes of unknown type.
 func Untyped(n int) *Layout {
 	return &Layout{Size: n, Fields: []field{{Size: 1, Kind: "u", Count: n}}}
 }
 
-// isUntyped reports whether a layout says nothing but its size.
+// isUntyped reports whether a layout has no more than a size.
 func (l *Layout) isUntyped() bool {
 	return len(l.Fields) == 1 && l.Fields[0].Size == 1 && l.Fields[0].Kind == "u" &&
 		l.Fields[0].Count > 0
 }
 
-// MapTypes returns the BTF types of key and value, nil where there are none.
+// MapTypes returns the BTF types of key and value, nil for those without one, and for maps
+// whose BTF this process may not read.
 func MapTypes(m *ebpf.Map) (types [2]btf.Type, err error) {
 	info, err := kernel.GetMapInfo(m.FD())
 	if err != nil || info.BTFID == 0 || info.BTFKeyType == 0 && info.BTFValueType == 0 {
@@ -49,7 +50,7 @@ func MapTypes(m *ebpf.Map) (types [2]btf.Type, err error) {
 	return types, nil
 }
 
-// Valid checks a layout that came from a file.
+// Valid checks a layout that was read from a file.
 func (l *Layout) Valid() error {
 	if l.Size < 0 || l.Size > MaxChunk || len(l.Fields) > maxFields {
 		return fmt.Errorf("layout of %d bytes with %d fields", l.Size, len(l.Fields))
@@ -64,7 +65,8 @@ func (l *Layout) Valid() error {
 	return nil
 }
 
-// Text prints the fields of one key or value.
+// Text returns the fields of one key or value as text. order is the byte order of b: "big", or
+// any other string for little.
 func (l *Layout) Text(b []byte, order string) string {
 	if l.isUntyped() {
 		return fmt.Sprintf("%x", b)

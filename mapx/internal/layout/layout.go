@@ -1,5 +1,5 @@
-// Package layout says how Go types and BTF types lie in memory, so that the keys and
-// values of maps and recordings are read as what they were written as.
+// Package layout describes the memory layout of Go types and BTF types, to decode the keys and
+// values of maps and recordings by the types they were written with.
 package layout
 
 import (
@@ -9,25 +9,24 @@ import (
 	"unsafe"
 )
 
-// maxFields bounds the description of one type: an array of structs is written
-// out element by element.
+// maxFields bounds the description of one type: arrays of structs are described element by
+// element.
 const maxFields = 1 << 16
 
-// Bounds of the memory of whoever reads a recording.
+// Bounds of the memory that reading a recording takes.
 const (
-	// MaxChunk is the most that a chunk may have, raw or compressed.
+	// MaxChunk is the largest size of a chunk, raw or compressed, in bytes.
 	MaxChunk = 32 << 20
-	// MaxRecord bounds one record; no BPF stream has longer ones.
+	// MaxRecord is the largest size of a record, in bytes. No BPF stream has longer records.
 	MaxRecord = MaxChunk - 1<<10
 )
 
-// field is a scalar, or an array of scalars, at a fixed place in a type.
+// field is a scalar, or an array of scalars, at a fixed offset in a type.
 type field struct {
-	// Name is the Go path, "Addr.Port" or "Stacks[2].PC"; empty for a type that
-	// is a scalar itself.
+	// Name is the Go path, "Addr.Port" or "Stacks[2].PC"; empty if the type is a scalar itself.
 	Name   string `json:"name,omitempty"`
 	Offset int    `json:"offset"`
-	// Size is that of one element, in bytes.
+	// Size is the size of one element, in bytes.
 	Size int `json:"size"`
 	// Kind is u (unsigned), i (signed), f (float) or b (bool).
 	Kind string `json:"kind"`
@@ -35,10 +34,10 @@ type field struct {
 	Count int `json:"count,omitempty"`
 }
 
-// Span is the number of bytes the field covers.
+// Span returns the number of bytes that the field covers.
 func (f *field) Span() int { return f.Size * max(f.Count, 1) }
 
-// String names the field in messages.
+// String describes the field for messages.
 func (f *field) String() string {
 	name := f.Name
 	if name == "" {
@@ -51,19 +50,19 @@ func (f *field) String() string {
 	return s + " at offset " + strconv.Itoa(f.Offset) + ")"
 }
 
-// Layout says where the scalars of a fixed-size type lie in memory.
+// Layout describes the places of the scalars of a fixed-size type in memory.
 type Layout struct {
-	// Size is that of the type, with its padding; of an element if Slice.
+	// Size is the size of the type with its padding, in bytes; of an element if Slice is set.
 	Size   int     `json:"size"`
-	Slice  bool    `json:"slice,omitempty"` // a slice of these, one per CPU
+	Slice  bool    `json:"slice,omitempty"` // the type is a slice with an element per CPU
 	Fields []field `json:"fields"`
-	// Opaque says that the Go type is a string: the bytes, of whatever size the data has.
+	// Opaque is set if the Go type is a string: the bytes, of whatever size the data has.
 	Opaque bool `json:"-"`
 }
 
-// Of describes T, which must hold nothing but integers of fixed size,
-// floats, bools, arrays and structs of those: what a BPF map can hold. A string stands
-// for bytes of any size.
+// Of returns the layout of T, which may consist of integers of fixed size, floats, bools,
+// arrays and structs of those only: what a BPF map can contain. A string stands for bytes of
+// any size.
 func Of[T any]() (*Layout, error) {
 	t := reflect.TypeFor[T]()
 	l, err := of(t)
@@ -81,7 +80,7 @@ func of(t reflect.Type) (*Layout, error) {
 	return l, l.add(t, "", 0)
 }
 
-// Sized is the layout with the size that data has, which an opaque one takes over.
+// Sized returns the layout with the data's size, which an opaque layout takes over.
 func (l *Layout) Sized(n int) *Layout {
 	if !l.Opaque {
 		return l
@@ -91,7 +90,7 @@ func (l *Layout) Sized(n int) *Layout {
 	return sized
 }
 
-// OfKey is Of for the key of a recorded table, which has a size.
+// OfKey is Of for the key of a recorded table, whose size may not be 0.
 func OfKey[T any]() (*Layout, error) {
 	l, err := Of[T]()
 	if err == nil && l.Size == 0 && !l.Opaque {
@@ -184,7 +183,7 @@ func orValue(name string) string {
 	return name
 }
 
-// packed is the size of the type's fields with no padding between them.
+// packed returns the size of the type's fields without padding between them.
 func (l *Layout) packed() int {
 	n := 0
 	for i := range l.Fields {
@@ -193,10 +192,10 @@ func (l *Layout) packed() int {
 	return n
 }
 
-// SameAs says how l differs from other, the layout that the data has; nil if
-// it does not. Names may differ; sizes, places and kinds may not, except that
-// signedness is the reader's business. Bytes of which nothing is known (a map
-// that was recorded without its types) are what the reader says.
+// SameAs returns an error for the first difference between l and other, the layout of the data.
+// Names and signedness may differ; sizes, offsets and kinds may not. Untyped data (of a map
+// that was recorded without its types) matches every layout of its size, and an opaque l
+// matches all data of its size.
 func (l *Layout) SameAs(other *Layout) error {
 	if (other.isUntyped() || l.Opaque) && l.Size == other.Size && l.Slice == other.Slice {
 		return nil
@@ -221,8 +220,8 @@ func (l *Layout) SameAs(other *Layout) error {
 	return nil
 }
 
-// Swap reverses the bytes of every scalar in b, which holds values of this
-// layout one after the other: data from a machine of the other byte order.
+// Swap reverses the bytes of every scalar in b, which contains values of this layout one after
+// the other, from a machine of the other byte order.
 func (l *Layout) Swap(b []byte) {
 	if l.Size == 0 {
 		return
@@ -243,14 +242,14 @@ func (l *Layout) Swap(b []byte) {
 // Codec copies values of one type between the kernel's bytes and Go memory.
 type Codec struct {
 	Layout *Layout
-	// Size is the number of bytes the kernel keeps per value.
+	// Size is the number of bytes that the kernel keeps per value.
 	Size int
-	// Direct says that the kernel's bytes are the Go value's bytes.
+	// Direct is set if the kernel's bytes are the Go value's bytes.
 	Direct bool
 }
 
-// NewCodec fits T to a map's key or value of the given size. A map may keep T
-// with Go's (and C's) padding, or packed without any.
+// NewCodec returns the codec between T and a map's key or value of size bytes. A map may store
+// T with Go's (and C's) padding, or packed without any.
 func NewCodec[T any](what string, size int) (Codec, error) {
 	l, err := Of[T]()
 	if err != nil {
@@ -270,8 +269,8 @@ func NewCodec[T any](what string, size int) (Codec, error) {
 	return c, nil
 }
 
-// sizeError says which field of l a map that keeps size bytes has no room for,
-// or how much of the map's data no field covers.
+// sizeError returns an error with the field of l that does not fit into size bytes, or the last
+// field before the map's bytes that no field covers.
 func (l *Layout) sizeError(size int) error {
 	for i := range l.Fields {
 		if f := &l.Fields[i]; f.Offset+f.Span() > size {

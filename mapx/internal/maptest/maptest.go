@@ -11,7 +11,8 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// Need skips where maps can't be made.
+// Need skips the test if maps can't be made. It needs root, and removes the limit of locked
+// memory.
 func Need(t testing.TB) {
 	t.Helper()
 	testenv.Need(t, testenv.Root)
@@ -21,8 +22,8 @@ func Need(t testing.TB) {
 	}
 }
 
-// New makes a map, which is closed after the test. A type that the kernel does not
-// have skips the test.
+// New returns a new map, which is closed after the test. It skips the test if the kernel does
+// not have the map's type.
 func New(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
 	t.Helper()
 	Need(t)

@@ -1,4 +1,4 @@
-// Package raw reads BPF maps as bytes, with as few system calls as the kernel has for
+// Package raw reads BPF maps as bytes, with the fewest system calls that the kernel allows for
 // their type.
 package raw
 
@@ -17,42 +17,44 @@ import (
 )
 
 const (
-	// batchBytes is what one batch may take: large enough that the system call
-	// vanishes, small enough to stay in the cache.
+	// batchBytes is the size of the buffers for one batch: large enough that the cost of the
+	// system call is negligible, small enough to stay in the cache.
 	batchBytes = 256 << 10
-	// maxBatchBytes bounds the growth for maps whose buckets are crowded.
+	// maxBatchBytes bounds the growth of the buffers for maps with crowded buckets.
 	maxBatchBytes = 64 << 20
 )
 
-// ErrNoMap is what comes of a name that a collection does not have.
+// ErrNoMap is the error for a nil map: a collection returns nil for a name that it does not
+// have.
 var ErrNoMap = errors.New("no map: it is nil (has the collection one of that name?)")
 
-// ErrUnsettled says that a map without batches changed faster than it could be
-// walked: entries that were there all the time might have been missed.
+// ErrUnsettled is the error if a map without batches changed faster than it could be walked.
+// Entries that were in the map all the time might have been missed.
 var ErrUnsettled = errors.New("map changes faster than it can be walked")
 
-// Map reads a map as bytes, with batches where the kernel has them for the
-// map's type. It is safe for concurrent use.
+// Map reads a map as bytes, with batches if the kernel has them for the map's type. It is safe
+// for concurrent use.
 type Map struct {
 	M          *ebpf.Map
 	Name       string
 	typ        ebpf.MapType
 	keySize    int
-	ValueSize  int // as system calls see it: all CPUs of a per-CPU map
+	ValueSize  int // in system calls: all CPUs' if per-CPU
 	maxEntries int
 
 	mu      sync.Mutex
 	Spare   *rawBuffers
-	noBatch map[kernel.MapCommand]bool // commands this kernel lacks for this map
+	noBatch map[kernel.MapCommand]bool // commands that this kernel lacks for this map
 }
 
-// rawBuffers is what one reader needs.
+// rawBuffers are the buffers of one reader.
 type rawBuffers struct {
 	keys, values []byte
 	Count        int // entries that fit
 	cursor, next []byte
 }
 
+// New returns a reader of m. valueSize is the size of a value in system calls.
 func New(m *ebpf.Map, valueSize int) *Map {
 	r := &Map{
 		M: m, Name: m.String(), typ: m.Type(), keySize: int(m.KeySize()),
@@ -61,6 +63,7 @@ func New(m *ebpf.Map, valueSize int) *Map {
 	return r
 }
 
+// Take returns buffers, which the caller returns with Put.
 func (r *Map) Take() *rawBuffers {
 	r.mu.Lock()
 	b := r.Spare
@@ -75,12 +78,14 @@ func (r *Map) Take() *rawBuffers {
 	return b
 }
 
+// Put keeps buffers for the next Take.
 func (r *Map) Put(b *rawBuffers) {
 	r.mu.Lock()
 	r.Spare = b
 	r.mu.Unlock()
 }
 
+// Resize allocates buffers for count entries.
 func (b *rawBuffers) Resize(r *Map, count int) {
 	b.Count = count
 	b.keys, b.values = layout.AlignedBytes(count*r.keySize), layout.AlignedBytes(count*r.ValueSize)
@@ -92,20 +97,21 @@ func (r *Map) lacks(cmd kernel.MapCommand) bool {
 	return r.noBatch[cmd]
 }
 
+// SetLacks records that the kernel lacks a command for this map.
 func (r *Map) SetLacks(cmd kernel.MapCommand) {
 	r.mu.Lock()
 	r.noBatch[cmd] = true
 	r.mu.Unlock()
 }
 
-// IsArray tells the maps whose keys are 0…n-1 and can't be deleted.
+// IsArray reports whether the map's keys are 0…n-1 and can't be deleted.
 func (r *Map) IsArray() bool {
 	return r.typ == ebpf.Array || r.typ == ebpf.PerCPUArray || r.typ == ebpf.ArrayOfMaps
 }
 
-// isHash tells the maps whose batches go bucket by bucket under the bucket's
-// lock (__htab_map_lookup_and_delete_batch, kernel/bpf/hashtab.c): no entry
-// twice, none missed that is there all the time.
+// isHash reports whether batches go bucket by bucket under the bucket's lock
+// (__htab_map_lookup_and_delete_batch, kernel/bpf/hashtab.c): they return no entry twice and
+// miss none that is in the map all the time.
 func (r *Map) isHash() bool {
 	switch r.typ {
 	case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.HashOfMaps:
@@ -114,8 +120,8 @@ func (r *Map) isHash() bool {
 	return false
 }
 
-// Each calls fn with runs of entries, keys and values packed, until all were
-// seen; with del they are removed as they are read. The slices are valid
+// Each calls fn with batches of n entries, keys and values packed, until all entries were read
+// or fn returns false. With del it deletes entries as it reads them. The slices are valid
 // during the call.
 func (r *Map) Each(del bool, fn func(keys, values []byte, n int) bool) error {
 	b := r.Take()
@@ -157,7 +163,7 @@ func (r *Map) eachBatch(b *rawBuffers, cmd kernel.MapCommand,
 		n, err := kernel.MapBatch(cmd, r.M.FD(), in, b.next, b.keys, b.values, b.Count)
 		switch {
 		case err == syscall.ENOSPC && r.grow(b):
-			continue // a bucket holds more than the buffers do; same cursor again
+			continue // a bucket has more entries than the buffers hold: same cursor again
 		case first && (err == kernel.ENOTSUPP || err == syscall.EINVAL):
 			return errNoBatch
 		case err != nil && err != syscall.ENOENT:
@@ -174,7 +180,7 @@ func (r *Map) eachBatch(b *rawBuffers, cmd kernel.MapCommand,
 	}
 }
 
-// grow doubles the buffers, false when that can't be the remedy.
+// grow doubles the buffers. It returns false if that cannot help.
 func (r *Map) grow(b *rawBuffers) bool {
 	count := 2 * b.Count
 	if b.Count >= r.maxEntries || count*(r.keySize+r.ValueSize) > maxBatchBytes {
@@ -202,8 +208,8 @@ func (r *Map) eachIndex(b *rawBuffers, fn func(keys, values []byte, n int) bool)
 	return nil
 }
 
-// walk calls fn with every key once. Where the key it stands on is deleted the
-// kernel starts over; keys that were seen are then passed over.
+// walk calls fn once with every key. If the current key is deleted, the kernel starts over;
+// keys that fn has seen are then skipped.
 func (r *Map) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
 	seen := make(map[string]struct{})
 	key, next := []byte(nil), b.cursor[:r.keySize]
@@ -235,7 +241,7 @@ func (r *Map) walk(b *rawBuffers, fn func(key []byte) (bool, error)) error {
 	}
 }
 
-// takeEach reads and deletes without batches.
+// takeEach reads and deletes entries without batches.
 func (r *Map) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) bool) error {
 	var keys []byte
 	err := r.walk(b, func(key []byte) (bool, error) {
@@ -249,7 +255,7 @@ func (r *Map) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) bool) 
 	for ; len(keys) > 0; keys = keys[r.keySize:] {
 		key := append(b.cursor[:0], keys[:r.keySize]...)
 		err := kernel.MapElem(kernel.MapLookupAndDelete, r.M.FD(), key, value, 0)
-		if err != nil && err != syscall.ENOENT { // Linux 5.14 has it for hash maps
+		if err != nil && err != syscall.ENOENT { // hash maps have the command since Linux 5.14
 			var found bool
 			if found, err = r.Lookup(key, value); err != nil {
 				return err
@@ -271,7 +277,7 @@ func (r *Map) takeEach(b *rawBuffers, fn func(keys, values []byte, n int) bool) 
 	return nil
 }
 
-// Lookup reads one value; false says that the key is not there.
+// Lookup reads one value. It returns false if the map does not have the key.
 func (r *Map) Lookup(key, value []byte) (bool, error) {
 	err := kernel.MapElem(kernel.MapLookup, r.M.FD(), key, value, 0)
 	if err == syscall.ENOENT {
@@ -295,12 +301,13 @@ func (r *Map) ZeroAll() error {
 	return nil
 }
 
+// Failed returns err with the operation and the map's name.
 func (r *Map) Failed(op string, err error) error {
 	return fmt.Errorf("%s %s: %w", op, r.Name, err)
 }
 
-// CheckTypes compares key and value with the map's BTF, where it has one that
-// this process may read (another process's needs CAP_SYS_ADMIN).
+// CheckTypes compares key and value with the map's BTF, if it has BTF that this process may
+// read (another process's needs CAP_SYS_ADMIN).
 func CheckTypes(m *ebpf.Map, key, value *layout.Layout) error {
 	types, err := layout.MapTypes(m)
 	if err != nil {
@@ -317,7 +324,8 @@ func CheckTypes(m *ebpf.Map, key, value *layout.Layout) error {
 	return nil
 }
 
-// CheckKind says what to use instead of Map, or PerCPU, for a map of another kind.
+// CheckKind returns an error that names what to use instead of Map, or PerCPU, for a map of
+// another kind.
 func CheckKind(m *ebpf.Map, perCPU bool) error {
 	if m == nil {
 		return ErrNoMap
@@ -343,6 +351,7 @@ func CheckKind(m *ebpf.Map, perCPU bool) error {
 	return nil
 }
 
+// Delete deletes a key. It returns nil if the map does not have it.
 func (r *Map) Delete(key []byte) error {
 	err := kernel.MapElem(kernel.MapDelete, r.M.FD(), key, nil, 0)
 	if err != nil && err != syscall.ENOENT {
@@ -351,6 +360,7 @@ func (r *Map) Delete(key []byte) error {
 	return nil
 }
 
+// Clear deletes all entries, or writes zero to all elements of an array.
 func (r *Map) Clear() error {
 	if r.IsArray() {
 		return r.ZeroAll()
@@ -358,6 +368,7 @@ func (r *Map) Clear() error {
 	return r.Each(true, func([]byte, []byte, int) bool { return true })
 }
 
+// Zero writes zero to the values of all entries.
 func (r *Map) Zero() error {
 	if r.IsArray() {
 		return r.ZeroAll()

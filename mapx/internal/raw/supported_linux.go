@@ -1,4 +1,4 @@
 package raw
 
-// Supported is nil where live maps can be read.
+// Supported returns an error if this system has no live maps.
 func Supported(string) error { return nil }

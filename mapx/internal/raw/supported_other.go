@@ -8,7 +8,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 )
 
-// Supported is nil where live maps can be read.
+// Supported returns an error if this system has no live maps.
 func Supported(what string) error {
 	return &feature.UnsupportedError{
 		Feature: what,

@@ -1,4 +1,4 @@
-// Package sourcetest has a source of records for tests.
+// Package sourcetest contains a source of records for tests.
 package sourcetest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/mapx"
 )
 
-// List is a Source of records that are there; At is the next one's index.
+// List is a Source that returns Records. At is the index of the next one.
 type List struct {
 	Records []mapx.Record
 	At      int
@@ -31,7 +31,7 @@ func (s *List) ReadInto(_ context.Context, rec *mapx.Record) error {
 // Stats returns Counts.
 func (s *List) Stats() (mapx.Stats, error) { return s.Counts, nil }
 
-// ReadAll reads until an error, which it returns with the records before it.
+// ReadAll reads records until an error, and returns the records before it with the error.
 func ReadAll(t testing.TB, src mapx.Source) ([]mapx.Record, error) {
 	t.Helper()
 	var all []mapx.Record
