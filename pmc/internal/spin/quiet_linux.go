@@ -11,10 +11,9 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// Quiet runs a test on one thread that the Go runtime's preemption leaves
-// alone: its signals' handlers would count as user instructions. In a guest it
-// also takes the other CPUs away, since QEMU's -icount has one clock for all of
-// them, which its counters are made from.
+// Quiet locks the test to a thread without the Go runtime's preemption signals, whose handlers
+// would count as user instructions. In a guest it also takes the other CPUs offline: QEMU's
+// -icount derives its counters from one clock for all CPUs.
 func Quiet(t *testing.T) {
 	t.Helper()
 	if testenv.InGuest() {

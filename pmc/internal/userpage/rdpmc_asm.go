@@ -2,13 +2,13 @@
 
 package userpage
 
-// readCounter reads a counter of this CPU. The kernel must permit it, or the
-// instruction is an illegal one: read the page's capabilities first.
+// readCounter reads a counter of this CPU. Read the page's capabilities first: unless the
+// kernel permits it, the instruction is illegal.
 //
 //go:noescape
 func readCounter(index uint32) uint64
 
-// readClock reads the clock of the page's times.
+// readClock reads the clock that the page's times are in.
 //
 //go:noescape
 func readClock() uint64

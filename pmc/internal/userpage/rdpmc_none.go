@@ -2,8 +2,8 @@
 
 package userpage
 
-// thisCPU is never asked: the kernel of other architectures gives no index, and
-// where one does, these read nothing.
+// thisCPU is not called: other architectures' kernels give no index. If one did, it would read
+// zeros.
 var thisCPU = cpuCounters{
 	counter: func(uint32) uint64 { return 0 },
 	clock:   func() uint64 { return 0 },

@@ -9,8 +9,8 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// TestPage: the protocol on recorded pages: sign extension, offsets,
-// the clock, a page that changes while it is read, one that never rests.
+// TestPage checks the protocol on recorded pages: sign extension, offsets, the clock, a page
+// that changes while it is read, and one that never stops changing.
 func TestPage(t *testing.T) {
 	cpu := func(pmc, clock uint64) *cpuCounters {
 		return &cpuCounters{counter: func(uint32) uint64 { return pmc }, clock: func() uint64 { return clock }}

@@ -8,10 +8,10 @@ import (
 	"sort"
 )
 
-// AddrIndex makes a search in a sorted list of addresses take few steps, at 2 bytes
-// for each: the addresses of a file or of the kernel lie in few ranges of 4 GiB
-// (nearly always in one), and each range is cut into buckets of equal width. The
-// list itself has the distance of each from the base of its range.
+// AddrIndex makes searches in a sorted list of addresses take few steps, at 2 bytes for each.
+// The addresses of a file or of the kernel are in few ranges of 4 GiB (nearly always one), and
+// each range is divided into buckets of equal width. The list itself contains the distance of
+// each address from the base of its range.
 type AddrIndex struct {
 	segs []addrSeg
 }
@@ -20,16 +20,16 @@ type AddrIndex struct {
 type addrSeg struct {
 	Base    uint64
 	first   int      // index of the range's first address
-	End     int      // index after its last
-	shift   uint8    // width of a bucket is 1<<shift
+	End     int      // index after its last address
+	shift   uint8    // the width of a bucket is 1<<shift
 	buckets []uint32 // bucket k begins at address number buckets[k]; one more marks the end
 }
 
-// maxSegs is the most ranges that are indexed: user space has so many. Addresses
-// beyond, of malformed files, are found no more.
+// maxSegs is the largest number of ranges that are indexed: user space has so many. Further
+// addresses, of malformed files, are not found.
 const maxSegs = 1 << 15
 
-// NewAddrIndex takes addresses in ascending order; equal ones may follow each other.
+// NewAddrIndex indexes addresses, which are in ascending order; there may be equal ones.
 func NewAddrIndex(sorted []uint64) (x AddrIndex) {
 	for i := 0; i < len(sorted) && len(x.segs) < maxSegs; {
 		s := addrSeg{Base: sorted[i], first: i, End: len(sorted)}
@@ -45,7 +45,7 @@ func NewAddrIndex(sorted []uint64) (x AddrIndex) {
 	return x
 }
 
-// MaxDistance is how far an address may be from the base of its range.
+// MaxDistance is the largest distance of an address from the base of its range.
 const MaxDistance = 1<<32 - 1
 
 // index fills the range's buckets, about one for every two addresses.
@@ -67,7 +67,7 @@ func (s *addrSeg) index(sorted []uint64) {
 	}
 }
 
-// Seg returns the range that v lies in or behind, nil if there is none.
+// Seg returns the last range whose base is not above v, nil if there is none.
 func (x *AddrIndex) Seg(v uint64) *addrSeg {
 	n := len(x.segs)
 	if n > fewSegs {
@@ -81,11 +81,11 @@ func (x *AddrIndex) Seg(v uint64) *addrSeg {
 	return nil
 }
 
-// fewSegs are looked through one by one.
+// fewSegs is the number of ranges up to which they are searched one by one.
 const fewSegs = 8
 
-// Bucket returns between which indices the first address of the range lies that is
-// above base+off: those before from are not, those from to on are.
+// Bucket returns the indices between which the range's first address above base+off is: those
+// before from are not above, those from to on are.
 func (s *addrSeg) Bucket(off uint64) (from, to int) {
 	k := off >> s.shift
 	if k >= uint64(len(s.buckets)-1) {
@@ -108,7 +108,7 @@ func (x *AddrIndex) Base(i int) uint64 {
 	return x.segs[0].Base
 }
 
-// Bytes is the memory that the index holds.
+// Bytes returns the memory that the index takes, in bytes.
 func (x *AddrIndex) Bytes() (n int64) {
 	for i := range x.segs {
 		n += 64 + int64(4*cap(x.segs[i].buckets))
@@ -122,7 +122,8 @@ type Addrs struct {
 	lo []uint32 // address - base of its range
 }
 
-// NewAddrs takes addresses in ascending order; equal ones may follow each other.
+// NewAddrs returns the list of addresses, which are in ascending order; there may be equal
+// ones.
 func NewAddrs(sorted []uint64) Addrs {
 	a := Addrs{NewAddrIndex(sorted), make([]uint32, len(sorted))}
 	for k := range a.segs {
@@ -161,18 +162,17 @@ func (a *Addrs) Find(v uint64) int {
 // At returns the address with index i.
 func (a *Addrs) At(i int) uint64 { return a.Base(i) + uint64(a.lo[i]) }
 
-// Bytes is the memory that the list holds.
+// Bytes returns the memory that the list takes, in bytes.
 func (a *Addrs) Bytes() int64 { return a.AddrIndex.Bytes() + int64(4*cap(a.lo)) }
 
-// SortKeys sorts keys, whose upper 32 bits count, and keeps the order of equal
-// ones. It uses tmp, which must be as long, and returns whichever of the two
-// holds the result.
+// SortKeys sorts keys by their upper 32 bits, and keeps the order of equal ones. It uses tmp,
+// which must have the same length, and returns the one of the two that contains the result.
 func SortKeys(keys, tmp []uint64) []uint64 {
 	if len(keys) < 256 {
 		slices.SortStableFunc(keys, func(a, b uint64) int { return cmp.Compare(a>>32, b>>32) })
 		return keys
 	}
-	// As few passes as digits of 13 bits need for the largest key.
+	// The fewest passes with digits of at most 13 bits, for the largest key.
 	largest := uint64(0)
 	for _, k := range keys {
 		largest = max(largest, k>>32)
@@ -204,12 +204,12 @@ func SortKeys(keys, tmp []uint64) []uint64 {
 	return keys
 }
 
-// maxDigit is how many bits SortKeys sorts by in one pass: its counters fit the
-// processor's first cache.
+// maxDigit is the largest number of bits that SortKeys sorts by in one pass. Its counters fit
+// the processor's first-level cache.
 const maxDigit = 13
 
-// CompareNames orders names of one address, the better first: with fewer leading
-// underscores, then the shorter, then by itself.
+// CompareNames orders names of one address, the better first: the name with fewer leading
+// underscores, then the shorter one, then the first in the order of bytes.
 func CompareNames(a, b []byte) int {
 	if c := cmp.Compare(underscores(a), underscores(b)); c != 0 {
 		return c

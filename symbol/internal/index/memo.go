@@ -1,11 +1,11 @@
-// Package index finds addresses in sorted lists in few steps, and remembers what was found
-// within a bound.
+// Package index finds addresses in sorted lists in few steps, and keeps results in bounded
+// memory.
 package index
 
-// Memo is a bounded cache in two generations: when the younger holds half of
-// the limit, it becomes the older, and the older is dropped. What was used
-// since then is carried over. It needs no list and no clock, and never holds
-// more than the limit. One goroutine at a time.
+// Memo is a bounded cache in two generations. When the younger one takes half of the limit, it
+// becomes the older one, and the older one is dropped; values that were used since are carried
+// over. It needs no list and no clock, and never exceeds the limit. One goroutine at a time may
+// use it.
 type Memo[K comparable, V any] struct {
 	Limit    int64 // bytes, as the caller counts them
 	young    map[K]V
@@ -15,10 +15,10 @@ type Memo[K comparable, V any] struct {
 	CostFunc func(V) int64
 }
 
-// memoEntry is what a map spends on an entry besides the strings, about.
+// memoEntry is about what a map takes for an entry besides the strings, in bytes.
 const memoEntry = 48
 
-// Get returns what is remembered.
+// Get returns the value of a key.
 func (m *Memo[K, V]) Get(k K) (v V, ok bool) {
 	if v, ok = m.young[k]; ok {
 		return v, true
@@ -29,7 +29,7 @@ func (m *Memo[K, V]) Get(k K) (v V, ok bool) {
 	return v, ok
 }
 
-// Put remembers a value.
+// Put keeps a value.
 func (m *Memo[K, V]) Put(k K, v V) {
 	c := memoEntry + m.CostFunc(v)
 	if m.young == nil || m.cost+c > m.Limit/2 {
@@ -43,5 +43,5 @@ func (m *Memo[K, V]) Put(k K, v V) {
 	m.cost += c
 }
 
-// Bytes is what is held, as the caller counts.
+// Bytes returns the size of all values, as the caller counts it.
 func (m *Memo[K, V]) Bytes() int64 { return m.cost + m.oldCost }

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// SharedMemo is memo for what is asked for every address. Readers take no lock:
-// slots are filled once, and whole tables are replaced. One goroutine at a time
-// writes.
+// SharedMemo is Memo for values that are looked up for every address. Readers take no lock:
+// slots are filled once, and whole tables are replaced. One goroutine at a time may write.
 type SharedMemo[V any] struct {
 	Limit      int64 // bytes, as the caller counts them
 	Cost       func(V) int64
@@ -15,20 +14,21 @@ type SharedMemo[V any] struct {
 	size       atomic.Int64 // of both tables, in bytes
 }
 
-// MemoKey says what is remembered: something of a file, at a place in it.
+// MemoKey is the key of a value: a number for what it belongs to, such as a file, and a place
+// in it.
 type MemoKey struct{ What, At uint64 }
 
-// hash is Fibonacci hashing: the upper bits of the product depend on all of the key.
+// hash is Fibonacci hashing: the upper bits of the product depend on the whole key.
 func (k MemoKey) hash() uint64 { return (k.At ^ k.What<<40 ^ k.What) * 0x9e3779b97f4a7c15 }
 
-// SeenFilter tells what was asked for a second time within a short while from
-// what was asked for once: only the former is worth remembering.
+// SeenFilter separates keys that are used a second time within a short while from those that
+// are used once: only the former are worth remembering.
 type SeenFilter [1 << seenBits]atomic.Uint32
 
 const seenBits = 12
 
-// Again reports whether it was called with this key before, and not with too many
-// others since.
+// Again reports whether it was called with this key before, and not with too many other keys
+// since.
 func (s *SeenFilter) Again(k MemoKey) bool {
 	h := k.hash()
 	slot, tag := &s[h>>(64-seenBits)], uint32(h>>20)|1
@@ -39,11 +39,11 @@ func (s *SeenFilter) Again(k MemoKey) bool {
 	return false
 }
 
-// memoTable is a hash table with open addressing, in groups of 8 slots; there is a
-// power of two of groups, three quarters of the slots full at most. A group has one
-// word of tags, a byte for each slot: 0 if it is empty, else 7 bits of the key's
-// hash and the highest bit set. So who asks for what is not there reads the word
-// only, and others one slot: the slots are too many for the processor's caches.
+// memoTable is a hash table with open addressing, in groups of 8 slots. The number of groups is
+// a power of two, and at most three quarters of the slots are full. A group has one word of
+// tags, a byte for each slot: 0 if the slot is empty, else 7 bits of the key's hash and the
+// highest bit set. So a lookup that fails reads only the word, and others one slot more: there
+// are too many slots for the processor's caches.
 type memoTable[V any] struct {
 	tags  []atomic.Uint64
 	slots []memoSlot[V]
@@ -51,14 +51,14 @@ type memoTable[V any] struct {
 	cost  int64 // in bytes
 }
 
-// memoSlot is written before its tag, so that who sees the tag sees it whole.
+// memoSlot is written before its tag, so a reader that sees the tag sees the whole slot.
 type memoSlot[V any] struct {
 	key MemoKey
 	v   V
 }
 
-// sharedCost is what a value takes besides its own bytes: a slot and its tag are 33
-// or 41 bytes, and between three eighths and three quarters of them are full.
+// sharedCost is the memory of a value in bytes, without its own: a slot and its tag take 33 or
+// 41 bytes, and between three eighths and three quarters of the slots are full.
 const sharedCost = 112
 
 func newMemoTable[V any](groups int) *memoTable[V] {
@@ -74,8 +74,8 @@ const (
 	highBits  = 0x80 * everyByte
 )
 
-// slot returns the slot of a key; if it is not there, full is false, and s is the
-// empty one where it belongs.
+// slot returns the slot of a key. If the table does not have the key, full is false, and s is
+// the empty slot for it.
 func (t *memoTable[V]) slot(k MemoKey) (s int, full bool) {
 	h, mask := k.hash(), uint64(len(t.tags)-1)
 	tag := (h>>57 | 0x80) * everyByte
@@ -95,8 +95,8 @@ func (t *memoTable[V]) slot(k MemoKey) (s int, full bool) {
 	}
 }
 
-// Get returns what is remembered under a key. If aged is set, the writer should
-// put it again, so that it is not forgotten.
+// Get returns the value of a key. If aged is set, the writer should put the value again to keep
+// it.
 func (m *SharedMemo[V]) Get(k MemoKey) (v V, aged, ok bool) {
 	if t := m.young.Load(); t != nil {
 		if s, full := t.slot(k); full {
@@ -111,19 +111,17 @@ func (m *SharedMemo[V]) Get(k MemoKey) (v V, aged, ok bool) {
 	return v, false, false
 }
 
-// NearlyFull reports whether there is room for little more without anything being
-// forgotten.
+// NearlyFull reports whether values were dropped already, or will be soon.
 func (m *SharedMemo[V]) NearlyFull() bool {
 	return m.old.Load() != nil || m.size.Load() > m.Limit/2-m.Limit/64
 }
 
-// HasRoom reports whether a value can be put without anything being forgotten.
+// HasRoom reports whether Put keeps v without dropping any value.
 func (m *SharedMemo[V]) HasRoom(v V) bool {
 	return m.old.Load() == nil && m.size.Load()+sharedCost+m.Cost(v) <= m.Limit/2
 }
 
-// Put remembers a value, unless one is under that key already, or it takes more
-// than half of the limit.
+// Put keeps a value, unless the key has one already or it takes more than half of the limit.
 func (m *SharedMemo[V]) Put(k MemoKey, v V) {
 	c := sharedCost + m.Cost(v)
 	t := m.young.Load()
@@ -172,5 +170,5 @@ func (t *memoTable[V]) grown() *memoTable[V] {
 	return out
 }
 
-// Bytes is what both tables hold.
+// Bytes returns the memory of both tables, in bytes.
 func (m *SharedMemo[V]) Bytes() int64 { return m.size.Load() }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSharedMemo holds the limit, forgets what was not used for long, keeps what
-// is used, and is read while it is written.
+// TestSharedMemo checks that a memo keeps its limit, drops values that were not used for long,
+// keeps those in use, and can be read while it is written.
 func TestSharedMemo(t *testing.T) {
 	const limit = 64 << 10
 	m := &SharedMemo[string]{Limit: limit, Cost: func(s string) int64 { return int64(len(s)) }}
@@ -34,7 +34,7 @@ func TestSharedMemo(t *testing.T) {
 		if n := m.Bytes(); n > limit {
 			t.Fatalf("%d bytes after %d values", n, i)
 		}
-		// What is asked for all the time stays.
+		// A value in constant use stays.
 		s, aged, ok := m.Get(MemoKey{1, 7})
 		if i >= 7 && (!ok || s != value(7)) {
 			t.Fatalf("after %d values the one in use is %q, %v", i, s, ok)
@@ -57,7 +57,7 @@ func TestSharedMemo(t *testing.T) {
 	}
 }
 
-// TestSeenFilter tells second sights from first ones.
+// TestSeenFilter checks that Again is false for a key's first use and true for its second.
 func TestSeenFilter(t *testing.T) {
 	var s SeenFilter
 	for i := range uint64(100) {

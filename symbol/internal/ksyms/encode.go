@@ -10,11 +10,11 @@ import (
 	"github.com/borescope/borescope/symbol/internal/index"
 )
 
-// ErrTable says that what is to be decoded is no table.
+// ErrTable is the error for data that is not an encoded table.
 var ErrTable = errors.New("not a table of kernel symbols")
 
-// Encode writes a table for Decode: the symbols of all modules but those that passing
-// says come and go.
+// Encode returns a table in Decode's form, without the symbols of modules for which passing
+// returns true: those that come and go.
 func Encode(t *Table, passing func(mod string) bool) []byte {
 	le := binary.LittleEndian
 	var values, typ, skip, runs, arena []byte
@@ -46,9 +46,9 @@ func Encode(t *Table, passing func(mod string) bool) []byte {
 	return out
 }
 
-// Decode reads what Encode wrote, of that size, each part
-// into memory of its own, where the larger ones stay. The sum guards against
-// accidents; what is checked here guards against the rest.
+// Decode reads a table of size bytes that Encode wrote, each part into memory of its own. The
+// larger parts stay there. The file's checksum guards against accidents, the checks here
+// against all else.
 func Decode(r io.Reader, size int64) (*Table, error) {
 	le := binary.LittleEndian
 	var parts [6][]byte // without the first
@@ -105,7 +105,7 @@ func Decode(r io.Reader, size int64) (*Table, error) {
 	return t, nil
 }
 
-// readValues reads numbers of 8 bytes, size bytes in all.
+// readValues reads 8-byte numbers, size bytes in all.
 func readValues(r io.Reader, size uint32) ([]uint64, error) {
 	values := make([]uint64, 0, size/8)
 	buf := make([]byte, 32<<10)
@@ -122,8 +122,8 @@ func readValues(r io.Reader, size uint32) ([]uint64, error) {
 	return values, nil
 }
 
-// skipName returns the offset after the name at off, beyond the arena if there
-// is none; see appendName.
+// skipName returns the offset after the name at off, or one beyond the arena if there is none;
+// see appendName.
 func skipName(arena []byte, off uint64) uint64 {
 	size := uint64(0)
 	for off < uint64(len(arena)) {

@@ -7,9 +7,9 @@ import (
 	"github.com/borescope/borescope/internal/kallsyms"
 )
 
-// ParseNear keeps, of a stream, only the symbols that addresses are named by: those
-// next to one of them, with the others of the same address. A table of that names them
-// as the whole one would, in a hundredth of its memory.
+// ParseNear reads a stream as Parse does, but keeps only the symbols that pcs can be named by:
+// those next to one of the addresses, and others of the same address. Such a table returns the
+// whole table's names for pcs, in a hundredth of its memory.
 func ParseNear(r io.Reader, all bool, pcs []uint64) (*Table, error) {
 	pcs = slices.Clone(pcs)
 	slices.Sort(pcs)
@@ -17,7 +17,7 @@ func ParseNear(r io.Reader, all bool, pcs []uint64) (*Table, error) {
 	gaps := make([]symbolGap, len(pcs)+1)
 	lines := kallsyms.NewLines(r)
 	hidden := true
-	g := 0 // the gap of the last symbol: mostly that of the next one, too
+	g := 0 // the gap of the last symbol: usually of the next one, too
 	for lines.Next() {
 		v := lines.Address
 		hidden = hidden && v == 0
@@ -48,11 +48,11 @@ func ParseNear(r io.Reader, all bool, pcs []uint64) (*Table, error) {
 	return t, nil
 }
 
-// symbolGap has the first and the last symbols that lie above an address that is asked
-// about and not above the next one.
+// symbolGap contains the first and the last symbols above one of the addresses and not above
+// the next.
 type symbolGap struct{ first, last nearSymbols }
 
-// nearSymbols are the symbols of one address.
+// nearSymbols are the symbols of one address, syms[:n].
 type nearSymbols struct {
 	at   uint64
 	n    int // of syms
@@ -74,7 +74,7 @@ func (g *symbolGap) add(line *kallsyms.Lines) {
 	}
 }
 
-// add adds a symbol of an address, in place of those of another. Their memory is used
+// add adds a symbol of an address, in place of those of another address, whose memory it uses
 // again.
 func (s *nearSymbols) add(line *kallsyms.Lines, at uint64) {
 	if s.n > 0 && at != s.at {

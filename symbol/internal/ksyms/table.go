@@ -1,5 +1,5 @@
-// Package ksyms has the kernel's symbols, as /proc/kallsyms lists them, as a table by
-// address: whole, or only what a set of addresses needs to be named by.
+// Package ksyms contains the kernel's symbols, as /proc/kallsyms lists them, in a table by
+// address: all of them, or only those that name a set of addresses.
 package ksyms
 
 import (
@@ -13,17 +13,17 @@ import (
 	"github.com/borescope/borescope/symbol/internal/index"
 )
 
-// Table is a parsed kallsyms: for each symbol 4 bytes of address (and 2
-// of index), its type, its module's number, and its name in an arena, where it
-// is found by the offset of every 16th name and the lengths in between.
+// Table is a parsed kallsyms. For each symbol it has 4 bytes of address (and 2 of index), its
+// type, its module's number, and its name in an arena. Names are found by the offset of every
+// 16th name and the lengths in between.
 type Table struct {
 	index.Addrs
-	typ     []byte   // nm's letter, and isMarker
-	modRuns []modRun // which module the symbols from .first on belong to
+	typ     []byte   // nm's letter, perhaps with isMarker
+	modRuns []modRun // modules, each of the symbols from .first on
 	mods    []string // [0] is "[kernel]"
 	arena   []byte   // names: length byte, bytes; 255 continues with the next byte
 	skip    []uint32 // arena offset of every 16th name
-	Names   []string // of a table of few symbols, those that were asked for; else nil
+	Names   []string // names that callers looked up, in a table of few symbols; else nil
 	Hidden  bool     // every address is 0: kptr_restrict
 }
 
@@ -45,7 +45,7 @@ type parser struct {
 	lastID uint16
 }
 
-// kallsym is a symbol on its way into the table.
+// kallsym is a symbol before it is in the table.
 type kallsym struct {
 	value uint64
 	off   uint32 // of its name in arena
@@ -53,11 +53,11 @@ type kallsym struct {
 	typ   uint8
 }
 
-// Parse keeps code, and data too if all is set.
+// Parse reads the symbols of code from a stream, and those of data too if all is set.
 func Parse(r io.Reader, all bool) (*Table, error) {
 	p := &parser{
 		mods: []string{"[kernel]"},
-		// so that they are not copied over and over
+		// sized for a usual kernel, to save copies
 		syms: make([]kallsym, 0, 1<<17), arena: make([]byte, 0, 24<<17),
 	}
 	lines := kallsyms.NewLines(r)
@@ -78,7 +78,7 @@ func Parse(r io.Reader, all bool) (*Table, error) {
 	return p.table(), nil
 }
 
-// isMarker is set in the type of symbols that end a section.
+// isMarker is set in the types of symbols that end a section.
 const isMarker = 0x80
 
 func (p *parser) add(at uint64, typ byte, name, mod []byte) {
@@ -94,7 +94,7 @@ func (p *parser) add(at uint64, typ byte, name, mod []byte) {
 	p.arena = appendName(p.arena, name)
 }
 
-// module returns the number of a module, which the table has as "[name]".
+// module returns the number of a module, whose name in the table is "[name]".
 func (p *parser) module(mod []byte) uint16 {
 	if bytes.Equal(mod, p.last) {
 		return p.lastID
@@ -115,8 +115,7 @@ func (p *parser) module(mod []byte) uint16 {
 	return p.lastID
 }
 
-// IsCode reports whether a symbol type is one of code: text, also weak. Types
-// are those of nm(1).
+// IsCode reports whether a symbol type, as in nm(1), is one of code: text, also weak.
 func IsCode(t byte) bool { return t == 't' || t == 'T' || t == 'w' || t == 'W' }
 
 func appendName(b, name []byte) []byte {
@@ -140,7 +139,7 @@ func nameAt(arena []byte, off int) (name []byte, next int) {
 	return arena[off : off+n], off + n
 }
 
-// table sorts what was read and makes the table of it.
+// table returns the table of the symbols that were read.
 func (p *parser) table() *Table {
 	t := &Table{mods: p.mods}
 	p.sort()
@@ -165,9 +164,9 @@ func (p *parser) table() *Table {
 	return t
 }
 
-// sort puts the symbols, and their names, in the order of addresses, the best of
-// aliases last. The kernel's own come in that order already; those of modules,
-// BPF programs and trampolines behind them do not.
+// sort puts the symbols, and their names, in the order of addresses, the best alias of an
+// address last. The kernel's own come in that order already; the symbols of modules, BPF
+// programs and trampolines behind them do not.
 func (p *parser) sort() {
 	n := 1
 	for n < len(p.syms) && p.syms[n].value >= p.syms[n-1].value {
@@ -195,8 +194,8 @@ func (p *parser) sort() {
 	p.put(from, all)
 }
 
-// put makes syms the symbols from number first on, with their names behind each
-// other in that order: they are the ones that were there before, in another.
+// put replaces the symbols from number first on by syms, which are the same ones in another
+// order, and puts their names in that order, too.
 func (p *parser) put(first int, syms []kallsym) {
 	lo, hi := syms[0].off, 0
 	for i := range syms {
@@ -213,9 +212,9 @@ func (p *parser) put(first int, syms []kallsym) {
 	}
 }
 
-// orderAliases puts symbols of one address in the order of preference, the best
-// last, among the first n, whose addresses ascend already. Their names take the
-// same bytes of the arena in any order.
+// orderAliases puts those of the first n symbols that share an address in the order of
+// preference, the best last. The addresses are in ascending order already. Names take the same
+// bytes of the arena in any order.
 func (p *parser) orderAliases(n int) {
 	for i := 0; i < n; {
 		first := i
@@ -245,7 +244,7 @@ func (p *parser) compare(a, b *kallsym) int {
 	return cmp.Compare(a.mod, b.mod)
 }
 
-// typeRank prefers code to data and global to weak to local symbols.
+// typeRank ranks code above data, and global above weak above local symbols.
 func typeRank(t byte) int {
 	switch t {
 	case 'T':
@@ -260,7 +259,7 @@ func typeRank(t byte) int {
 	return 1
 }
 
-// rawName returns the name of symbol i, as bytes of the arena.
+// Name returns the name of symbol i, as bytes of the arena.
 func (t *Table) Name(i int) []byte {
 	off := int(t.skip[i/nameSkip])
 	var name []byte
@@ -284,6 +283,7 @@ func (t *Table) Module(i int) string {
 	return t.mods[t.modRuns[lo-1].mod]
 }
 
+// Bytes returns the memory that the table takes, in bytes, without Names.
 func (t *Table) Bytes() int64 {
 	n := t.Addrs.Bytes() + int64(cap(t.typ)+cap(t.arena)+4*cap(t.skip)+8*cap(t.modRuns))
 	for _, m := range t.mods {
@@ -301,7 +301,7 @@ func (t *Table) Next(i int) int {
 }
 
 // marker reports whether a symbol marks the end of a section of the kernel
-// (include/asm-generic/sections.h): what follows is not code of it.
+// (include/asm-generic/sections.h): nothing behind it is the section's code.
 func marker(name []byte) bool {
 	if len(name) < 4 || name[0] != '_' {
 		return false
@@ -313,17 +313,18 @@ func marker(name []byte) bool {
 	return name[1] == '_' && bytes.HasSuffix(name, []byte("_text_end"))
 }
 
-// Len is the number of symbols.
+// Len returns the number of symbols.
 func (t *Table) Len() int { return len(t.typ) }
 
-// Type is nm's letter of symbol i.
+// Type returns nm's letter of symbol i.
 func (t *Table) Type(i int) byte { return t.typ[i] &^ isMarker }
 
-// EndsSection reports whether what follows the address of symbol i is no code of it.
+// EndsSection reports whether symbol i marks the end of a section: nothing from its address on
+// is the section's code.
 func (t *Table) EndsSection(i int) bool { return t.typ[i]&isMarker != 0 }
 
-// All yields the symbols' numbers and names, in the order of addresses. A name is valid
-// during its turn.
+// All yields the symbols' numbers and names, in the order of addresses. A name is valid during
+// its iteration.
 func (t *Table) All() iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		off := 0
