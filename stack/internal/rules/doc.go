@@ -1,4 +1,3 @@
-// Package rules is what the walker in Go (package stack) and the one in BPF (package
-// bpfwalk) share: a file's unwind rules, compiled, and what both know of kernels and
-// of Go's runtime.
+// Package rules contains what the walkers in Go (package stack) and in BPF (package bpfwalk)
+// share: a file's compiled unwind rules, and layouts of the kernel and of Go's runtime.
 package rules

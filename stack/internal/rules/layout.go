@@ -2,11 +2,11 @@ package rules
 
 import "debug/elf"
 
-// DefaultPACMask is every bit above a 48-bit address but 55, which selects the
-// kernel's or the user's half (Arm ARM, "Pointer authentication").
+// DefaultPACMask has every bit above a 48-bit address except 55, which selects the kernel's or
+// the user's half (Arm ARM, "Pointer authentication").
 const DefaultPACMask = 0xff7f_0000_0000_0000
 
-// ReturnReg is the number that return addresses are described under.
+// ReturnReg returns the DWARF number under which return addresses are described.
 func ReturnReg(m elf.Machine) uint64 {
 	if m == elf.EM_AARCH64 {
 		return 30 // x30, the link register
@@ -14,15 +14,15 @@ func ReturnReg(m elf.Machine) uint64 {
 	return 16
 }
 
-// Code that ends a function on amd64: "add $n, %rsp; ret", n below 128.
+// EpilogueCode is the code, under EpilogueMask, that ends a function on amd64: "add $n, %rsp;
+// ret" with n below 128.
 const (
 	EpilogueMask = 0xff_00_ff_ff_ff
 	EpilogueCode = 0xc3_00_c4_83_48
 )
 
-// Where the kernel saves registers below a signal handler, counted from the
-// stack pointer in the trampoline: struct rt_sigframe of arch/x86/kernel and
-// arch/arm64/kernel/signal.c.
+// Offsets of the registers that the kernel saves below a signal handler, from the stack pointer
+// in the trampoline: struct rt_sigframe of arch/x86/kernel and arch/arm64/kernel/signal.c.
 const (
 	AMD64SigRegs = 40               // uc.uc_mcontext
 	AMD64SigRSP  = 40 + 15*8        // its rsp
@@ -34,18 +34,18 @@ const (
 // r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
 var AMD64SigOrder = [...]int{8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16}
 
-// Of the kernel on amd64: the size of its stacks, and struct pt_regs.
+// The size of the kernel's stacks on amd64, and its struct pt_regs, in bytes.
 const (
 	ThreadSize  = 16384
 	AMD64Regs   = 168 // sizeof(struct pt_regs)
-	AMD64RegsCS = 136 // its cs
+	AMD64RegsCS = 136 // offset of its cs
 )
 
-// KernelEntry is struct pt_regs in DWARF numbers: r15, r14, r13, r12, rbp, rbx, r11
-// to r8, rax, rcx, rdx, rsi, rdi, orig_ax, rip, cs, flags, rsp; -1 is no register.
+// KernelEntry is struct pt_regs in DWARF numbers: r15, r14, r13, r12, rbp, rbx, r11 to r8, rax,
+// rcx, rdx, rsi, rdi, orig_ax, rip, cs, flags, rsp; -1 is no register.
 var KernelEntry = [...]int{15, 14, 13, 12, 6, 3, 11, 10, 9, 8, 0, 2, 1, 4, 5, -1, 16, -1, -1, 7}
 
-// Of Go's runtime: fields of its g.
+// Offsets of fields in the Go runtime's g.
 const (
 	GoMOfG     = 48 // g.m
 	GoSchedOfG = 56 // g.sched: sp, then pc

@@ -8,16 +8,16 @@ const (
 	ORCUnknown ORCVersion = iota
 	ORC1                  // Linux 4.14 to 6.2: type, end
 	ORC2                  // 6.3: type, signal, end
-	ORC3                  // 6.4 to 7.0: a wider type that says end and undefined, signal
-	ORC4                  // 7.1 and later: as 3, registers numbered anew
+	ORC3                  // 6.4 to 7.0: a wider type with values for end and undefined; signal
+	ORC4                  // 7.1 and later: ORC3 with new numbers of registers
 )
 
-// ORCReg is what an entry's address is counted from.
+// ORCReg is the register that an entry's address is relative to.
 type ORCReg uint8
 
-// The registers, in no kernel version's order.
+// The registers. The numbers are not those of any kernel version.
 const (
-	ORCUndefined  ORCReg = iota // not known
+	ORCUndefined  ORCReg = iota // unknown
 	ORCPrevSP                   // the stack pointer before the call
 	ORCAX                       // since 7.1
 	ORCDX                       //
@@ -31,7 +31,7 @@ const (
 	ORCBadReg                   // none of them
 )
 
-// ORCType is what kind of frame an entry describes.
+// ORCType is the kind of frame that an entry describes.
 type ORCType uint8
 
 // The types.
@@ -44,16 +44,16 @@ const (
 	ORCBadType                        // none of them
 )
 
-// ORC is how to walk from one stretch of kernel code to its caller.
+// ORC describes how to walk from a stretch of kernel code to its caller.
 type ORC struct {
-	// SP and SPOffset, in bytes, give the stack pointer before the call, BP and
-	// BPOffset where the caller's frame pointer was saved (ORCUndefined: it is
-	// unchanged).
+	// SP and SPOffset, in bytes, give the stack pointer before the call. BP and BPOffset give
+	// the place where the caller's frame pointer was saved; if BP is ORCUndefined, it is
+	// unchanged.
 	SPOffset, BPOffset int16
 	SP, BP             ORCReg
-	// Type is what lies there: a call's frame, or registers.
+	// Type is what the stack contains there: a call's frame, or registers.
 	Type ORCType
-	// Signal is set where what comes next is an interrupted instruction, not a
-	// return address.
+	// Signal is set if the next frame's address is an interrupted instruction, not a return
+	// address.
 	Signal bool
 }

@@ -2,12 +2,12 @@ package rules
 
 import "iter"
 
-// MaxRules is what a row's 16 bits can tell apart.
+// MaxRules is the number of rules that a row's 16 bits can number.
 const MaxRules = 1 << 16
 
-// Rows are a table's rows, in four bytes each: where a rule begins, counted
-// from the beginning of its 64 KiB, and which rule it is. It holds until the next
-// row begins, also in another 64 KiB.
+// Rows are a table's rows, in four bytes each: the address from which a rule holds, relative to
+// its 64 KiB, and the rule's number. A row holds until the next one begins, also in another 64
+// KiB.
 type Rows struct {
 	pages []cfiPage // those with rows, ascending
 	Offs  []uint16
@@ -20,7 +20,8 @@ type cfiPage struct {
 	first  uint32 // its first row
 }
 
-// Find returns the number of the row that holds at an address, -1 if none does.
+// Find returns the number of the row that holds at an address relative to the table's base, -1
+// if there is none.
 func (r *Rows) Find(off uint32) int {
 	lo, n := 0, len(r.pages)
 	for number := uint16(off >> 16); n > 0; {
@@ -55,7 +56,7 @@ func (r *Rows) Find(off uint32) int {
 	return from + lo - 1
 }
 
-// All yields the rows: address, counted from the table's base, and rule.
+// All yields the rows: the address relative to the table's base, and the rule.
 func (r *Rows) All() iter.Seq2[uint32, uint16] {
 	return func(yield func(uint32, uint16) bool) {
 		for i, p := range r.pages {
@@ -72,8 +73,8 @@ func (r *Rows) All() iter.Seq2[uint32, uint16] {
 	}
 }
 
-// PackRows packs rows, which come in order. It goes through them twice, so that
-// it allocates no more than it keeps.
+// PackRows packs rows, which come in order. It iterates over them twice, to allocate only what
+// it keeps.
 func PackRows(rows iter.Seq2[uint32, uint16]) Rows {
 	n, pages, last := 0, 0, -1
 	for pc := range rows {
@@ -95,5 +96,5 @@ func PackRows(rows iter.Seq2[uint32, uint16]) Rows {
 	return r
 }
 
-// Bytes is the memory that the rows take up.
+// Bytes returns the memory that the rows take, in bytes.
 func (r *Rows) Bytes() int { return 4*len(r.Offs) + 8*len(r.pages) }

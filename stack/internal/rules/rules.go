@@ -2,8 +2,8 @@ package rules
 
 import "debug/elf"
 
-// CFAKind says how a rule computes the canonical frame address: the stack
-// pointer in the caller, before it called.
+// CFAKind is how a rule computes the canonical frame address: the stack pointer in the caller,
+// before the call.
 type CFAKind uint8
 
 const (
@@ -14,11 +14,11 @@ const (
 	CFAExpr                  // expression number off
 	CFASignal                // the frame that the kernel pushed for a signal handler
 	CFASwitch                // reg + off, on another stack
-	CFAGrow                  // as Go's descriptor of the goroutine says: see goGrow
+	CFAGrow                  // from Go's descriptor of the goroutine: see stack's goGrow
 	CFAIndex                 // *(reg + off + 8 * AMD64R9) + off2
 )
 
-// CFA is how a frame's CFA is found.
+// CFA is how the CFA of a frame is computed.
 type CFA struct {
 	Kind CFAKind
 	Reg  uint8
@@ -26,11 +26,11 @@ type CFA struct {
 	Off2 int32
 }
 
-// RegKind says how a rule restores a register of the caller.
+// RegKind is how a rule restores a register of the caller.
 type RegKind uint8
 
 const (
-	RegSame    RegKind = iota // it still holds the caller's value
+	RegSame    RegKind = iota // it still has the caller's value
 	RegUndef                  // the value is lost; of the return address: the outermost frame
 	RegAtCFA                  // saved at CFA + off
 	RegCFA                    // the value is CFA + off
@@ -47,28 +47,28 @@ type RegRule struct {
 	Off  int32
 }
 
-// SavedReg is a RegRule and the register it is for.
+// SavedReg is the RegRule of a register.
 type SavedReg struct {
 	Num uint8
 	RegRule
 }
 
-// Rule is one distinct way to unwind. Tables hold each once.
+// Rule is one distinct way to unwind. A table contains each once.
 type Rule struct {
-	How   uint8 // the stack.FrameSource that frames found by it say; 0: the table's
+	How   uint8 // the stack.FrameSource of frames found by it; 0: the table's
 	CFA   CFA
-	Saved []SavedReg // by number; registers that are not here keep their value
-	// Lo and hi bound the slots that are counted from the CFA.
+	Saved []SavedReg // by number; other registers keep their value
+	// Lo and Hi bound the slots that are relative to the CFA.
 	Lo, Hi int32
 }
 
-// Table is a file's rules, and where each holds.
+// Table is a file's rules, and the addresses at which each holds.
 type Table struct {
 	Machine elf.Machine
-	// Base is the address, in the file's own numbering, that the rows count from.
+	// Base is the address, in the file's own numbering, that the rows are relative to.
 	Base  uint64
 	Rows  Rows
-	Rules []Rule // rule 0 says that none is known
+	Rules []Rule // rule 0 is the one for addresses without a rule
 }
 
 // Lookup returns the rule for an address in the file's own numbering.

@@ -10,7 +10,8 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// StartCompiled starts a program that has all its code when it starts.
+// StartCompiled compiles a C program to a static executable, so that all its code is mapped
+// from the start, and starts it. It skips the test if gcc can't.
 func StartCompiled(t *testing.T, name, source string) int {
 	t.Helper()
 	testenv.Need(t, testenv.Tool("gcc"))
@@ -25,15 +26,15 @@ func StartCompiled(t *testing.T, name, source string) int {
 	return Workload{Name: name, Argv: []string{name}}.Start(t)
 }
 
-// Garbage runs a function whose return address is none, as rules that are
-// wrong find one: it was taken for an interpreted frame.
+// Garbage runs a function whose return address is not an address, as wrong rules find it. It
+// was once taken for an interpreter's frame.
 const Garbage = `
 volatile int n;
 void spin(void) { for (;;) n++; }
 int main(void) { __asm__("mov $0xf123456789abcde0,%rax\n push %rax\n jmp spin"); return 0; }
 `
 
-// Trampoline calls through code like CPython's for -X perf.
+// Trampoline calls a function through code like that of CPython for -X perf.
 const Trampoline = `
 __asm__(".text\n.type trampoline,@function\ntrampoline: sub $8,%rsp\n mov $0x1234,%ebp\n call *%rdi\n add $8,%rsp\n ret\n");
 void trampoline(void (*f)(void));

@@ -23,16 +23,15 @@ func ehEntry(b, body []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(b, uint32(len(body))), body...)
 }
 
-// EhFrame builds an .eh_frame of CIEs and FDEs with absolute addresses: amd64's
-// usual rules at entry (arm64's if so asked), then
-// each FDE's own.
+// EhFrame builds an .eh_frame of CIEs and FDEs with absolute addresses: the usual rules at
+// entry of amd64 (or arm64), then each FDE's own.
 type EhFrame struct {
 	ARM64 bool
 
 	b []byte
 }
 
-// FDE appends the description of a function, with a CIE of its own, and returns f.
+// FDE appends the description of a function, with its own CIE, and returns f.
 func (f *EhFrame) FDE(start, size uint64, aug string, ins ...byte) *EhFrame {
 	cie := len(f.b)
 	body := binary.LittleEndian.AppendUint32(nil, 0)
@@ -52,10 +51,10 @@ func (f *EhFrame) FDE(start, size uint64, aug string, ins ...byte) *EhFrame {
 	return f
 }
 
-// Bytes is the section.
+// Bytes returns the section.
 func (f *EhFrame) Bytes() []byte { return append(f.b[:len(f.b):len(f.b)], 0, 0, 0, 0) }
 
-// ELF is a file that has the section.
+// ELF returns a file with the section.
 func (f *EhFrame) ELF() []byte {
 	m := elf.EM_X86_64
 	if f.ARM64 {

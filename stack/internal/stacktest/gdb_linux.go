@@ -11,7 +11,8 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// GDB asks gdb for the program counters of the stopped process.
+// GDB returns the program counters of a stopped process's stack from gdb, innermost first,
+// without inlined and tail calls. args are further arguments of gdb, which select the process.
 func GDB(t *testing.T, args ...string) []uint64 {
 	t.Helper()
 	script := `

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Words are 64-bit words in little-endian order.
+// Words returns 64-bit words in little-endian order.
 func Words(w ...uint64) (b []byte) {
 	for _, v := range w {
 		b = binary.LittleEndian.AppendUint64(b, v)
@@ -15,7 +15,7 @@ func Words(w ...uint64) (b []byte) {
 	return b
 }
 
-// Run is a run of bytes, in hex.
+// Run is the bytes at consecutive addresses from Addr on, in hex.
 type Run struct {
 	Addr uint64
 	Data string
@@ -26,7 +26,7 @@ type Memory interface {
 	ReadMemory(dst []byte, addr uint64) error
 }
 
-// Recorder keeps what is read.
+// Recorder keeps the bytes that are read from Memory, by address.
 type Recorder struct {
 	Memory
 	Bytes map[uint64]byte
@@ -43,7 +43,7 @@ func (m *Recorder) ReadMemory(dst []byte, addr uint64) error {
 	return nil
 }
 
-// Runs are the bytes that were read, by address.
+// Runs returns the bytes that were read, in order of their addresses.
 func (m *Recorder) Runs() (out []Run) {
 	var data []byte
 	var from uint64

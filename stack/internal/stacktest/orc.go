@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// ORCEntry is an entry of .orc_unwind.
+// ORCEntry returns an entry of .orc_unwind.
 func ORCEntry(sp, bp int16, flags uint16) []byte {
 	b := binary.LittleEndian.AppendUint16(nil, uint16(sp))
 	b = binary.LittleEndian.AppendUint16(b, uint16(bp))
 	return binary.LittleEndian.AppendUint16(b, flags)
 }
 
-// KernelCode is where the code of ORC lies, KernelStack where its stacks do.
+// KernelCode is the address of the code that ORC describes, KernelStack that of its stacks.
 const (
 	KernelCode  = 0xffffffff81000000
 	KernelStack = 0xffff888000000000
 )
 
-// ORC is the tables of 8 KiB of code, in the third form: .orc_unwind_ip and
+// ORC returns the tables for 8 KiB of code in the form of rules.ORC3: .orc_unwind_ip and
 // .orc_unwind.
 func ORC() (ip, entries []byte) {
 	rows := []struct {
@@ -31,14 +31,14 @@ func ORC() (ip, entries []byte) {
 		{0x300, ORCEntry(16, -16, 0x214)},        // rbp is the frame
 		{0x400, ORCEntry(0, 0, 0xb05)},           // an exception's registers
 		{0x500, ORCEntry(0, 0, 0xc05)},           // the processor's frame
-		{0x600, ORCEntry(0, 0, 0x000)},           // not known
+		{0x600, ORCEntry(0, 0, 0x000)},           // undefined
 		{0x700, ORCEntry(8, 0, 0x209)},           // another stack: *(sp) + 8
 		{0x800, ORCEntry(0, 0, 0x206)},           // r10
 		{0x900, ORCEntry(0, 0, 0x70f)},           // nonsense
 		{0xa00, ORCEntry(0, 0, 0x205)},           // no progress
-		{0xb00, ORCEntry(8, 0, 0x205)},           // two for one address: the last counts
+		{0xb00, ORCEntry(8, 0, 0x205)},           // two entries for one address: the last counts
 		{0xb00, ORCEntry(24, 0, 0x205)},          //
-		{0xb00, ORCEntry(0, 0, 0)},               // but for the one that ends a function
+		{0xb00, ORCEntry(0, 0, 0)},               // unless the last is the end of a function
 		{0xc00, slices.Clone(ORCEntry(0, 0, 0))}, //
 	}
 	for i, r := range rows {

@@ -8,7 +8,8 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// StartPython runs a program until it has printed its first line.
+// StartPython starts a program, which is killed when the test ends, and returns its first line
+// of output.
 func StartPython(t *testing.T, python, program string) (pid int, line string) {
 	t.Helper()
 	cmd := testenv.Command(t, python, "-c", program)

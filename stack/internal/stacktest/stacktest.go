@@ -1,4 +1,5 @@
-// Package stacktest has what tests of stack and of the packages below it walk.
+// Package stacktest contains the processes and data that tests of stack and of the packages
+// below it walk.
 package stacktest
 
 import "io/fs"
@@ -6,7 +7,7 @@ import "io/fs"
 // EmptyFS has no files.
 type EmptyFS struct{}
 
-// Open says so.
+// Open returns fs.ErrNotExist.
 func (EmptyFS) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// Workload is a program that computes, as Debian ships it.
+// Workload is a program that computes until it is killed.
 type Workload struct {
 	Name string
 	Argv []string
 }
 
-// JIT has code that no debugger knows how to unwind: frame pointers lead
-// over it, and call frame information on from there.
+// JIT has code that no debugger can unwind: frame pointers lead through it, and call frame
+// information on from there.
 var JIT = Workload{"node", []string{"node", "-e", `
 function deep(n) { if (n > 0) return deep(n - 1); let m = {}; for (let i = 0; i < 5000; i++) m["k" + i % 100] = JSON.stringify({i}); return Object.keys(m).sort().map(k => m[k].length).reduce((a, b) => a + b); }
 for (;;) deep(20);`}}
@@ -43,7 +43,8 @@ while True: deep(20)`}},
 	{"openssl", []string{"openssl", "speed", "-seconds", "60", "rsa2048"}},
 }
 
-// Start starts the program, until the test ends, and returns the process to look at.
+// Start starts the program, which is killed when the test ends, and returns the process to
+// walk. It skips the test if the program is not installed.
 func (w Workload) Start(t *testing.T) (pid int) {
 	t.Helper()
 	testenv.Need(t, testenv.Tool(w.Name))
@@ -62,7 +63,7 @@ func (w Workload) Start(t *testing.T) (pid int) {
 		for _, pid := range append(Children(cmd.Process.Pid), cmd.Process.Pid) {
 			if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil &&
 				strings.HasPrefix(filepath.Base(exe), w.Name) {
-				time.Sleep(200 * time.Millisecond) // let it get to work
+				time.Sleep(200 * time.Millisecond) // until it computes
 				return pid
 			}
 		}
@@ -71,7 +72,7 @@ func (w Workload) Start(t *testing.T) (pid int) {
 	return 0
 }
 
-// Children are the processes that a process started.
+// Children returns the processes that a process's main thread started.
 func Children(pid int) []int {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	var out []int
