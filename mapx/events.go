@@ -75,10 +75,10 @@ func (e *Events[T]) All(ctx context.Context) (iter.Seq[*T], func() error) {
 	return seq, func() error { return err }
 }
 
-// Sorted is a Source that puts the records of another one in the order of their
-// times, as far as a window of that many records allows: each record waits until
-// the window is full of others or the source is drained, and the oldest goes
-// first. It allocates only until the window is full once.
+// Sorted is a Source that returns the records of another one in the order of their times, as
+// far as a window of that many records allows: each record waits until the window is full of
+// others or the source is drained, and the oldest goes first. It allocates only until the
+// window is full once.
 type Sorted struct {
 	src    Source
 	time   func(*Record) uint64
@@ -101,8 +101,8 @@ func Sort(src Source, window int, time func(*Record) uint64) *Sorted {
 	return &Sorted{src: src, time: time, window: max(window, 1)}
 }
 
-// ReadInto returns the next record in order; see Source. Remaining is that of
-// the record when it was read from the source, unless others wait in the window.
+// ReadInto returns the next record in order; see Source. Remaining is that of the record when
+// it was read from the source, or the number of records in the window if that is larger.
 func (s *Sorted) ReadInto(ctx context.Context, rec *Record) error {
 	for s.err == nil && !s.flush && len(s.heap) < s.window {
 		r := &Record{}
@@ -127,7 +127,7 @@ func (s *Sorted) ReadInto(ctx context.Context, rec *Record) error {
 func (s *Sorted) pop(rec *Record) error {
 	if len(s.heap) == 0 {
 		err := s.err
-		s.err, s.flush = nil, false // what ended may have been a context
+		s.err, s.flush = nil, false // perhaps only a context ended: read again
 		return err
 	}
 	t := heap.Pop(&s.heap).(timed)
@@ -147,8 +147,8 @@ func (s *Sorted) pop(rec *Record) error {
 	return nil
 }
 
-// Late returns how many records came out after a younger one, because the
-// window was too small for them.
+// Late returns the number of records that were returned after a younger one, because the window
+// was too small for them.
 func (s *Sorted) Late() uint64 { return s.late }
 
 type timed struct {
@@ -156,7 +156,7 @@ type timed struct {
 	time, seq uint64
 }
 
-// recordHeap has the oldest on top.
+// recordHeap is a heap with the oldest record on top.
 type recordHeap []timed
 
 func (h recordHeap) Len() int { return len(h) }

@@ -11,16 +11,16 @@ import (
 	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
-// Flip is a table whose ReadAndClear loses nothing, for maps of every kind, arrays
-// included. It has two maps, of which programs write one, found through a slot of an array
-// of maps. ReadAndClear puts the other map into the slot. The kernel returns from that only
-// when every program run that might still hold the first map has ended: it waits for the
-// RCU grace period after changing a map of maps (maybe_wait_bpf_programs,
-// kernel/bpf/syscall.c, Linux 4.20; on kernels before 6.8 that leaves out sleepable
-// programs). Then no program writes the first map, and it is read and emptied.
+// Flip is a table whose ReadAndClear loses nothing, for maps of every kind, arrays included. It
+// has two maps, one of which programs write to; they find it through a slot of an array of
+// maps. ReadAndClear puts the other map into the slot. The kernel returns from that only when
+// every program run that might still hold the first map has ended: it waits for the RCU grace
+// period after changing a map of maps (maybe_wait_bpf_programs, kernel/bpf/syscall.c, Linux
+// 4.20; on kernels before 6.8 that leaves out sleepable programs). Then no program writes to
+// the first map, and it is read and emptied.
 //
-// The wait takes some milliseconds, tens on a busy machine. A Flip is safe for
-// concurrent use. It borrows its maps and holds no resource of its own.
+// The wait takes some milliseconds, tens on a busy machine. A Flip is safe for concurrent use.
+// It borrows its maps and holds no resource of its own.
 type Flip[K comparable, V any] struct {
 	outer *ebpf.Map
 	slot  uint32
@@ -31,7 +31,7 @@ type Flip[K comparable, V any] struct {
 	active int
 }
 
-// drainer is what a Flip needs of Map and PerCPU.
+// drainer is the part of Map and PerCPU that a Flip uses.
 type drainer[K, V any] interface {
 	Table[K, V]
 	drain() (Snapshot[K, V], error)
@@ -39,8 +39,8 @@ type drainer[K, V any] interface {
 
 var _ Table[uint32, uint64] = (*Flip[uint32, uint64])(nil)
 
-// NewFlip makes a Flip of two maps of the same kind; a becomes the one that
-// programs find in outer[slot]. outer is an array of maps.
+// NewFlip returns a Flip of two maps of the same kind. It puts a into outer[slot], where
+// programs find it. outer is an array of maps.
 func NewFlip[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *Map[K, V]) (*Flip[K, V],
 	error,
 ) {
@@ -84,7 +84,7 @@ func (f *Flip[K, V]) init() error {
 	return f.point(0)
 }
 
-// point makes programs write tables[i].
+// point makes programs write to tables[i].
 func (f *Flip[K, V]) point(i int) error {
 	var key, value [4]byte
 	binary.NativeEndian.PutUint32(key[:], f.slot)

@@ -10,10 +10,9 @@ import (
 	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
-// lossCounter reads the slot in which a program counts the records it could not
-// emit.
+// lossCounter reads the slot in which a program counts the records that it could not emit.
 type lossCounter struct {
-	m      *ebpf.Map // nil counts nothing
+	m      *ebpf.Map // nil if there is no counter
 	key    []byte
 	value  []byte
 	perCPU bool
@@ -60,8 +59,8 @@ func (l *lossCounter) read() (uint64, error) {
 	return sum, nil
 }
 
-// since returns what was lost since the last call. Where the counter can't be
-// read that is not known now; total says why.
+// since returns the number of records that were lost since the last call. If the counter can't
+// be read it returns 0; total returns the error.
 func (l *lossCounter) since() uint64 {
 	sum, err := l.read()
 	if err != nil {
@@ -72,7 +71,7 @@ func (l *lossCounter) since() uint64 {
 	return n
 }
 
-// total returns the whole count, and by CPU where it is known.
+// total returns the whole count, and the count by CPU if it is known.
 func (l *lossCounter) total() (sum uint64, byCPU []uint64, err error) {
 	if sum, err = l.read(); err != nil || !l.perCPU {
 		return sum, nil, err

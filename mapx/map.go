@@ -14,20 +14,20 @@ import (
 	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
-// Map reads a BPF map whose entries have one value each as Go values: a hash,
-// an LRU hash, an array, an LPM trie, or a map of maps (whose values are the
-// inner maps' ids, uint32). Storage maps have Lookup and Put but no Snapshot,
-// since the kernel doesn't list them. Use NewPerCPU for per-CPU maps.
+// Map reads a BPF map whose entries have one value each as Go values: a hash, an LRU hash, an
+// array, an LPM trie, or a map of maps (whose values are the inner maps' ids, uint32). Storage
+// maps have Lookup and Put but no Snapshot, since the kernel doesn't list them. Use NewPerCPU
+// for per-CPU maps.
 //
-// K and V are plain data: integers of fixed size, floats, bools, arrays and structs of
-// those. Either may be string, which holds the bytes of any size that the map's have, for
-// programs that learn their meaning at run time. A string that is given to Lookup, Put or
-// Delete is cut to that size, or has zeros added. Other types are read in place where Go's
-// layout is the map's (which it is for a struct that C or package probe/action lays out),
-// and field by field where the map has the same fields packed.
+// K and V are plain data: integers of fixed size, floats, bools, arrays and structs of those.
+// Either may be string, which holds the map's bytes, of any size, for programs that learn their
+// meaning at run time. A string that is given to Lookup, Put or Delete is cut to the map's
+// size, or has zeros added. Other types are read in place if Go's layout is the map's (as for a
+// struct that C or package probe/action lays out), and field by field if the map has the same
+// fields packed.
 //
-// A Map is safe for concurrent use. It borrows the *ebpf.Map, which must stay
-// open, and holds no resource of its own.
+// A Map is safe for concurrent use. It borrows the *ebpf.Map, which must stay open, and holds
+// no resource of its own.
 type Map[K comparable, V any] struct {
 	raw        *raw.Map
 	key, value layout.Codec
@@ -36,11 +36,11 @@ type Map[K comparable, V any] struct {
 
 var _ Table[uint32, uint64] = (*Map[uint32, uint64])(nil)
 
-// New returns a typed view of m. It fails if m is of another kind, or if K or V
-// don't fit the sizes of m's key and value or, where the map carries BTF that
-// this process may read, their fields; the error names the field.
+// New returns a typed view of m. It fails if m is of another kind, or if K or V don't fit the
+// sizes of m's key and value or, if the map carries BTF that this process may read, their
+// fields; the error names the field.
 //
-// Minimum kernel 5.10; elsewhere than on Linux it returns *UnsupportedError.
+// Minimum kernel 5.10; on systems other than Linux it returns *UnsupportedError.
 func New[K comparable, V any](m *ebpf.Map) (*Map[K, V], error) {
 	if err := raw.Supported("map reading"); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func codecs[K, V any](m *ebpf.Map) (key, value layout.Codec, err error) {
 	if value, err = layout.NewCodec[V]("value", int(m.ValueSize())); err != nil {
 		return key, value, fmt.Errorf("map %v: %w", m, err)
 	}
-	var kl, vl *layout.Layout // BTF offsets say nothing where Go's are not the map's
+	var kl, vl *layout.Layout // nil if Go's offsets are not the map's: BTF has the map's
 	if key.Direct {
 		kl = key.Layout
 	}
@@ -73,11 +73,10 @@ func codecs[K, V any](m *ebpf.Map) (key, value layout.Codec, err error) {
 	return key, value, raw.CheckTypes(m, kl, vl)
 }
 
-// Snapshot returns the entries as they are now, in the map's order. An entry
-// that is in the map during the whole call is in the snapshot exactly once; one
-// that is inserted or deleted meanwhile may be in it or not, but never twice.
-// Entries are read one after the other, so two of them may be from different
-// moments; a value that is wider than a machine word may be read in the middle
+// Snapshot returns the current entries, in the map's order. An entry that is in the map during
+// the whole call is in the snapshot exactly once; one that is inserted or deleted meanwhile may
+// be in it or not, but never twice. Entries are read one after the other, so two of them may be
+// from different moments; a value that is wider than a machine word may be read in the middle
 // of an update, unless the program writes it whole (insert) or atomically.
 func (t *Map[K, V]) Snapshot() (Snapshot[K, V], error) {
 	entries, err := t.Append(nil)
@@ -91,10 +90,10 @@ func (t *Map[K, V]) Append(dst []Entry[K, V]) ([]Entry[K, V], error) {
 }
 
 // ReadAndClear returns the entries and removes them. The kernel reads and deletes bucket by
-// bucket under the bucket's lock, so no update by bpf_map_update_elem is lost or seen
-// twice. But a program may look a value up before the deletion and add to it afterwards, in
-// the same run: it then adds to a value that is not read any more. Where that matters use a
-// Flip, which loses nothing.
+// bucket under the bucket's lock, so no update by bpf_map_update_elem is lost or seen twice.
+// But a program may look a value up before the deletion and add to it afterwards, in the same
+// run: it then adds to a value that is not read any more. If that matters, use a Flip, which
+// loses nothing.
 //
 // An array can't be cleared without losing the updates between the read and the write:
 // ReadAndClear returns *UnsupportedError. Use a Flip, or Delta on snapshots.
@@ -136,8 +135,8 @@ func (t *Map[K, V]) appendAll(dst []Entry[K, V], del bool) ([]Entry[K, V], error
 	return dst, err
 }
 
-// sizeHint remembers how large the last snapshot was, so that the next one
-// needs no growing.
+// sizeHint is the expected size of the next snapshot, from that of the last one, to save
+// growing.
 type sizeHint struct{ n atomic.Int64 }
 
 func (h *sizeHint) get() int { return int(h.n.Load()) }
@@ -187,7 +186,7 @@ func (t *Map[K, V]) All() (iter.Seq2[K, V], func() error) {
 	return seq, func() error { return err }
 }
 
-// Lookup returns the value of one key, and whether it is there.
+// Lookup returns the value of one key, and reports whether the map has the key.
 func (t *Map[K, V]) Lookup(key K) (V, bool, error) {
 	var v V
 	b := layout.AlignedBytes(t.value.Size)

@@ -13,8 +13,8 @@ import (
 	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
-// ParseOptions are the options of Parse and ParseJSON; the zero value is for all
-// but linear histograms.
+// ParseOptions are the options of Parse and ParseJSON. The zero value is for everything except
+// linear histograms.
 type ParseOptions[V any] struct {
 	// New returns the histogram to which an entry's rows are added. Without it a *hist.Log2
 	// gets the smallest k that fits its buckets. A *hist.Linear needs New, because its rows
@@ -71,8 +71,8 @@ func Parse[K, V any](r io.Reader, name string, opts *ParseOptions[V]) (Snapshot[
 	return s, lines.Err()
 }
 
-// splitEntry takes "[key]: value" or ": value" apart; text says that the value
-// may be a string. The blank is missing, or alone, in front of a histogram.
+// splitEntry splits "[key]: value" or ": value". text is set if the value may be a string. In
+// front of a histogram the blank is missing, or the last byte.
 func splitEntry(rest string, text bool) (key, value string, err error) {
 	end := 0
 	if rest[0] == '[' {
@@ -95,7 +95,7 @@ func splitEntry(rest string, text bool) (key, value string, err error) {
 	return key, strings.TrimPrefix(value, " "), nil
 }
 
-// valueParser reads the text of one key and value.
+// valueParser parses the text of one key and value.
 type valueParser[K, V any] struct{ opts ParseOptions[V] }
 
 func (p *valueParser[K, V]) isHist() bool {
@@ -105,7 +105,7 @@ func (p *valueParser[K, V]) isHist() bool {
 // text reports whether a value prints as a string.
 func (p *valueParser[K, V]) text() bool { return isText(reflect.TypeFor[V]()) }
 
-// isText tells the types that print as strings.
+// isText reports whether values of a type print as strings.
 func isText(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.String:
@@ -154,7 +154,7 @@ func parseMean(text string) (a Average, err error) {
 	return a, err
 }
 
-// histogram makes a V of buckets.
+// histogram returns a V of the buckets.
 func (p *valueParser[K, V]) histogram(buckets []hist.Bucket) (v V, err error) {
 	if p.opts.New == nil {
 		to, ok := any(&v).(**hist.Log2)
@@ -174,7 +174,7 @@ func (p *valueParser[K, V]) histogram(buckets []hist.Bucket) (v V, err error) {
 	return v, to.AddBuckets(buckets)
 }
 
-// parseValue reads what appendText wrote; sep is between the fields of a tuple.
+// parseValue parses the output of appendText; sep separates the fields of a tuple.
 func parseValue(v reflect.Value, text, sep string) error {
 	t := v.Type()
 	switch {
@@ -233,7 +233,7 @@ func parseInt(text string) (int64, error) {
 	return n, notScalar(text, reflect.TypeFor[int64](), err)
 }
 
-// notScalar says what a text should have been, without naming strconv.
+// notScalar returns the error for a text that is not a value of type t, without strconv's name.
 func notScalar(text string, t reflect.Type, err error) error {
 	switch {
 	case err == nil:
@@ -282,7 +282,7 @@ func elements(v reflect.Value) (out []reflect.Value) {
 	return out
 }
 
-// fieldsOf are the fields that are printed: not the padding.
+// fieldsOf returns the fields that are printed, without the padding.
 func fieldsOf(v reflect.Value) (out []reflect.Value) {
 	for i := range v.NumField() {
 		if v.Type().Field(i).Name != "_" {
@@ -292,8 +292,8 @@ func fieldsOf(v reflect.Value) (out []reflect.Value) {
 	return out
 }
 
-// parseParts reads a list. Separators inside of brackets and parentheses don't
-// count; where there are too many, and one field is a string, it has them.
+// parseParts parses a list. Separators in brackets and parentheses don't count. If there are
+// too many, and one field is a string, they are the string's.
 func parseParts(to []reflect.Value, text, sep string) error {
 	parts := splitParts(text, sep)
 	if extra := len(parts) - len(to); extra > 0 {

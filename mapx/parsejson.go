@@ -13,9 +13,9 @@ import (
 	"github.com/borescope/borescope/hist"
 )
 
-// ParseJSON reads the output of PrintJSON, or of bpftrace -f json, for the map of that
-// name: the first line that has it. It is the inverse of PrintJSON as Parse is of Print.
-// The error is io.EOF if no line has the map. opts may be nil.
+// ParseJSON reads the output of PrintJSON, or of bpftrace -f json, for the map of that name:
+// the first line that has it. It is the inverse of PrintJSON as Parse is of Print. The error is
+// io.EOF if no line has the map. opts may be nil.
 func ParseJSON[K, V any](r io.Reader, name string, opts *ParseOptions[V]) (Snapshot[K, V], error) {
 	p := valueParser[K, V]{}
 	if opts != nil {
@@ -49,7 +49,7 @@ func ParseJSON[K, V any](r io.Reader, name string, opts *ParseOptions[V]) (Snaps
 	}
 }
 
-// jsonMap reads the entries, in their order, or the only one without a key.
+// jsonMap parses the entries, in their order, or the single one without a key.
 func (p *valueParser[K, V]) jsonMap(body json.RawMessage) (s Snapshot[K, V], err error) {
 	if t := reflect.TypeFor[K](); t.Kind() == reflect.Struct && t.NumField() == 0 {
 		s.Entries = make([]Entry[K, V], 1)
@@ -107,10 +107,10 @@ func (p *valueParser[K, V]) jsonValue(to *V, raw json.RawMessage) (err error) {
 	return parseJSONValue(reflect.ValueOf(to).Elem(), raw)
 }
 
-// jsonInt is a number, or a string where a float64 can't hold it.
+// jsonInt is a JSON number, or a string if a float64 can't hold it.
 type jsonInt int64
 
-// UnmarshalJSON reads either.
+// UnmarshalJSON parses either form.
 func (n *jsonInt) UnmarshalJSON(b []byte) error {
 	text := strings.Trim(string(b), `"`)
 	v, err := strconv.ParseInt(text, 10, 64)

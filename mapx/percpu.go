@@ -12,14 +12,14 @@ import (
 	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
-// PerCPU reads a BPF map whose entries have a value per CPU: a per-CPU hash, LRU
-// hash, array or cgroup storage. Its table's values are slices with one element
-// per *possible* CPU (more than are online on many machines, and neither is
-// runtime.NumCPU), indexed by CPU number; all slices of a snapshot share a few
-// backing arrays. Reduced, Sum and Reduce make one value of them.
+// PerCPU reads a BPF map whose entries have a value per CPU: a per-CPU hash, LRU hash, array or
+// cgroup storage. Its table's values are slices with one element per *possible* CPU, indexed by
+// CPU number. On many machines that is more than the online CPUs and than runtime.NumCPU. All
+// slices of a snapshot share a few backing arrays. Sum and Reduce return views with one value
+// per entry.
 //
-// K and V are plain data as for Map. A PerCPU is safe for concurrent use. It
-// borrows the *ebpf.Map, which must stay open, and holds no resource of its own.
+// K and V are plain data as for Map. A PerCPU is safe for concurrent use. It borrows the
+// *ebpf.Map, which must stay open, and holds no resource of its own.
 type PerCPU[K comparable, V any] struct {
 	raw        *raw.Map
 	key, value layout.Codec
@@ -32,7 +32,7 @@ var _ Table[uint32, []uint64] = (*PerCPU[uint32, uint64])(nil)
 
 // NewPerCPU returns a typed view of m, with the checks of New.
 //
-// Minimum kernel 5.10; elsewhere than on Linux it returns *UnsupportedError.
+// Minimum kernel 5.10; on systems other than Linux it returns *UnsupportedError.
 func NewPerCPU[K comparable, V any](m *ebpf.Map) (*PerCPU[K, V], error) {
 	if err := raw.Supported("per-CPU map reading"); err != nil {
 		return nil, err
@@ -57,12 +57,11 @@ func NewPerCPU[K comparable, V any](m *ebpf.Map) (*PerCPU[K, V], error) {
 // CPUs returns the number of possible CPUs: the length of every value.
 func (t *PerCPU[K, V]) CPUs() int { return t.cpus }
 
-// Snapshot returns the entries as they are now, with the guarantees of
-// Map.Snapshot.
+// Snapshot returns the current entries, with the guarantees of Map.Snapshot.
 func (t *PerCPU[K, V]) Snapshot() (Snapshot[K, []V], error) { return t.read(false) }
 
-// ReadAndClear returns the entries and removes them, with the guarantees of
-// Map.ReadAndClear; like there, an array returns *UnsupportedError.
+// ReadAndClear returns the entries and removes them, with the guarantees of Map.ReadAndClear.
+// For an array it returns *UnsupportedError.
 func (t *PerCPU[K, V]) ReadAndClear() (Snapshot[K, []V], error) {
 	if t.raw.IsArray() {
 		return Snapshot[K, []V]{}, errArrayClear(t.raw.Name)
@@ -91,7 +90,7 @@ func (t *PerCPU[K, V]) read(del bool) (Snapshot[K, []V], error) {
 	return Snapshot[K, []V]{Entries: entries}, err
 }
 
-// decode appends n entries whose values lie in backing.
+// decode appends n entries, whose values it stores in backing.
 func (t *PerCPU[K, V]) decode(dst []Entry[K, []V], backing []V, keys, values []byte,
 	n int,
 ) []Entry[K, []V] {
@@ -140,8 +139,8 @@ func (t *PerCPU[K, V]) All() (iter.Seq2[K, []V], func() error) {
 	return seq, func() error { return err }
 }
 
-// Lookup returns the values of one key, one per possible CPU, and whether it is
-// there.
+// Lookup returns the values of one key, one per possible CPU, and reports whether the map has
+// the key.
 func (t *PerCPU[K, V]) Lookup(key K) ([]V, bool, error) {
 	b := layout.AlignedBytes(t.raw.ValueSize)
 	ok, err := t.raw.Lookup(t.key.Encode(nil, unsafe.Pointer(&key)), b)
@@ -153,7 +152,7 @@ func (t *PerCPU[K, V]) Lookup(key K) ([]V, bool, error) {
 	return v, true, nil
 }
 
-// Put sets the values of one key: one per possible CPU, missing ones zero.
+// Put sets the values of one key, one per possible CPU; missing ones become zero.
 func (t *PerCPU[K, V]) Put(key K, values []V) error {
 	if len(values) > t.cpus {
 		return fmt.Errorf("update %s: %d values for %d CPUs", t.raw.Name, len(values), t.cpus)

@@ -10,7 +10,7 @@ import (
 	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
-// PerfBufferOptions are the options of OpenPerfBuffer; the zero value wakes for
+// PerfBufferOptions are the options of OpenPerfBuffer. The zero value wakes the reader for
 // every record.
 type PerfBufferOptions struct {
 	// PerCPU is the size of each CPU's buffer in bytes, rounded up to a power of
@@ -72,11 +72,11 @@ func OpenPerfBuffer(m *ebpf.Map, opts *PerfBufferOptions) (*PerfBuffer, error) {
 	return p, nil
 }
 
-// ReadInto waits for the next record and copies it into rec; see Source. Lost
-// counts what the record's CPU lost before it.
+// ReadInto waits for the next record and copies it into rec; see Source. Lost is the number of
+// records that the record's CPU lost before it.
 func (p *PerfBuffer) ReadInto(ctx context.Context, rec *Record) error { return p.read(ctx, rec) }
 
-// Stats returns the counts so far, with the loss as it is now.
+// Stats returns the counts so far, with the current loss.
 func (p *PerfBuffer) Stats() (Stats, error) { return p.stats() }
 
 // Close releases the buffers. A ReadInto that waits returns os.ErrClosed. It is

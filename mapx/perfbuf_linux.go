@@ -25,11 +25,11 @@ type perfBuffer struct {
 	order  time.Duration
 	array  *ebpf.Map
 
-	mu      sync.Mutex // guards what follows; held while the pages are touched
+	mu      sync.Mutex // guards the fields below; held while the pages are accessed
 	cpus    []*perfCPU
-	turn    int    // the CPU that is read now
-	barrier uint64 // in order: times up to here are complete
-	held    bool   // in order: there is something younger than the barrier
+	turn    int    // the CPU to read from, an index in cpus
+	barrier uint64 // with order: all records up to this time are in the buffers
+	held    bool   // with order: a record is younger than the barrier
 	lost    lossCounter
 	counts  Stats
 	closed  bool
@@ -61,7 +61,7 @@ func (p *perfBuffer) open(m *ebpf.Map, opts *PerfBufferOptions) (err error) {
 	}
 	for _, cpu := range online {
 		if uint32(cpu) >= m.MaxEntries() {
-			break // the program can't emit there either
+			break // the program can't emit on this CPU either
 		}
 		if err := p.addCPU(cpu, opts); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (p *perfBuffer) open(m *ebpf.Map, opts *PerfBufferOptions) (err error) {
 		return errors.New("no CPU has a place in the array")
 	}
 	epoll := p.epoll
-	p.epoll = -1 // the waiter's from now on
+	p.epoll = -1 // the waiter owns it from now on
 	return p.waiter.adopt(epoll, func() bool { return p.hasRecord(epoll) })
 }
 
@@ -134,8 +134,8 @@ func (p *perfBuffer) read(ctx context.Context, rec *Record) error {
 	}
 }
 
-// copyNext copies the next record. At the end of a context even what is too
-// young to be in order for sure is taken.
+// copyNext copies the next record. With last, at the end of a context, it also takes records
+// that are too young to be in order for certain.
 func (p *perfBuffer) copyNext(rec *Record, last bool) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,12 +161,12 @@ func (p *perfBuffer) copyNext(rec *Record, last bool) (bool, error) {
 	return true, nil
 }
 
-// pick chooses the record to read next.
+// pick returns the record to read next.
 func (p *perfBuffer) pick() (*perfCPU, []byte) {
 	if p.order > 0 {
 		return p.pickOldest()
 	}
-	for range p.cpus { // each CPU once, and the first again with what is new
+	for range p.cpus { // each CPU once, then the first one's new records
 		c := p.cpus[p.turn]
 		if _, data, ok := c.peek(); ok {
 			return c, data
@@ -187,9 +187,9 @@ func (p *perfBuffer) lookAll() {
 	}
 }
 
-// pickOldest chooses the oldest record of all CPUs that is old enough: the
-// heads are looked up after the barrier was set into the past, so whatever is
-// older than it is in its buffer.
+// pickOldest returns the oldest record of all CPUs that is old enough. The rings' heads are
+// read after the barrier was set to a time in the past, so all records up to the barrier are in
+// the buffers.
 func (p *perfBuffer) pickOldest() (*perfCPU, []byte) {
 	for round := range 2 {
 		var best *perfCPU
@@ -223,8 +223,8 @@ func (p *perfBuffer) remaining() int {
 	return n
 }
 
-// hasRecord is asked while waiting. The epoll set's own list is emptied, so that
-// the next record makes it readable anew.
+// hasRecord is the waiter's ready. It empties the epoll set's own list, so that the next record
+// makes the set readable again.
 func (p *perfBuffer) hasRecord(epoll int) bool {
 	var events [16]syscall.EpollEvent
 	_, _ = syscall.EpollWait(epoll, events[:], 0)
@@ -238,7 +238,7 @@ func (p *perfBuffer) wait(ctx context.Context) error {
 	p.counts.Waits++
 	poll := p.poll
 	if p.held && (poll == 0 || poll > p.order) {
-		poll = p.order // only until it is old enough
+		poll = p.order // until the record is old enough
 	}
 	p.mu.Unlock()
 	return p.waiter.wait(ctx, poll)
@@ -254,7 +254,7 @@ func (p *perfBuffer) stats() (Stats, error) {
 	return p.counts, err
 }
 
-// refresh brings the counts that the kernel keeps up to date.
+// refresh updates the counts that the kernel keeps.
 func (p *perfBuffer) refresh() error {
 	p.counts.Fill = p.remaining()
 	p.counts.Corrupt = 0
@@ -282,7 +282,7 @@ func (p *perfBuffer) refresh() error {
 }
 
 func (p *perfBuffer) close() error {
-	err := p.waiter.close() // no reader waits after it
+	err := p.waiter.close() // no reader waits after this
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.array == nil {

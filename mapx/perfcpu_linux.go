@@ -18,9 +18,9 @@ type perfCPU struct {
 	ring    *perfring.Ring
 	raw     perfring.Raw // the record that peek returned
 	timed   bool         // records begin with their time
-	exact   bool         // the event counts its losses itself
-	told    uint64       // of what lost records said, what the reader was told
-	corrupt uint64       // samples that made no sense
+	exact   bool         // the event counts its losses (PERF_FORMAT_LOST)
+	told    uint64       // losses by lost records that news has returned
+	corrupt uint64       // malformed samples
 }
 
 func openPerfCPU(cpu, size int, opts *PerfBufferOptions) (*perfCPU, error) {
@@ -44,9 +44,9 @@ func openPerfCPU(cpu, size int, opts *PerfBufferOptions) (*perfCPU, error) {
 
 func (c *perfCPU) close() error { return errors.Join(c.ring.Unmap(), syscall.Close(c.fd)) }
 
-// peek returns the next sample's time (0 if untimed) and data, without moving
-// behind it; false says that there is none up to where the ring was looked at.
-// Other records are taken note of and passed.
+// peek returns the next sample's time (0 if untimed) and data, without moving behind it. It
+// returns false if there is none up to the head that the ring last read. Other records are
+// counted and skipped.
 func (c *perfCPU) peek() (when uint64, data []byte, ok bool) {
 	for c.ring.Peek(&c.raw) {
 		if c.raw.Type == perfring.TypeSample {
@@ -69,7 +69,7 @@ func (c *perfCPU) peek() (when uint64, data []byte, ok bool) {
 // pass moves behind the record that peek returned.
 func (c *perfCPU) pass() { c.ring.Pass(&c.raw) }
 
-// news is what lost records told of since the last call.
+// news returns the losses that lost records reported since the last call.
 func (c *perfCPU) news() uint64 {
 	lost := c.ring.Stats().Lost
 	n := lost - c.told
@@ -77,7 +77,7 @@ func (c *perfCPU) news() uint64 {
 	return n
 }
 
-// lost is what the CPU lost so far, as exactly as the kernel tells.
+// lost returns the CPU's losses so far, as exactly as the kernel reports them.
 func (c *perfCPU) lost() (uint64, error) {
 	inRing := c.ring.Stats().Lost
 	if !c.exact {

@@ -14,8 +14,8 @@ import (
 	"github.com/borescope/borescope/hist"
 )
 
-// PrintOptions are the options of Print and PrintJSON; the zero value prints all
-// entries as they are.
+// PrintOptions are the options of Print and PrintJSON. The zero value prints all entries
+// unchanged.
 type PrintOptions[K any] struct {
 	// Top prints only that many entries, those with the largest values, as
 	// bpftrace's print(@x, top) does; 0 prints all.
@@ -26,20 +26,18 @@ type PrintOptions[K any] struct {
 	// Key returns the text of a key. Nil prints structs as their fields, byte arrays as
 	// strings up to the first zero byte, and keys with a String method by that.
 	Key func(K) string
-	// Scalar prints a single entry without its key: "@x: 5". It is implied where
-	// K has no fields.
+	// Scalar prints a single entry without its key: "@x: 5". It is implied if K has no fields.
 	Scalar bool
 }
 
-// Print writes a snapshot as bpftrace 0.26 prints a map of that name ("@x"):
-// lines "@x[key]: value", ascending by value where values are numbers (averages
-// by their mean, histograms by their total), by key elsewhere. V may be a
-// number, a bool, a byte array (a string), an array, a struct (a tuple), an
-// Average, Totals or Extreme, a hist distribution, or have a String method. The
+// Print writes a snapshot as bpftrace 0.26 prints a map of that name ("@x"): lines "@x[key]:
+// value", ascending by value if values are numbers (averages by their mean, histograms by their
+// total), else by key. V may be a number, a bool, a byte array (a string), an array, a struct
+// (a tuple), an Average, Totals or Extreme, a hist distribution, or have a String method. The
 // snapshot is not changed. opts may be nil.
 //
-// bpftrace 0.17 differs from this: it has "count 1, average 2, total 2" for
-// stats, a blank behind the name of a histogram, and an empty line after stats.
+// bpftrace 0.17 differs from this: it has "count 1, average 2, total 2" for stats, a blank
+// behind the name of a histogram, and an empty line after stats.
 func Print[K, V any](w io.Writer, name string, s Snapshot[K, V], opts *PrintOptions[K]) error {
 	p := newPrinter[K, V](opts)
 	var b bytes.Buffer
@@ -106,12 +104,12 @@ func jsonType(v any) string {
 	return "map"
 }
 
-// quote is the JSON string, without escapes for HTML.
+// quote returns s as a JSON string, without escapes for HTML.
 func quote(s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string has a form
+	_ = e.Encode(s) // strings always encode
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
@@ -136,7 +134,7 @@ func (p *printer[K, V]) key(k K, s style) string {
 	if p.Key != nil {
 		return p.Key(k)
 	}
-	// A tuple's parentheses are left out here.
+	// A key omits a tuple's parentheses.
 	text := appendText(nil, reflect.ValueOf(&k).Elem(), s)
 	if len(text) >= 2 && text[0] == '(' && text[len(text)-1] == ')' {
 		text = text[1 : len(text)-1]
@@ -164,7 +162,7 @@ func (p *printer[K, V]) order(s Snapshot[K, V]) []Entry[K, V] {
 	return entries
 }
 
-// compareValues compares what bpftrace sorts by value; false is for the rest.
+// compareValues compares values that bpftrace sorts by. It returns false for others.
 func compareValues(a, b any) (int, bool) {
 	switch a := a.(type) {
 	case Average:
@@ -217,8 +215,8 @@ func compareFields(a, b reflect.Value) int {
 	return 0
 }
 
-// divided applies Div to what can be divided. The total and count of Totals
-// stay, as in bpftrace.
+// divided applies Div to the values that can be divided. The total and count of Totals stay, as
+// in bpftrace.
 func (p *printer[K, V]) divided(v V) reflect.Value {
 	r := reflect.New(reflect.TypeFor[V]()).Elem()
 	r.Set(reflect.ValueOf(&v).Elem())
@@ -263,7 +261,7 @@ const (
 	keyStyle // text of a key in JSON: no blanks between the parts of a tuple
 )
 
-// appendText appends one value as bpftrace does.
+// appendText appends a value in bpftrace's form.
 func appendText(b []byte, v reflect.Value, s style) []byte {
 	if v.CanInterface() {
 		switch x := v.Interface().(type) {
@@ -357,7 +355,8 @@ func appendString(b []byte, text string, s style) []byte {
 	return append(b, text...)
 }
 
-// appendNumber quotes in JSON what a float64 can't hold, as bpftrace does.
+// appendNumber appends a number. In JSON it quotes those that a float64 can't hold, as bpftrace
+// does.
 func appendNumber(b []byte, text string, exact bool, s style) []byte {
 	if s == jsonStyle && !exact {
 		return append(append(append(b, '"'), text...), '"')
@@ -375,7 +374,7 @@ func exactUint(v uint64) bool {
 	return f < math.MaxUint64 && uint64(f) == v
 }
 
-// cString is the text of bytes up to the first zero.
+// cString returns the bytes up to the first zero as text.
 func cString(v reflect.Value) string {
 	b := make([]byte, 0, v.Len())
 	for i := range v.Len() {

@@ -5,9 +5,9 @@ type Number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
 }
 
-// Reduce returns a view of a per-CPU table, live or replayed, in which fn made
-// one value of the values of all possible CPUs. fn must not keep its argument.
-// The view is as safe for concurrent use as t and fn are.
+// Reduce returns a view of a per-CPU table, live or replayed, in which each value is the result
+// of fn for the values of all possible CPUs. fn must not keep its argument. The view is as safe
+// for concurrent use as t and fn are.
 func Reduce[K, V, R any](t Table[K, []V], fn func(cpus []V) R) Table[K, R] {
 	return &reduced[K, V, R]{table: t, fn: fn}
 }
@@ -22,7 +22,7 @@ func (r *reduced[K, V, R]) Snapshot() (Snapshot[K, R], error) {
 	return r.reduce(r.table.Snapshot())
 }
 
-// ReadAndClear reduces what the table returned and removed.
+// ReadAndClear reduces the entries that the table returned and removed.
 func (r *reduced[K, V, R]) ReadAndClear() (Snapshot[K, R], error) {
 	return r.reduce(r.table.ReadAndClear())
 }

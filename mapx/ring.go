@@ -10,21 +10,21 @@ import (
 	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
-// RingOptions are the options of OpenRing; the zero value is a reader that
-// counts no losses.
+// RingOptions are the options of OpenRing. The zero value is for a reader that counts no
+// losses.
 type RingOptions struct {
-	// Lost is the map in which the program counts the records that it could not emit,
-	// because a ring buffer itself counts none. It is a per-CPU array (or plain array) of
-	// uint64. The program increments its element LostSlot whenever bpf_ringbuf_reserve or
-	// bpf_ringbuf_output fails. Then the loss is exact: records read plus records lost are
-	// the records that the program tried to emit. Nil counts none. The map is borrowed and
-	// must stay open until Close.
+	// Lost is the map in which the program counts the records that it could not emit, because a
+	// ring buffer itself counts none. It is a per-CPU array (or plain array) of uint64. The
+	// program increments its element LostSlot whenever bpf_ringbuf_reserve or
+	// bpf_ringbuf_output fails. Then the loss is exact: records read plus records lost are the
+	// records that the program tried to emit. If nil, losses are not counted. The map is
+	// borrowed and must stay open until Close.
 	Lost *ebpf.Map
 	// LostSlot is the index in Lost.
 	LostSlot uint32
-	// Poll is the longest wait before the ring is checked again. It is needed only where
-	// the program emits with BPF_RB_NO_WAKEUP, to batch wake-ups by time; 0 relies on the
-	// kernel's wake-ups.
+	// Poll is the longest wait before the ring is checked again. It is needed only if the
+	// program emits with BPF_RB_NO_WAKEUP, to batch wake-ups by time; 0 relies on the kernel's
+	// wake-ups.
 	Poll time.Duration
 }
 
@@ -32,11 +32,11 @@ type RingOptions struct {
 type Stats struct {
 	// Read is the number of records that were returned, and Bytes their size.
 	Read, Bytes uint64
-	// Lost is the number of records that were lost, on all CPUs. For a ring it is
-	// the whole count of the program's slot, which may have begun before the
-	// reader; 0 where RingOptions.Lost was nil.
+	// Lost is the number of records that were lost, on all CPUs. For a ring it is the whole
+	// count of the program's slot, which may have begun before the reader; 0 if
+	// RingOptions.Lost was nil.
 	Lost uint64
-	// LostByCPU is Lost by possible CPU, nil where it isn't known by CPU.
+	// LostByCPU is Lost by possible CPU, nil if it isn't known by CPU.
 	LostByCPU []uint64
 	// Discarded is the number of records that the program reserved and discarded.
 	Discarded uint64
@@ -49,15 +49,15 @@ type Stats struct {
 	Fill, Size int
 }
 
-// Ring reads a BPF ring buffer (Linux 5.8). Records of all CPUs come in the
-// order in which the program reserved them.
+// Ring reads a BPF ring buffer (Linux 5.8). Records of all CPUs come in the order in which the
+// program reserved them.
 //
-// One goroutine reads at a time; Stats and Close may be called from any. Without a reader
-// the ring fills up and the program's reserve fails: the kernel never waits for a reader,
-// and never overwrites unread records.
+// One goroutine reads at a time; Stats and Close may be called from any. Without a reader the
+// ring fills up and the program's reserve fails: the kernel never waits for a reader, and never
+// overwrites unread records.
 //
-// ReadInto copies, allocates nothing once rec.Data is large enough, and looks
-// at ctx only when it has to wait. Drain hands records out in place.
+// ReadInto copies, allocates nothing once rec.Data is large enough, and checks ctx only when it
+// has to wait. Drain passes records in place.
 type Ring struct {
 	ring
 }
@@ -83,8 +83,8 @@ func OpenRing(m *ebpf.Map, opts *RingOptions) (*Ring, error) {
 	return r, nil
 }
 
-// ReadInto waits for the next record and copies it into rec; see Source.
-// rec.CPU is -1. rec.Lost is brought up to date about once per half ring.
+// ReadInto waits for the next record and copies it into rec; see Source. rec.CPU is -1.
+// rec.Lost is updated about once per half ring.
 func (r *Ring) ReadInto(ctx context.Context, rec *Record) error { return r.read(ctx, rec) }
 
 // Drain calls fn with the records that are in the ring now, at most limit of them (0: no
@@ -102,7 +102,7 @@ func (r *Ring) Drain(limit int, fn func(rec *Record) error) (n int, drained bool
 // Wait returns when there is a record to read, or ctx has ended.
 func (r *Ring) Wait(ctx context.Context) error { return r.wait(ctx) }
 
-// Stats returns the counts so far, with the loss as it is now.
+// Stats returns the counts so far, with the current loss.
 func (r *Ring) Stats() (Stats, error) { return r.stats() }
 
 // Close releases the ring. A ReadInto that waits returns os.ErrClosed. It is

@@ -14,31 +14,31 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The record header, struct bpf_ringbuf_hdr in kernel/bpf/ringbuf.c: a u32
-// length with two flags, and a u32 that is the kernel's.
+// The record header, struct bpf_ringbuf_hdr in kernel/bpf/ringbuf.c: a u32 length with two
+// flags, and a u32 that only the kernel uses.
 const (
 	ringHeader  = 8
 	ringBusy    = 1 << 31 // BPF_RINGBUF_BUSY_BIT: reserved, not yet submitted
 	ringDiscard = 1 << 30 // BPF_RINGBUF_DISCARD_BIT
 )
 
-// ring is the live reader. The kernel shares the consumer's position, which we
-// write, the producer's, and the data pages twice in a row so that no record is
-// ever split (ringbuf_map_mmap).
+// ring is the live reader. The kernel shares the consumer's position, which the reader writes,
+// the producer's, and the data pages twice in a row so that no record is ever split
+// (ringbuf_map_mmap).
 type ring struct {
 	waiter waiter
 	poll   time.Duration
 
-	mu        sync.Mutex // guards what follows; held while the pages are touched
+	mu        sync.Mutex // guards the fields below; held while the pages are accessed
 	consPage  []byte
 	prodPages []byte
 	data      []byte
 	size      uint64
-	pos       uint64 // consumed up to here; the kernel knows up to given
+	pos       uint64 // consumed up to here; the kernel's consumer position is given
 	given     uint64
-	limit     uint64 // produced up to here, when we last looked
+	limit     uint64 // the producer's position when it was last read
 	lost      lossCounter
-	sinceLoss uint64 // bytes since the loss was last looked up
+	sinceLoss uint64 // bytes since the loss was last read
 	counts    Stats
 }
 
@@ -108,14 +108,14 @@ func (r *ring) give() {
 	}
 }
 
-// peek returns the next record in place, and moves behind it; false says that
-// there is none. The position is given to the kernel when everything seen was
-// consumed, and every sixteenth of the ring before.
+// peek returns the next record in place, and moves behind it. It returns false if there is
+// none. The position is given to the kernel when all records up to limit are consumed, and
+// after every sixteenth of the ring.
 func (r *ring) peek() ([]byte, bool) {
 	for {
 		if r.pos == r.limit {
-			// The store must come before the load: the kernel wakes us only if
-			// it sees the consumer at the record it commits.
+			// The store must come before the load: the kernel wakes the reader only if the
+			// consumer's position is at the record that it commits.
 			r.give()
 			if r.limit = atomic.LoadUint64(r.producer()); r.pos == r.limit {
 				return nil, false
@@ -147,15 +147,15 @@ func (r *ring) peek() ([]byte, bool) {
 	}
 }
 
-// resync skips everything: the positions make no sense.
+// resync skips everything, because the positions are inconsistent.
 func (r *ring) resync() {
 	r.counts.Corrupt++
 	r.pos = r.limit
 	r.give()
 }
 
-// remaining is what is unread behind the current record; the producer is looked
-// at again where that would be nothing.
+// remaining returns the number of unread bytes behind the current record. It reads the
+// producer's position again if that would be 0.
 func (r *ring) remaining() int {
 	if r.pos == r.limit {
 		if limit := atomic.LoadUint64(r.producer()); limit-r.pos <= r.size {
@@ -165,7 +165,7 @@ func (r *ring) remaining() int {
 	return int(r.limit - r.pos)
 }
 
-// next is one record, counted; mu is held.
+// next returns one record and counts it. mu is held.
 func (r *ring) next(rec *Record) ([]byte, bool) {
 	data, ok := r.peek()
 	if !ok {
@@ -191,7 +191,7 @@ func (r *ring) read(ctx context.Context, rec *Record) error {
 		if ended != nil {
 			return ended
 		}
-		// What was emitted before ctx ended is read before ctx is obeyed.
+		// Records that were emitted before ctx ended are read before ctx.Err is returned.
 		ended = r.wait(ctx)
 	}
 }
@@ -239,8 +239,8 @@ func (r *ring) drain(limit int, fn func(*Record) error) (n int, drained bool, er
 	return n, r.remaining() == 0, nil
 }
 
-// hasRecord is asked while waiting. Only a busy record at the head makes it say
-// no although there is data; its commit will wake us.
+// hasRecord is the waiter's ready. It returns false in spite of data only if the record at the
+// head is busy; its commit will wake the reader.
 func (r *ring) hasRecord() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -276,7 +276,7 @@ func (r *ring) stats() (Stats, error) {
 }
 
 func (r *ring) close() error {
-	err := r.waiter.close() // no reader waits after it
+	err := r.waiter.close() // no reader waits after this
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.data == nil {

@@ -10,21 +10,21 @@ type Record struct {
 	// CPU is the CPU whose buffer the record came from, -1 for a ring buffer,
 	// which all CPUs share.
 	CPU int
-	// Lost counts the records that were lost on this source since the record
-	// before this one, as far as is known when this one is read. A source's
-	// total is exact at the end: see the source's Stats.
+	// Lost is the number of records that were lost on this source since the previous record, as
+	// far as is known when this one is read. A source's total is exact at the end: see the
+	// source's Stats.
 	Lost uint64
-	// Remaining is the number of bytes that were still unread behind this
-	// record when it was read; 0 says the buffer is drained.
+	// Remaining is the number of bytes that were still unread behind this record when it was
+	// read; 0 if the buffer is drained.
 	Remaining int
 }
 
-// Source is a stream of records: a Ring, a PerfBuffer, or the replay of either. It is for
-// one goroutine at a time; only Close of the value behind it may be called from another.
+// Source is a stream of records: a Ring, a PerfBuffer, or the replay of either. It is for one
+// goroutine at a time; only Close of the value behind it may be called from another.
 //
-// ReadInto waits for the next record and stores it in rec. Its error is
-// ctx.Err() when ctx ends, os.ErrClosed after Close, io.EOF at the end of a
-// recording. A record that is there is returned even if ctx has ended.
+// ReadInto waits for the next record and stores it in rec. Its error is ctx.Err() when ctx
+// ends, os.ErrClosed after Close, io.EOF at the end of a recording. A record that is already
+// available is returned even if ctx has ended.
 type Source interface {
 	ReadInto(ctx context.Context, rec *Record) error
 }
@@ -40,16 +40,16 @@ type StatsSource interface {
 // is a slice by CPU, or a reduced value), or the replay of either. It is safe
 // for concurrent use.
 type Table[K, V any] interface {
-	// Snapshot returns the entries as they are now.
+	// Snapshot returns the current entries.
 	Snapshot() (Snapshot[K, V], error)
-	// ReadAndClear returns the entries and removes them, losing no update.
+	// ReadAndClear returns the entries and removes them, without losing an update.
 	ReadAndClear() (Snapshot[K, V], error)
 }
 
 // Entry is a key and its value.
 type Entry[K, V any] struct {
 	Key   K
-	Value V // of a per-CPU table a slice, by possible CPU
+	Value V // for a per-CPU table a slice, by possible CPU
 }
 
 // Snapshot is the plain data of a table at one moment. Its order is the

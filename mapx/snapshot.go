@@ -7,7 +7,7 @@ import (
 	"github.com/borescope/borescope/hist"
 )
 
-// Values returns the entries as a Go map. It makes a new one at each call.
+// Values returns the entries as a Go map, a new one at each call.
 func Values[K comparable, V any](s Snapshot[K, V]) map[K]V {
 	m := make(map[K]V, len(s.Entries))
 	for _, e := range s.Entries {
@@ -22,13 +22,13 @@ func Top[K any, V cmp.Ordered](s Snapshot[K, V], n int) Snapshot[K, V] {
 	return topFunc(s, n, func(a, b Entry[K, V]) int { return cmp.Compare(a.Value, b.Value) })
 }
 
-// topFunc is Top for entries that compare as fn says.
+// topFunc is Top for entries in the order of fn.
 func topFunc[K, V any](s Snapshot[K, V], n int, fn func(a, b Entry[K, V]) int) Snapshot[K, V] {
 	n = min(n, len(s.Entries))
 	if n <= 0 {
 		return Snapshot[K, V]{}
 	}
-	// A heap of positions with the smallest, and of equal ones the latest, on top.
+	// A heap of positions. On top is the smallest entry, and of equal ones the latest.
 	less := func(i, j int) bool {
 		if c := fn(s.Entries[i], s.Entries[j]); c != 0 {
 			return c < 0
@@ -63,7 +63,7 @@ func topFunc[K, V any](s Snapshot[K, V], n int, fn func(a, b Entry[K, V]) int) S
 	return Snapshot[K, V]{Entries: out}
 }
 
-// siftDown lets heap[i] sink to its place.
+// siftDown moves heap[i] down to its place.
 func siftDown(heap []int, i int, less func(i, j int) bool) {
 	for {
 		child := 2*i + 1
@@ -95,8 +95,8 @@ func Delta[K comparable, V Number](before, now Snapshot[K, V]) Snapshot[K, V] {
 	return d
 }
 
-// deltaFunc returns the entries of now, each with fn of its old and new value;
-// one that is new has the zero value as its old one.
+// deltaFunc returns the entries of now, each with fn of its old and new value. The old value of
+// a new entry is the zero value.
 func deltaFunc[K comparable, V any](before, now Snapshot[K, V], fn func(old, v V) V) Snapshot[K,
 	V] {
 	old := Values(before)
@@ -130,8 +130,8 @@ func (a Average) Mean() int64 {
 	return a.Total / int64(a.Count)
 }
 
-// Totals is an Average whose text has count, average and total, as bpftrace's
-// stats().
+// Totals is an Average whose text has count, average and total, as bpftrace's stats() prints
+// them.
 type Totals struct {
 	Total int64  // the sum of the values, which wraps
 	Count uint64 // how many they are
@@ -169,9 +169,9 @@ func (e *Extreme) KeepMax(b *Extreme) {
 	}
 }
 
-// Histograms gathers a map that counts by key and bucket into a histogram for each key.
-// split returns the key and the bucket of a map's key, and k is that of hist.Log2Index,
-// which numbered the buckets. Keys are in the order in which they first occur.
+// Histograms collects a map that counts by key and bucket into a histogram for each key. split
+// returns the key and the bucket of a map's key, and k is that of hist.Log2Index, which
+// numbered the buckets. Keys are in the order in which they first occur.
 func Histograms[B any, K comparable](s Snapshot[B, uint64], k int,
 	split func(B) (K, int),
 ) (Snapshot[K, *hist.Log2], error) {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// waiter waits for a file descriptor to become readable through Go's own
-// poller: no thread is blocked, a wait ends with the context, by Close from
-// elsewhere, or when ready says so.
+// waiter waits for a file descriptor to become readable through Go's own poller, which blocks
+// no thread. A wait ends with the context, by close from another goroutine, or when ready
+// returns true.
 type waiter struct {
 	file  *os.File
 	conn  syscall.RawConn
@@ -21,8 +21,8 @@ type waiter struct {
 	closed atomic.Bool
 }
 
-// open waits on a duplicate of fd. ready is asked before and after each event;
-// events are edges, so it must look at the data itself.
+// open makes the waiter wait for a duplicate of fd. It calls ready before and after each event.
+// Events are edges, so ready must check the data itself.
 func (w *waiter) open(fd int, ready func() bool) error {
 	dup, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
 	if errno != 0 {
@@ -31,9 +31,9 @@ func (w *waiter) open(fd int, ready func() bool) error {
 	return w.adopt(int(dup), ready)
 }
 
-// adopt is open for an fd that is the waiter's own from now on.
+// adopt is open for an fd that the waiter owns from now on.
 func (w *waiter) adopt(fd int, ready func() bool) error {
-	// The poller takes only non-blocking files.
+	// The poller accepts only non-blocking files.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		syscall.Close(fd)
 		return os.NewSyscallError("fcntl", err)
@@ -51,15 +51,15 @@ func (w *waiter) adopt(fd int, ready func() bool) error {
 	return err
 }
 
-// wait is for one goroutine at a time, since those that wait share a deadline.
-// It returns nil when ready said so, or after poll (if not 0) to look again.
+// wait is for one goroutine at a time, since waits share a deadline. It returns nil when ready
+// returned true, or after poll (if not 0), for the caller to check again.
 func (w *waiter) wait(ctx context.Context, poll time.Duration) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		// Whatever an earlier wait left behind goes first, so that the
-		// interruption of this one, which can only come later, stays.
+		// The deadline of an earlier wait is replaced first. The interruption of this wait can
+		// only come later, so it stays.
 		deadline := time.Time{}
 		if poll > 0 {
 			deadline = time.Now().Add(poll)
@@ -89,7 +89,7 @@ func (w *waiter) wait(ctx context.Context, poll time.Duration) error {
 
 func (w *waiter) interrupt() { w.file.SetDeadline(time.Unix(1, 0)) }
 
-// closedError makes os.ErrClosed of the poller's own error after close.
+// closedError returns os.ErrClosed for the poller's own error after close.
 func (w *waiter) closedError(err error) error {
 	if err != nil && w.closed.Load() {
 		return os.ErrClosed
@@ -97,7 +97,7 @@ func (w *waiter) closedError(err error) error {
 	return err
 }
 
-// close ends every wait and the descriptor; a second call does nothing.
+// close ends every wait and closes the descriptor. A second call does nothing.
 func (w *waiter) close() error {
 	if w.file == nil {
 		return nil
