@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 )
 
-// openCgroup opens a cgroup's directory, by its path as Scope.Cgroup has it. The caller
+// openCgroup opens a cgroup's directory by a path in the form of Scope.Cgroup. The caller
 // closes the file.
 func openCgroup(path string) (*os.File, error) {
 	mounts, err := readSmall(os.DirFS("/"), "proc/self/mounts")
@@ -27,7 +27,7 @@ func openCgroup(path string) (*os.File, error) {
 	return os.Open(filepath.Join(at, filepath.Clean("/"+path)))
 }
 
-// perfCgroupMount returns where the hierarchy with the perf_event controller is mounted.
+// perfCgroupMount returns the mount point of the hierarchy with the perf_event controller.
 func perfCgroupMount(mounts string) string {
 	var unified string
 	for line := range strings.Lines(mounts) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Counts are counts up to one moment. It is plain data: it holds no descriptor, and can be
+// Counts are counts up to one moment. They are plain data, without descriptors, and can be
 // kept, subtracted, printed and stored.
 type Counts struct {
 	// Time is the wall-clock time since the counters were opened or, in a difference, the
@@ -15,8 +15,9 @@ type Counts struct {
 	Time time.Duration
 	// Events are the counted events, in the order in which they were given.
 	Events []Event
-	// Errors say for each event why it could not be opened, if CountOptions.AllowMissing
-	// permitted that; "" for the others. Nil if all events were opened.
+	// Errors are the reasons why events could not be opened, by event, if
+	// CountOptions.AllowMissing permitted that; "" for the others. Nil if all events were
+	// opened.
 	Errors []string
 	// Rows are the individual counts: one for each event and thread or CPU.
 	Rows []Row
@@ -54,12 +55,12 @@ func (r Row) Scaled() uint64 {
 	return q
 }
 
-// Confidence says how reliable a Value is.
+// Confidence is the reliability of a Value.
 type Confidence uint8
 
 // The levels.
 const (
-	// NotSupported: the event could not be opened; Value.Error says why.
+	// NotSupported: the event could not be opened; Value.Error is the reason.
 	NotSupported Confidence = iota
 	// NotCounted: it was enabled but never got a counter, or its thread or CPU
 	// never ran. There is no count.
@@ -89,7 +90,7 @@ func (c Confidence) MarshalText() ([]byte, error) { return []byte(c.String()), n
 // Value is one event's count over several rows. It is scaled if the event shared the
 // counters, as Confidence and Coverage show.
 type Value struct {
-	// Event is what was counted.
+	// Event is the counted event.
 	Event Event
 	// Raw is the number that was counted. Count is the number extrapolated from it, the sum
 	// of Row.Scaled.
@@ -103,7 +104,7 @@ type Value struct {
 	Confidence Confidence
 	// Lost is the number of samples that the event lost (0 before Linux 6.0).
 	Lost uint64
-	// Error says why the event is NotSupported.
+	// Error is the reason why the event is NotSupported.
 	Error string
 }
 
@@ -199,7 +200,7 @@ func (c Counts) Total(e Event) (Value, bool) {
 	return c.valueOf(i, func(Row) bool { return true }), true
 }
 
-// View holds the values of one CPU or one thread.
+// View contains the values of one CPU or one thread.
 type View struct {
 	// ID is the CPU's number or the thread's id.
 	ID     int
@@ -234,9 +235,9 @@ func (c Counts) views(id func(Row) int) []View {
 // rowKey identifies a row in two readings.
 type rowKey struct{ event, tid, cpu int }
 
-// Sub returns what was counted between an earlier reading and this one. Rows that the
-// earlier reading does not have are taken whole. Counts never decrease, so a row that is
-// smaller now (the event was reset in between) is taken whole too.
+// Sub returns the counts between an earlier reading and this one. Rows that the earlier reading
+// does not have are taken whole. Counts never decrease, so a row that is smaller now (the event
+// was reset in between) is taken whole too.
 func (c Counts) Sub(earlier Counts) Counts {
 	old := make(map[rowKey]Row, len(earlier.Rows))
 	for _, r := range earlier.Rows {

@@ -34,16 +34,15 @@ type openGroup struct {
 	handles []*Handle // the leader first
 	index   []int     // of each handle in Counters.events
 	ids     []uint64  // read at the first reading
-	lost    bool      // the read format has lost samples
+	lost    bool      // the read format includes lost samples
 }
 
-// Open opens a set of events to be counted together. As many as fit the counters form a
-// group, which the kernel puts on them as a whole, so that ratios between its members are
-// meaningful. If not all fit, there are several groups that take turns, and Value.Coverage
-// says for how long each one counted.
+// Open opens a set of events to be counted together. As many as fit the counters form a group,
+// which the kernel schedules as a whole, so that ratios between its members are meaningful. If
+// not all fit, there are several groups that take turns, and Value.Coverage is the share of the
+// time for which each one counted.
 //
-// The events start at once, together, unless o says otherwise. The caller closes the
-// Counters.
+// The events start at once, together, unless o says otherwise. The caller closes the Counters.
 func Open(events []Event, s Scope, o *CountOptions) (*Counters, error) {
 	return open([][]Event{events}, s, o, true)
 }
@@ -119,7 +118,7 @@ type opener struct {
 	o     *CountOptions
 	fsys  fs.FS
 	wide  bool
-	lost  bool // the kernel has FormatLost
+	lost  bool // the kernel supports FormatLost
 	count int  // groups so far, as numbered for rows
 }
 

@@ -28,9 +28,9 @@ type ArchEvent struct {
 	Name  string // "instructions retired"
 	Event uint8  // the event select field
 	UMask uint8  // the unit mask field
-	// Config holds both as a raw config: UMask<<8 | Event.
+	// Config is both as a raw config: UMask<<8 | Event.
 	Config uint64
-	// Available is false if leaf 0xA says that the event is missing.
+	// Available is false if leaf 0xA marks the event as missing.
 	Available bool
 }
 
@@ -68,11 +68,10 @@ type CPUCounters struct {
 	Events []ArchEvent
 }
 
-// decodeCPUID reads what counters a CPU has from its CPUID leaves: Intel's leaf
-// 0xA, AMD's 0x80000001 (PerfCtrExtCore) and 0x80000022 (PerfMonV2). It is a
-// pure function, so that recorded leaves can be decoded anywhere; recordCPUID
-// records this machine's. Whether the kernel lets one count is another
-// question: see Probe.
+// decodeCPUID returns the counters of a CPU from its CPUID leaves: Intel's leaf 0xA, AMD's
+// 0x80000001 (PerfCtrExtCore) and 0x80000022 (PerfMonV2). It is a pure function, so that
+// recorded leaves can be decoded anywhere; recordCPUID records this machine's. The kernel may
+// not permit counting all the same: see Probe.
 func decodeCPUID(l leaves) CPUCounters {
 	v := l[leafVendor]
 	c := CPUCounters{Hypervisor: l[leafFeatures].ECX>>31&1 == 1}
@@ -92,7 +91,7 @@ func decodeCPUID(l leaves) CPUCounters {
 	return c
 }
 
-// printable drops characters that no vendor string has, for leaves that were never filled.
+// printable removes characters that no vendor string has, for leaves that were never filled.
 func printable(s string) string {
 	return string(slices.DeleteFunc([]byte(s), func(b byte) bool { return b < ' ' || b > '~' }))
 }
@@ -116,15 +115,14 @@ func (c *CPUCounters) intel(a leaf) {
 	for i := range c.Events {
 		e := &c.Events[i]
 		e.Config = uint64(e.UMask)<<8 | uint64(e.Event)
-		// A set bit says that the event is missing. Events beyond the length of the vector
-		// are missing too.
+		// A set bit marks a missing event. Events beyond the length of the vector are missing
+		// too.
 		e.Available = i < known && a.EBX>>i&1 == 0
 	}
 }
 
-// amd decodes what AMD's CPUs have instead (arch/x86/events/amd/core.c,
-// amd_core_pmu_init): 4 counters of 48 bits since K7, 6 with PerfCtrExtCore,
-// and PerfMonV2's leaf says how many.
+// amd decodes AMD's leaves (arch/x86/events/amd/core.c, amd_core_pmu_init): 4 counters of 48
+// bits since K7, 6 with PerfCtrExtCore, and the number in PerfMonV2's leaf.
 func (c *CPUCounters) amd(l leaves) {
 	const perfCtrExtCore = 1 << 23
 	if c.Hypervisor && l[leafAMDFlags].ECX&perfCtrExtCore == 0 && l[leafAMDPerfV2].EAX&1 == 0 {

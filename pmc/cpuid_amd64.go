@@ -2,8 +2,8 @@ package pmc
 
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 
-// recordCPUID asks the CPU that this goroutine runs on for the leaves that
-// decodeCPUID reads; nil on other architectures than amd64.
+// recordCPUID returns the leaves that decodeCPUID reads, of the CPU that this goroutine runs
+// on. It is nil on other architectures than amd64.
 func recordCPUID() leaves {
 	l := leaves{}
 	for _, n := range []uint32{

@@ -2,6 +2,5 @@
 
 package pmc
 
-// recordCPUID asks the CPU for the leaves that decodeCPUID reads; nil on other
-// architectures than amd64.
+// recordCPUID returns the leaves that decodeCPUID reads, nil on other architectures than amd64.
 func recordCPUID() leaves { return nil }

@@ -8,16 +8,17 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// UnsupportedError says what this machine, kernel or process cannot do, and why.
+// UnsupportedError is the error for features that this machine, kernel or process lacks, with
+// the reason.
 type UnsupportedError = feature.UnsupportedError
 
-// Event is one performance event, encoded: what is counted, and where (user, kernel,
-// guest). It is plain data and comparable; two equal events count the same thing. Events
-// come from ParseEvent or from the predeclared functions (Cycles, CPUClock, …), or are made
-// of a type and a config.
+// Event is one performance event, encoded: the event to count, and the modes to count it in
+// (user, kernel, guest). It is plain data and comparable; two equal events count the same
+// thing. Events come from ParseEvent or from the predeclared functions (Cycles, CPUClock, …),
+// or are made of a type and a config.
 //
-// The zero Event is no event: see IsZero. Generic cycles, whose encoding is all
-// zeros too, have a Name.
+// The zero Event is no event: see IsZero. Generic cycles, whose encoding is all zeros too, have
+// a Name.
 type Event struct {
 	// Name is the event in perf's spelling, without modifiers: "cycles",
 	// "cpu/event=0x3c,umask=0x0/", "sched:sched_switch". ParseEvent uses one spelling for
@@ -38,20 +39,20 @@ type Event struct {
 	Config1 uint64
 	Config2 uint64
 	Config3 uint64
-	// BPType is what a breakpoint watches: BPRead, BPWrite, BPExec together.
+	// BPType is the set of accesses that a breakpoint watches: BPRead, BPWrite, BPExec.
 	BPType uint32
-	// Path is the string that the kprobe and uprobe PMUs take a pointer to: the kernel
+	// Path is the string that Config1 points to for the kprobe and uprobe PMUs: the kernel
 	// function, or the file.
 	Path string
 
-	// Exclude says where the event is not counted. The zero value is perf's default:
-	// everywhere except in virtual machines that this one runs.
+	// Exclude is the set of modes in which the event is not counted. The zero value is perf's
+	// default: it is counted everywhere except in virtual machines that this machine runs.
 	Exclude Exclude
 	// Precise limits the skid of a sample's address (attr.precise_ip): 0 any, 1 constant, 2
 	// requested to be zero, 3 must be zero. Without PEBS, IBS or SPE only 0 is possible;
 	// Handle.Precise returns the level obtained.
 	Precise uint8
-	// PreciseMax asks for the highest available level of precision: modifier P.
+	// PreciseMax selects the highest available level of precision: modifier P.
 	PreciseMax bool
 
 	// How the event is scheduled and read.
@@ -62,8 +63,8 @@ type Event struct {
 	PerPackage bool // sysfs .per-pkg: one count for each package
 	Snapshot   bool // sysfs .snapshot: a level, not a count
 
-	// Period or Freq are the period= and freq= terms of a PMU event: the
-	// sampling that the event string itself asks for, 0 if it does not.
+	// Period or Freq are the period= and freq= terms of a PMU event: the sampling that the
+	// event string requests, 0 if it does not.
 	Period uint64
 	Freq   uint64
 	// Scale turns counts into Unit: count × Scale Unit. 0 is 1. From sysfs
@@ -95,13 +96,12 @@ type Exclude struct {
 // IsZero reports whether e is the zero Event, which is no event.
 func (e Event) IsZero() bool { return e == Event{} }
 
-// Attr returns the event encoded for perf_event_open, with Size set, for
-// counting: without period, sample type, read format and the flags that say
-// how it is opened. It excludes guests as perf does; PMUs that can't exclude
-// anything refuse that, and the event is opened without it there.
+// Attr returns the event encoded for perf_event_open, with Size set, for counting: without
+// period, sample type, read format and the flags for opening it. It excludes guests as perf
+// does; PMUs that can't exclude anything refuse that, and there the event is opened without it.
 //
-// The kprobe and uprobe PMUs want a pointer in Config1, which plain data
-// can't hold: the attribute has it while the event is opened.
+// The kprobe and uprobe PMUs require a pointer in Config1, which plain data can't hold: it is
+// added to the attribute while the event is opened.
 func (e Event) Attr() Attr {
 	a := perfring.Attr{
 		Type: e.Type, Size: perfring.AttrSize, BPType: e.BPType,

@@ -28,9 +28,9 @@ func Explain(err error, e Event, at Place, a Attr) error {
 	return explain(refusal{err: err, event: e, place: at, attr: a}, readFacts(nil))
 }
 
-// explain turns the kernel's errno into an error that names the cause. The
-// conditions are those of perf_event_open (kernel/events/core.c) and of the PMU
-// drivers that it asks, in the order in which they are tried.
+// explain returns the error for the kernel's errno, with its cause. The conditions are those of
+// perf_event_open (kernel/events/core.c) and of the PMU drivers that it calls, in the order in
+// which they are checked.
 func explain(r refusal, f facts) error {
 	unsupported := func(format string, args ...any) error {
 		return &UnsupportedError{
@@ -142,7 +142,8 @@ func explainMissing(r refusal, f facts) string {
 	return fmt.Sprintf("no PMU has type %d; there are %s", r.event.Type, strings.Join(f.pmus, ", "))
 }
 
-// cpuHas adds what is known of virtual and emulated PMUs with few events.
+// cpuHas returns what is known about virtual and emulated PMUs with few events, to be added to
+// the cause.
 func cpuHas(e Event, f facts) string {
 	if f.arch == "arm64" && e.Type == perfring.EventHardware && e.Config == 1 {
 		return " (QEMU counts instructions with -icount only)"

@@ -9,7 +9,8 @@ import (
 	"github.com/borescope/borescope/internal/cpus"
 )
 
-// facts are what an explanation depends on, read only when there is something to explain.
+// facts are the facts that an explanation depends on. They are read only if there is something
+// to explain.
 type facts struct {
 	paranoid   int // kernel.perf_event_paranoid; unknown if there is none
 	perfmon    bool
@@ -19,7 +20,7 @@ type facts struct {
 	maxRate    uint64
 	maxStack   uint64
 	watchdog   bool
-	cgroup2    string // where cgroup2 is mounted, if it is
+	cgroup2    string // the mount point of cgroup2, "" if it is not mounted
 	subtree    bool   // a controller is enabled in its root's cgroup.subtree_control
 	arch       string
 	possible   []int // the possible CPUs; nil if they can't be read
@@ -71,7 +72,7 @@ func effectiveCap(status string, bit uint) bool {
 	return err == nil && mask>>bit&1 == 1
 }
 
-// hypervisor reports whether the CPU says it is a virtual one.
+// hypervisor reports whether the CPU's flags include hypervisor: it is a virtual CPU.
 func hypervisor(fsys fs.FS) bool {
 	if _, err := fs.Stat(fsys, "sys/hypervisor/type"); err == nil {
 		return true
@@ -86,8 +87,8 @@ func hypervisor(fsys fs.FS) bool {
 	return strings.Contains(string(head[:n]), " hypervisor")
 }
 
-// cgroup2State returns where cgroup2 is mounted, and whether a controller is enabled below
-// its root.
+// cgroup2State returns the mount point of cgroup2, and reports whether a controller is enabled
+// below its root.
 func cgroup2State(fsys fs.FS) (mount string, subtree bool) {
 	b, err := readSmall(fsys, "proc/self/mounts")
 	if err != nil {

@@ -24,19 +24,18 @@ type Handle struct {
 	attr  perfring.Attr
 }
 
-// openEvent opens one event at one place: perf_event_open, with what it takes
-// to get an event that the machine has and to say why where it has not.
+// openEvent opens one event at one place with perf_event_open. It adapts the attribute to what
+// the PMU supports, and explains refusals.
 //
-// Where the PMU can't exclude guests the event is opened without that (as perf
-// does), and where it can't sample as precisely as asked it is opened with the
-// highest level it has, unless o.exactPrecise; Handle.Precise tells which.
+// If the PMU can't exclude guests, the event is opened without that (as perf does). If the PMU
+// lacks the event's level of precision, the event is opened with the highest one that it has,
+// unless o.exactPrecise is set; Handle.Precise is the level used.
 //
-// A refusal is an *UnsupportedError whose Hint names the cause where the
-// machine, the kernel or a missing privilege is the cause, and a plain error
-// that names it otherwise (no such thread, CPU offline, too many open files);
-// both wrap the kernel's errno. Where a hypervisor accepts breakpoints or hardware
-// events and never counts one, which is tried once for a process, with a word and a
-// thread of its own, they are refused too.
+// For a refusal, the error is an *UnsupportedError whose Hint names the cause if that is the
+// machine, the kernel or a missing privilege, else a plain error that names the cause (no such
+// thread, CPU offline, too many open files); both wrap the kernel's errno. Some hypervisors
+// accept breakpoints or hardware events and never count one. That is tried once per process,
+// with a word of memory and a thread for the purpose, and such events are refused too.
 //
 // The caller closes the Handle.
 func openEvent(e Event, at Place, o *openOptions) (*Handle, error) {
@@ -104,8 +103,8 @@ func openFallback(a *perfring.Attr, at Place, leader int, exact bool) (int, erro
 			return fd, nil
 		}
 	}
-	// PERF_PMU_CAP_NO_EXCLUDE: msr, uncore and others refuse any exclusion. Only the one
-	// that the caller did not ask for is dropped.
+	// PERF_PMU_CAP_NO_EXCLUDE: msr, uncore and others refuse any exclusion. Only the one that
+	// the caller did not request is dropped.
 	if try.Flags&(perfring.AttrExcludeGuest|perfring.AttrExcludeHost) == perfring.AttrExcludeGuest {
 		try.Flags &^= perfring.AttrExcludeGuest
 		if fd, err := perfEventOpen(&try, at, leader); err == nil {

@@ -16,9 +16,9 @@ func Hardware(opts *Options) error {
 	return h.close()
 }
 
-// samplingClock returns the best event to sample by where the CPUs are busy: hardware cycles
-// if they can interrupt, else cpu-clock. why is nil for cycles, and for cpu-clock the reason
-// why it is not cycles. The answer holds for the machine, so a caller asks once.
+// samplingClock returns the best event to sample busy CPUs by: hardware cycles if they can
+// interrupt, else cpu-clock. why is nil for cycles, and for cpu-clock the reason why it is not
+// cycles. The result holds for the machine, so callers need it once.
 func samplingClock(opts *Options) (e Event, why error) {
 	e = Cycles()
 	e.Exclude = Exclude{Kernel: true, HV: true}

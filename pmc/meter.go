@@ -63,8 +63,8 @@ func OpenMeter(events []Event, o *CountOptions) (*Meter, error) {
 	return m, nil
 }
 
-// userReadable asks for user-space reads where an event must do so: config1 bit 1 on arm64
-// (format/rdpmc of armv8_pmuv3), which costs nothing otherwise.
+// userReadable enables user-space reads for events that need a flag for it: config1 bit 1 on
+// arm64 (format/rdpmc of armv8_pmuv3), which costs nothing otherwise.
 func userReadable(events []Event, root fs.FS) []Event {
 	if runtime.GOARCH != "arm64" {
 		return events

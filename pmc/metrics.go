@@ -15,7 +15,7 @@ type Metric struct {
 	Value float64
 	// Unit is "", "%", "GHz", "CPUs", "/s", "MiB/s".
 	Unit string
-	// Formula says how it is derived.
+	// Formula is the metric's definition.
 	Formula string
 	// Confidence is the lowest of the counts that it is derived from.
 	Confidence Confidence
@@ -146,9 +146,9 @@ var rules = []rule{
 	},
 }
 
-// topdownEvents are the four of level 1, the one asked for first. They are
-// shares of the slots that the kernel reads from PERF_METRICS (arch/x86/events/
-// intel/core.c, icl_update_topdown_event), so their sum stands for "slots".
+// topdownEvents returns the four events of level 1, first at the front. They are shares of the
+// slots that the kernel reads from PERF_METRICS (arch/x86/events/intel/core.c,
+// icl_update_topdown_event), so their sum is "slots".
 func topdownEvents(first string) []string {
 	out := []string{first}
 	for _, n := range []string{

@@ -26,9 +26,9 @@ func (e *Event) modify(own, group string) error {
 	return e.applyModifiers(group, &machine)
 }
 
-// applyModifiers applies letters to e. The first letter of a class (user, kernel,
-// hypervisor; host, guest) excludes the rest of the class; machine says whether a letter
-// of the second class has been seen.
+// applyModifiers applies letters to e. The first letter of a class (user, kernel, hypervisor;
+// host, guest) excludes the rest of the class; machine is set if a letter of the second class
+// has been seen.
 func (e *Event) applyModifiers(mods string, machine *bool) error {
 	context := e.restricted()
 	for _, c := range []byte(mods) {
@@ -76,7 +76,7 @@ func (e *Event) applyModifiers(mods string, machine *bool) error {
 // of one machine.
 func (e *Event) restricted() bool { return e.Exclude.User || e.Exclude.Kernel || e.Exclude.HV }
 
-// excluded returns the field that says whether a letter's context is excluded.
+// excluded returns the field that excludes a letter's mode.
 func (e *Event) excluded(letter byte) *bool {
 	switch letter {
 	case 'u':

@@ -6,9 +6,9 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// The first name of each is the one that String prints, the others are perf's synonyms
-// (tools/perf/util/parse-events.c, event_symbols_hw and _sw). The index is the kernel's
-// number (enum perf_hw_id, enum perf_sw_ids).
+// The first name of each row is the one that String prints, the others are perf's synonyms
+// (tools/perf/util/parse-events.c, event_symbols_hw and _sw). The index is the kernel's number
+// (enum perf_hw_id, enum perf_sw_ids).
 var (
 	hardwareNames = [...][]string{
 		{"cycles", "cpu-cycles"},
@@ -142,8 +142,8 @@ func generic(typ uint32, config uint64) Event {
 	return e
 }
 
-// Hardware events, which the kernel maps to the CPU's own (kernel/events/core.c
-// and the PMU drivers). Which of them a CPU has differs; see Probe.
+// Hardware events, which the kernel maps to the CPU's own (kernel/events/core.c and the PMU
+// drivers). CPUs have different subsets of them; see Probe.
 
 // Cycles counts CPU cycles, at the CPU's actual frequency.
 func Cycles() Event { return generic(perfring.EventHardware, 0) }

@@ -13,8 +13,8 @@ import (
 // shorter layout accepts it if the fields that the kernel lacks are zero.
 type Attr = perfring.Attr
 
-// Place says whose events one perf event counts, as perf_event_open takes it.
-// The zero Place is this thread on CPU 0.
+// Place is the thread and CPU that one perf event counts on, as in perf_event_open. The zero
+// Place is this thread on CPU 0.
 type Place struct {
 	// PID is a thread's id (gettid; a process's id is its first thread's), 0 for the
 	// calling thread, -1 for all tasks. To count one goroutine, lock it to its thread first
@@ -50,8 +50,8 @@ func (p Place) String() string {
 	return who
 }
 
-// openOptions says how an event is opened. A nil *openOptions is the zero
-// value: one count, running at once.
+// openOptions are the options of openEvent. A nil *openOptions is the zero value: one count,
+// running at once.
 type openOptions struct {
 	// disabled leaves the event stopped until enable. A member of a
 	// group starts and stops with its leader.
@@ -62,33 +62,31 @@ type openOptions struct {
 	inherit bool
 	// leader is the group's first event, nil to lead a group.
 	leader *Handle
-	// readFormat is what read(2) gives: unix.PERF_FORMAT_GROUP and the others.
+	// readFormat is the format of read(2): unix.PERF_FORMAT_GROUP and the others.
 	readFormat uint64
 	// sampling makes the event interrupt; nil only counts.
 	sampling *SamplingSpec
-	// exactPrecise fails where the event's Precise level can't be had, instead
-	// of taking the next lower one.
+	// exactPrecise makes openEvent fail if the event's Precise level is not available, instead
+	// of using the next lower one.
 	exactPrecise bool
-	// root is where the machine's files are read to explain a refusal; nil is
-	// this machine.
+	// root is the tree of the machine's files, which explain a refusal; nil is this machine.
 	root fs.FS
 }
 
-// SamplingSpec says when an event's overflow interrupts and what is recorded. The zero
-// value, with the period or frequency of the event itself, is right for a BPF program on the
-// event: it sees the registers and needs no record.
+// SamplingSpec describes when an event's overflow interrupts, and the records to write then.
+// The zero value, with the period or frequency of the event itself, is right for a BPF program
+// on the event: it sees the registers and needs no record.
 //
-// Skid: without precise sampling (Event.Precise) the recorded address is where the CPU was
-// when it took the interrupt, some tens of instructions after the one that overflowed the
-// counter. For events without NMI (software clocks, arm64 without pseudo-NMI) it is always
-// where interrupts are enabled.
+// Skid: without precise sampling (Event.Precise) the recorded address is that at which the CPU
+// took the interrupt, some tens of instructions after the one that overflowed the counter. For
+// events without NMI (software clocks, arm64 without pseudo-NMI) it is always one at which
+// interrupts are enabled.
 //
-// On a hypervisor that replaces how the kernel masks interrupts (pvm_irq_enable,
-// xen_irq_enable and the like at the top of kernel stacks), a clock's interrupt is held back
-// until interrupts are enabled again. Code that ran without them, including the entry into
-// the kernel and its interrupts, is then attributed to that function. Shares of single kernel
-// functions are wrong there; those of user functions, of system calls and of their callers
-// are right.
+// On a hypervisor that replaces how the kernel masks interrupts (pvm_irq_enable, xen_irq_enable
+// and the like at the top of kernel stacks), a clock's interrupt is held back until interrupts
+// are enabled again. Code that ran without them, including the entry into the kernel and its
+// interrupts, is then attributed to that function. Shares of single kernel functions are wrong
+// there; those of user functions, of system calls and of their callers are right.
 type SamplingSpec struct {
 	// Period is events per sample. Freq is samples per second, for which the kernel adjusts
 	// the period; at most kernel.perf_event_max_sample_rate. One of them is set, or neither
@@ -96,13 +94,13 @@ type SamplingSpec struct {
 	Period uint64
 	Freq   uint64
 	// The contents of a sample's record (enum perf_event_sample_format), in addition to those
-	// that the fields below ask for: branches, registers and stacks.
+	// that the fields below select: branches, registers and stacks.
 	IP              bool // the address: see Skid
 	Thread          bool // process and thread; of other records too
 	Time            bool // of other records too
 	CPU             bool // of other records too
 	ID              bool // of the event; of other records too
-	Address         bool // of data, or what a software event is about
+	Address         bool // of data, or the address that a software event concerns
 	SamplePeriod    bool // events since the last one
 	Counts          bool // the event's and its group's, and for how long they counted
 	Callchain       bool // by the kernel: kernel frames, then user frames by frame pointer
@@ -137,7 +135,7 @@ type SamplingSpec struct {
 	UserStack uint32
 	// InterruptRegs selects registers of the interrupted context, which may be the kernel.
 	InterruptRegs uint64
-	// Branches selects which of the last branches a sample has: attr.branch_sample_type,
+	// Branches selects the last branches that a sample contains: attr.branch_sample_type,
 	// unix.PERF_SAMPLE_BRANCH_ANY and the others.
 	Branches uint64
 	// MaxStack bounds call chains; 0 is kernel.perf_event_max_stack (127).
@@ -262,7 +260,7 @@ func (s *SamplingSpec) apply(a *perfring.Attr, e Event) error {
 	return nil
 }
 
-// attr is the attribute that openEvent gives the kernel first.
+// attr returns the attribute that openEvent tries first.
 func (o *openOptions) attr(e Event) (perfring.Attr, error) {
 	a := e.Attr()
 	a.ReadFormat = o.readFormat
@@ -301,6 +299,6 @@ type CountOptions struct {
 	// AllowMissing leaves out events that the machine does not have, with the reason in
 	// Counts.Errors, instead of failing.
 	AllowMissing bool
-	// Root is where the machine's files are read (CPUs, PMUs, threads); nil is this machine.
+	// Root is the tree of the machine's files (CPUs, PMUs, threads); nil is this machine.
 	Root fs.FS
 }

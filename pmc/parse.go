@@ -13,12 +13,12 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// Options says where names are looked up. A nil *Options is the zero value.
+// Options are the trees in which names are looked up. A nil *Options is the zero value.
 type Options struct {
 	// Root is the host's file system, for sys/bus/event_source/devices and tracefs; nil is
 	// this machine. Paths have no leading slash.
 	Root fs.FS
-	// Events holds vendor event lists in perfmon's JSON (see VendorEvents), which define
+	// Events contains vendor event lists in perfmon's JSON (see VendorEvents), which define
 	// names such as LONGEST_LAT_CACHE.MISS. Nil is none.
 	Events fs.FS
 }
@@ -32,7 +32,7 @@ type SyntaxError struct {
 	// the brace of its group, begins.
 	Input  string
 	Offset int
-	// Msg says what is wrong there and what would be right.
+	// Msg describes the mistake and the expected text.
 	Msg string
 	// Err is the cause, if there is one: fs.ErrNotExist for an unknown name.
 	Err error
@@ -64,18 +64,17 @@ func syntaxError(input string, offset int, err error) error {
 //	sched:sched_switch                                 a tracepoint
 //	LONGEST_LAT_CACHE.MISS                             a vendor's name, with Options.Events
 //
-// followed by modifiers after a colon (or directly after a slash): u, k, h
-// count in user space, kernel, hypervisor only; G, H guests or the host only; I
-// leaves out idle; p, pp, ppp and P ask for precise samples; S, D, e and W are
-// as in Event. PMU events also take the terms config, config1 … config3,
-// name, period and freq.
+// followed by modifiers after a colon (or directly after a slash): u, k, h count in user space,
+// kernel, hypervisor only; G, H guests or the host only; I leaves out idle; p, pp, ppp and P
+// select precise samples; S, D, e and W are as in Event. PMU events also take the terms config,
+// config1 … config3, name, period and freq.
 //
-// Names of PMUs, their events and tracepoints are looked up under opts.Root;
-// generic events are not, except for hardware events on machines with CPUs of
-// several kinds, which must say which one is meant (cpu_core/cycles/).
+// Names of PMUs, their events and tracepoints are looked up under opts.Root. Generic events are
+// not, except for hardware events on machines with CPUs of several kinds, which must name the
+// kind (cpu_core/cycles/).
 //
-// Errors in s are of type *SyntaxError, and match fs.ErrNotExist for a name that does not
-// exist here. A string that stands for several events is refused: see ParseList.
+// Errors in s are of type *SyntaxError, and match fs.ErrNotExist for a name that does not exist
+// here. A string that stands for several events is refused: see ParseList.
 func ParseEvent(s string, opts *Options) (Event, error) {
 	groups, err := ParseList(s, opts)
 	if err != nil {
@@ -94,14 +93,13 @@ func ParseEvent(s string, opts *Options) (Event, error) {
 	return groups[0][0], nil
 }
 
-// ParseList parses a list as perf's -e takes it: events separated by commas, groups in
-// braces followed by modifiers for all their members, "{cycles,instructions}:u,page-faults".
-// Each group is one slice; an event on its own is a slice of one.
+// ParseList parses a list as perf's -e takes it: events separated by commas, groups in braces
+// followed by modifiers for all their members, "{cycles,instructions}:u,page-faults". Each
+// group is one slice; an event on its own is a slice of one.
 //
-// An event may stand for several: one for each kind of CPU on a hybrid machine
-// ("cycles"), for each unit of a numbered PMU ("uncore_imc/cas_count_read/"),
-// for each tracepoint that a wildcard matches ("sched:sched_wak*"). Outside
-// braces these come as groups of their own.
+// An event may stand for several: one for each kind of CPU on a hybrid machine ("cycles"), for
+// each unit of a numbered PMU ("uncore_imc/cas_count_read/"), for each tracepoint that a
+// wildcard matches ("sched:sched_wak*"). Outside braces each of these is a group.
 func ParseList(s string, opts *Options) ([][]Event, error) {
 	if len(s) > maxEventString {
 		return nil, &SyntaxError{Input: s[:40], Msg: fmt.Sprintf("longer than %d bytes", maxEventString)}
@@ -212,7 +210,7 @@ type parser struct {
 	fsys    fs.FS
 	opts    *Options
 	input   string
-	vendors []VendorEvent // read at the first vendor's name: a list has megabytes
+	vendors []VendorEvent // read at the first vendor's name: a list takes megabytes
 }
 
 func (p *parser) item(it listItem) ([]Event, error) {
@@ -324,8 +322,8 @@ func (p *parser) perKind(e Event) ([]Event, error) {
 	return out, nil
 }
 
-// extended returns a generic event on one PMU: "cpu_core/cycles/". If the PMU has an event
-// of that very name with another encoding, the name is the number.
+// extended returns a generic event on one PMU: "cpu_core/cycles/". If the PMU has an event of
+// exactly that name with another encoding, the name is the number.
 func (p sysfsPMU) extended(e Event) Event {
 	generic := e.Name
 	e.PMU = p.name
@@ -474,7 +472,8 @@ func (p *parser) bareName(name string) ([]Event, error) {
 	return nil, unknownEvent(name, p.knownNames(pmus))
 }
 
-// unknownEvent returns the error for a name that does not exist, with the nearest known ones.
+// unknownEvent returns the error for a name that does not exist, with the nearest existing
+// ones.
 func unknownEvent(name string, known []string) error {
 	return notexist.Errorf("no event is called %.60q%s", name, near.Hint(name, known))
 }

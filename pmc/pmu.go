@@ -16,14 +16,13 @@ import (
 // sysfs-bus-event_source-devices-*).
 const pmuDir = "sys/bus/event_source/devices"
 
-// Format says which bits of the attribute a term of a PMU event sets:
-// "config:0-7,32-35".
+// Format is the bits of the attribute that a term of a PMU event sets: "config:0-7,32-35".
 type Format struct {
 	// Name is the term: "umask".
 	Name string
 	// Word is 0 to 3 for config, config1, config2, config3.
 	Word int
-	// Bits is the mask of the bits that it sets; the value's bits are put there from the
+	// Bits is the mask of the bits that it sets; the value's bits are stored there from the
 	// lowest upwards.
 	Bits uint64
 }

@@ -94,12 +94,12 @@ func readPMU(fsys fs.FS, name string) (PMU, error) {
 	return p, nil
 }
 
-// Ability says whether the machine can do something and, if not, why.
+// Ability is whether the machine supports something and, if not, the reason.
 type Ability struct {
-	// What is an event's name, "sampling cycles", "user-space reads".
+	// What is the thing: an event's name, "sampling cycles", "user-space reads".
 	What string
 	OK   bool
-	// Reason says why not, in a sentence; if OK is set, it is a detail.
+	// Reason is the reason why not, in a sentence; if OK is set, it is a detail.
 	Reason string
 }
 
@@ -132,8 +132,8 @@ type Machine struct {
 	Clock string
 }
 
-// Probe finds out what this machine can count, by trying: it opens some forty events, each
-// for a moment and stopped, and changes nothing. It takes a few milliseconds.
+// Probe returns what this machine can count, by trying: it opens some forty events, each for a
+// moment and stopped, and changes nothing. It takes a few milliseconds.
 func Probe(opts *Options) Machine {
 	m := Machine{Arch: runtime.GOARCH}
 	fsys := rootOf(opts)
@@ -273,7 +273,7 @@ type Description struct {
 	// "raw", "breakpoint", "PMU NAME", "tracepoint" or "vendor".
 	Event string
 	Kind  string
-	// Text says what it counts, "" if the kernel has only the name.
+	// Text describes what the event counts, "" if the kernel has only the name.
 	Text string
 }
 

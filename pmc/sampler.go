@@ -15,9 +15,9 @@ import (
 	"github.com/borescope/borescope/internal/perfring"
 )
 
-// Record is one record of a Sampler: a sample, or one of the others that a SamplingSpec asks
-// for. Its methods (IsSample, IsComm, …) report its kind; the record is in the part of that
-// kind. Its slices are reused by the next Sampler.ReadInto.
+// Record is one record of a Sampler: a sample, or one of the others that a SamplingSpec
+// selects. Its methods (IsSample, IsComm, …) report its kind; the record is in the field of
+// that kind. Its slices are reused by the next Sampler.ReadInto.
 //
 //	IsSample                Sample; InKernel, ExactIP
 //	IsLost                  Lost
@@ -47,14 +47,14 @@ type SamplerOptions struct {
 	// a ring only if it is bound to a CPU, so with Inherit the event is opened once for each
 	// online CPU.
 	Inherit, EnableOnExec, Disabled bool
-	// ExactPrecise fails where the PMU lacks the event's Precise level, instead of taking
-	// the next lower one.
+	// ExactPrecise makes OpenSampler fail if the PMU lacks the event's Precise level, instead
+	// of using the next lower one.
 	ExactPrecise bool
-	// Root is where the machine's files are read; nil is this machine.
+	// Root is the tree of the machine's files; nil is this machine.
 	Root fs.FS
 }
 
-// format returns what the layout of records depends on.
+// format returns the format that the layout of records depends on.
 func (s *SamplingSpec) format(readFormat uint64) perfring.Format {
 	return perfring.Format{
 		SampleType: s.sampleType(), ReadFormat: readFormat, BranchSampleType: s.Branches,
@@ -63,8 +63,8 @@ func (s *SamplingSpec) format(readFormat uint64) perfring.Format {
 }
 
 // Sampler is an event that writes a record at each overflow, open on one or more threads or
-// CPUs, each with a ring of its own. Only one goroutine at a time may call ReadInto; another
-// may call Close, which ends a waiting ReadInto.
+// CPUs, each with its own ring. Only one goroutine at a time may call ReadInto; another may
+// call Close, which ends a waiting ReadInto.
 type Sampler struct {
 	handles []*Handle
 	rings   []*perfring.Ring
@@ -108,7 +108,7 @@ func OpenSampler(e Event, s Scope, spec SamplingSpec, o *SamplerOptions) (sm *Sa
 		}
 		places = bound(places, online)
 	}
-	// A sample's read gives the event's own value: times and id.
+	// A sample's read contains the event's own value: times and id.
 	open := openOptions{
 		sampling: &spec, inherit: o.Inherit, enableOnExec: o.EnableOnExec, disabled: true,
 		exactPrecise: o.ExactPrecise, root: o.Root,
@@ -172,7 +172,7 @@ func (sm *Sampler) add(e Event, p Place, o *openOptions, pages int) error {
 // Enable starts sampling.
 func (sm *Sampler) Enable() error { return sm.each((*Handle).enable) }
 
-// Disable stops sampling; what is in the rings stays to be read.
+// Disable stops sampling. Records in the rings can still be read.
 func (sm *Sampler) Disable() error { return sm.each((*Handle).disable) }
 
 func (sm *Sampler) each(f func(*Handle) error) error {
@@ -203,7 +203,7 @@ func (sm *Sampler) Stats() SamplerStats {
 	return out
 }
 
-// TryRead reads a record if there is one, without waiting, and reports whether there was. The
+// TryRead reads a record if one is available, without waiting, and reports whether one was. The
 // error is about the record, which is shorter than it should be; the next one can be read.
 func (sm *Sampler) TryRead(rec *Record) (bool, error) {
 	sm.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/borescope/borescope/internal/cpus"
 )
 
-// Scope says whose events are counted. The zero Scope is the calling thread. Otherwise one
-// of the fields is set, but CPUs may also restrict AllCPUs and Cgroup.
+// Scope is the set of tasks and CPUs whose events are counted. The zero Scope is the calling
+// thread. Otherwise one of the fields is set, but CPUs may also restrict AllCPUs and Cgroup.
 type Scope struct {
 	// Thread is one thread's id.
 	Thread int
@@ -48,7 +48,7 @@ func (s Scope) check() error {
 	return nil
 }
 
-// places returns the threads or CPUs of the scope. fsys has the host's files.
+// places returns the threads or CPUs of the scope. fsys contains the host's files.
 func (s Scope) places(fsys fs.FS) ([]Place, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func (s Scope) threads(fsys fs.FS) ([]Place, error) {
 	return out, nil
 }
 
-// pmuCPUs returns the CPUs that a PMU's events can be opened on, nil for all: "cpus" of a
-// core PMU on a machine with several kinds, "cpumask" of one around the cores, where one CPU
+// pmuCPUs returns the CPUs that a PMU's events can be opened on, nil for all: "cpus" of a core
+// PMU on a machine with several kinds, "cpumask" of a PMU outside the cores, for which one CPU
 // of each package reads for all. shared is true for the latter.
 func pmuCPUs(fsys fs.FS, pmu string) (list []int, shared bool) {
 	if pmu == "" {

@@ -60,7 +60,7 @@ func mapPage(fd int) ([]byte, error) {
 
 func unmapPage(mem []byte) error { return unix.Munmap(mem) }
 
-// waiter is what a Sampler waits on. A nil waiter is closed.
+// waiter waits for the events of a Sampler. A nil waiter is closed.
 type waiter struct {
 	poll []unix.PollFd
 	wake *os.File

@@ -4,7 +4,7 @@ package pmc
 
 import "github.com/borescope/borescope/internal/perfring"
 
-// Nothing here is ever called: see available.
+// The functions in this file are never called: see available.
 
 const (
 	iocEnable = iota

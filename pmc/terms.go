@@ -99,7 +99,7 @@ func (p sysfsPMU) parse(s string) (Event, error) {
 }
 
 // legacy returns a generic event on a core PMU ("cpu_core/cycles/"), unless the PMU has an
-// event of that very name.
+// event of exactly that name.
 func (p sysfsPMU) legacy(terms []term) (Event, bool) {
 	if len(terms) != 1 || terms[0].hasValue || !isCorePMU(p.name) {
 		return Event{}, false
@@ -229,8 +229,8 @@ func (p sysfsPMU) applyAlias(e *Event, name, text string, all []term) error {
 	return p.properties(e, name)
 }
 
-// parameterOf reports whether t is the parameter of a named event in all that the PMU has no
-// field for.
+// parameterOf reports whether t is the parameter of a named event in all for which the PMU has
+// no field.
 func (p sysfsPMU) parameterOf(t term, all []term) bool {
 	for _, u := range all {
 		if u.hasValue {
@@ -244,9 +244,9 @@ func (p sysfsPMU) parameterOf(t term, all []term) bool {
 	return false
 }
 
-// pathTerm returns the term for the string of the kprobe and uprobe PMUs, for which perf has
-// none: kprobe_func and uprobe_path are pointers in config1 (include/uapi/linux/perf_event.h,
-// Linux 4.17).
+// pathTerm returns the name of the term for the string of the kprobe and uprobe PMUs, for which
+// perf has no term: kprobe_func and uprobe_path are pointers in config1
+// (include/uapi/linux/perf_event.h, Linux 4.17).
 func pathTerm(pmu string) string {
 	switch pmu {
 	case "kprobe":

@@ -29,7 +29,7 @@ type VendorEvent struct {
 	Description string
 }
 
-// maxVendorFile bounds a list; the largest of perfmon's has 6 MB.
+// maxVendorFile bounds the size of a list in bytes; perfmon's largest has 6 MB.
 const maxVendorFile = 64 << 20
 
 // vendorRecord is the JSON of one event. In perfmon's lists all values are strings ("0x2E"),
@@ -296,7 +296,7 @@ func (p *parser) vendor(v VendorEvent) (Event, error) {
 	name := v.PMU
 	core := corePMUs(p.fsys)
 	if !slices.Contains(core, name) && len(core) == 1 {
-		name = core[0] // arm64 PMUs have names of their own
+		name = core[0] // arm64's core PMUs have other names
 	}
 	pmu, err := lookPMU(p.fsys, name)
 	if err != nil {
