@@ -21,13 +21,13 @@ type BCCOptions struct {
 
 // PrintBCC writes the histogram as BCC prints one; opts may be nil.
 //
-// A *Log2 is printed as by Table.print_log2_hist: the buckets of every k are folded to
-// powers of two, 0 and 1 are in one, and negative values are in the last, where BCC's
-// unsigned logarithm puts them.
+// A *Log2 is printed as by Table.print_log2_hist: the buckets of every k are folded to powers
+// of two, 0 and 1 are in one, and negative values are in the last, as BCC's logarithm is
+// unsigned.
 //
-// A *Linear is printed as by Table.print_linear_hist: a row for each bucket from the
-// minimum on, labelled with its lower edge, which is BCC's own for a minimum of 0 and a
-// step of 1. Values below the minimum are an error, because BCC has no row for them.
+// A *Linear is printed as by Table.print_linear_hist: a row for each bucket from the minimum
+// on, labelled with its lower edge, which is BCC's own for a minimum of 0 and a step of 1.
+// Values below the minimum are an error, because BCC has no row for them.
 func PrintBCC(w io.Writer, d Distribution, opts *BCCOptions) error {
 	o := bccOptions(opts)
 	switch h := d.(type) {

@@ -33,17 +33,17 @@ var (
 // ErrMismatch is the error when two distributions don't have the same buckets.
 var ErrMismatch = errors.New("different buckets")
 
-// Quantile is a value such that a given share of all values lies at or below it.
+// Quantile is a value such that a given share of all values is at or below it.
 type Quantile struct {
-	// Value is the estimate: the middle of the bucket that holds the quantile.
+	// Value is the estimate: the middle of the bucket that contains the quantile.
 	Value float64
 	// Min and Max bound the true quantile, both included. The true quantile is the smallest
 	// value v for which at least the given share is ≤ v. They are math.MinInt64 and
-	// math.MaxInt64 where the bucket has no such end.
+	// math.MaxInt64 if the bucket has no such end.
 	Min, Max int64
 }
 
-// quantile finds the bucket of rank ⌈q·n⌉. lo and hi, if known, are the
+// quantile returns the value of rank ⌈q·n⌉, from its bucket. lo and hi, if known, are the
 // smallest and largest values.
 func quantile(buckets []Bucket, count uint64, q float64, lo, hi int64) (Quantile, error) {
 	if math.IsNaN(q) || q < 0 || q > 1 {

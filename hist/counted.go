@@ -2,8 +2,8 @@ package hist
 
 import "math"
 
-// counted is what Log2 and Linear have in common: the counts of the buckets,
-// and the moments where they are kept.
+// counted is the common part of Log2 and Linear: the counts of the buckets, and the moments if
+// they are tracked.
 type counted struct {
 	track  bool
 	counts []uint64
@@ -49,7 +49,7 @@ func (h *counted) clone() counted {
 	return out
 }
 
-// sub removes the counts of o where there are as many.
+// sub subtracts the counts of o from those that are not smaller.
 func (h *counted) sub(o *counted) {
 	for i := range min(len(h.counts), len(o.counts)) {
 		if o.counts[i] <= h.counts[i] {

@@ -12,7 +12,7 @@ import (
 // ErrNegative is the error when a form can't represent negative values of unknown size.
 var ErrNegative = errors.New("negative values")
 
-// summary is what exports say besides the buckets.
+// summary returns the sum for exports, and reports whether it is exact.
 func summary(d Distribution) (sum float64, exact bool) {
 	if d.Count() == 0 {
 		return 0, true
@@ -43,8 +43,8 @@ type PrometheusBucket struct {
 type Prometheus struct {
 	// Buckets are cumulative and ascending; the last has +Inf as LE.
 	Buckets []PrometheusBucket
-	// Sum is exact for tracked histograms (SumExact), else the sum of the middles
-	// of the buckets; NaN where that is not known.
+	// Sum is exact for tracked histograms (SumExact), else the sum of the middles of the
+	// buckets; NaN if that is not known.
 	Sum      float64
 	SumExact bool
 	Count    uint64
@@ -72,8 +72,8 @@ func ToPrometheus(d Distribution, scale float64) Prometheus {
 	return p
 }
 
-// scaleBy multiplies, by dividing where scale is one over an integer: 2047·1e-6
-// is not the number nearest to 0.002047, but 2047/1e6 is.
+// scaleBy returns v*scale. It divides if scale is one over an integer: 2047·1e-6 is not the
+// number nearest to 0.002047, but 2047/1e6 is.
 func scaleBy(v, scale float64) float64 {
 	if inverse := math.Round(1 / scale); inverse > 1 && 1/inverse == scale {
 		return v / inverse

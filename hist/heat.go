@@ -143,8 +143,8 @@ type Grid struct {
 	Interval time.Duration
 	// Offset is set if the rows are offsets within the second.
 	Offset bool
-	// Rows are the buckets, lowest first, without counts: from the lowest to the
-	// highest that has one, all of them for an offset heat map.
+	// Rows are the buckets, lowest first, without counts: from the lowest to the highest that
+	// has a value, all of them for an offset heat map.
 	Rows    []Bucket
 	Columns []Column
 	// Max is the largest count of a cell, Total the number of values.

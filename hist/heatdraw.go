@@ -33,8 +33,8 @@ type HeatOptions struct {
 	NoColour bool
 }
 
-// palettes are the colours of full cells; those of emptier ones lie between
-// them and a pale shade of the same hue.
+// palettes are the colours of full cells. The colours of emptier cells are between them and a
+// pale shade of the same hue.
 var palettes = map[string][2][3]int{
 	"red":   {{255, 235, 225}, {200, 0, 0}},
 	"blue":  {{225, 235, 255}, {0, 40, 170}},
@@ -50,7 +50,7 @@ func (g *Grid) share(n uint64, o *HeatOptions) float64 {
 	return float64(n) / float64(g.Max)
 }
 
-// shade is the colour of a cell that has something.
+// shade returns the colour of a cell that is not empty.
 func (g *Grid) shade(n uint64, o *HeatOptions) [3]int {
 	p, ok := palettes[o.Palette]
 	if !ok {
@@ -166,7 +166,7 @@ func (g Grid) Text(width int, opts *HeatOptions) string {
 	return b.String()
 }
 
-// block is one cell on a terminal; one that has something is never blank.
+// block returns the text of one cell on a terminal. A cell that is not empty is never blank.
 func (g *Grid) block(n uint64, o *HeatOptions) string {
 	if n == 0 {
 		return " "

@@ -8,11 +8,10 @@ import (
 	"strconv"
 )
 
-// AppendJSON appends the buckets as bpftrace 0.26 prints them with -f json: an
-// array of objects with closed intervals, "min" missing for what has no lower
-// end, "max" missing for what has no upper one. Numbers that a floating-point
-// number can't hold exactly are strings, as there. div divides the counts of a
-// Log2; 0 is 1. (bpftrace 0.17 has a space between the objects.)
+// AppendJSON appends the buckets as bpftrace 0.26 prints them with -f json: an array of objects
+// with closed intervals, without "min" if there is no lower end, without "max" if there is no
+// upper one. Numbers that a floating-point number can't hold exactly are strings, as there. div
+// divides the counts of a Log2; 0 is 1. (bpftrace 0.17 has a space between the objects.)
 func AppendJSON(dst []byte, d Distribution, div uint64) []byte {
 	if _, ok := d.(*Log2); !ok || div == 0 {
 		div = 1
@@ -94,7 +93,7 @@ func (m *moments) json(exact bool) *jsonMoments {
 	return &jsonMoments{SumHi: m.sumHi, SumLo: m.sumLo, Min: m.min, Max: m.max}
 }
 
-// fill takes the counts, of a histogram with size buckets, and the moments over.
+// fill copies the counts, of a histogram with size buckets, and the moments.
 func (f *jsonForm) fill(c *counted, size int, add func(index int, n uint64)) error {
 	for _, pair := range f.Counts {
 		if pair[0] >= uint64(size) {
@@ -163,8 +162,8 @@ func (h *Linear) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// WriteCSV writes a line for each bucket, with a heading: lo, hi (the first value above)
-// and count. Where a bucket has no such end the field is empty.
+// WriteCSV writes a line for each bucket, with a heading: lo, hi (the first value above) and
+// count. If a bucket has no such end the field is empty.
 func WriteCSV(w io.Writer, d Distribution) error {
 	b := []byte("lo,hi,count\n")
 	for _, bucket := range d.Buckets() {

@@ -8,14 +8,12 @@ import (
 // maxLinear bounds the buckets of a Linear.
 const maxLinear = 1 << 20
 
-// Linear counts values in buckets of one width between a minimum and a maximum, as
-// bpftrace's lhist(n, min, max, step) does, with one more bucket for values below and one
-// for values above. A bucket includes its lower edge, and the last one the maximum: where
-// the width doesn't divide the range, the rest of the range and all values above it share
-// the last bucket.
+// Linear counts values in buckets of one width between a minimum and a maximum, as bpftrace's
+// lhist(n, min, max, step) does, with one more bucket for values below and one for values
+// above. A bucket includes its lower edge, and the last one the maximum: if the width doesn't
+// divide the range, the rest of the range and all values above it share the last bucket.
 //
-// A Linear is used by one goroutine at a time. Copies share their counts: use
-// Clone.
+// A Linear is used by one goroutine at a time. Copies share their counts: use Clone.
 type Linear struct {
 	counted
 	min, max, step int64
@@ -42,9 +40,9 @@ func (h *Linear) Track() *Linear {
 	return h
 }
 
-// LinearIndex returns the bucket of a value: 0 for those below min, the last for
-// those from the last edge on. It is bpftrace's rule (linear in
-// src/ast/passes/codegen_llvm.cpp), and what package probe/action generates.
+// LinearIndex returns the bucket of a value: 0 for those below min, the last for those from the
+// last edge on. It is the rule of bpftrace (linear in src/ast/passes/codegen_llvm.cpp) and of
+// the code that package probe/action generates.
 func LinearIndex(v, min, max, step int64) int {
 	switch {
 	case v < min:
@@ -80,7 +78,7 @@ func (h *Linear) AddBucket(index int, n uint64) {
 	}
 }
 
-// Clone returns a copy that shares nothing.
+// Clone returns a deep copy.
 func (h *Linear) Clone() *Linear {
 	return &Linear{counted: h.clone(), min: h.min, max: h.max, step: h.step}
 }
@@ -108,8 +106,8 @@ func (h *Linear) Merge(others ...*Linear) error {
 	return nil
 }
 
-// Sub removes the counts of o, an earlier state of the same histogram. Where o
-// has more than h, because h was reset in between, h's count stays.
+// Sub subtracts the counts of o, an earlier state of the same histogram. If a count of o is
+// larger than h's, because h was reset in between, h's count stays.
 func (h *Linear) Sub(o *Linear) error {
 	if err := h.sameAs("subtract", o); err != nil {
 		return err
@@ -133,9 +131,9 @@ func (h *Linear) bounds(index int) (lo, hi int64) {
 // Buckets returns the buckets from the first to the last that is not empty.
 func (h *Linear) Buckets() []Bucket { return h.buckets(h.bounds) }
 
-// Quantile returns the value at or below which the share q, 0 to 1, of all
-// values lies, with its bounds: the estimate is off by at most half a step,
-// without bound below the minimum and above the last edge unless tracked.
+// Quantile returns the value at or below which the share q, 0 to 1, of all values is, with its
+// bounds: the estimate is off by at most half a step, without bound below the minimum and above
+// the last edge unless tracked.
 func (h *Linear) Quantile(q float64) (Quantile, error) { return h.quantile(h.Buckets(), q) }
 
 // Mean returns the mean: exact if tracked, else of the middles of the buckets.

@@ -40,9 +40,9 @@ func (h *Log2) Track() *Log2 {
 	return h
 }
 
-// Log2Index returns the bucket of a value: 0 for negative ones, else 1 plus the
-// bucket's number counted from zero upwards. It is bpftrace's rule (log2 in
-// src/ast/passes/codegen_llvm.cpp), and what package probe/action generates.
+// Log2Index returns the bucket of a value: 0 for negative ones, else 1 plus the bucket's number
+// counted from zero upwards. It is the rule of bpftrace (log2 in
+// src/ast/passes/codegen_llvm.cpp) and of the code that package probe/action generates.
 func Log2Index(v int64, k int) int {
 	if v < 0 {
 		return 0
@@ -118,7 +118,7 @@ func (h *Log2) grow(index int) {
 	h.counts = append(h.counts, make([]uint64, n-len(h.counts))...)
 }
 
-// Clone returns a copy that shares nothing.
+// Clone returns a deep copy.
 func (h *Log2) Clone() *Log2 {
 	return &Log2{counted: h.clone(), k: h.k}
 }
@@ -151,8 +151,8 @@ func (h *Log2) Merge(others ...*Log2) error {
 	return nil
 }
 
-// Sub removes the counts of o, an earlier state of the same histogram. Where o
-// has more than h, because h was reset in between, h's count stays.
+// Sub subtracts the counts of o, an earlier state of the same histogram. If a count of o is
+// larger than h's, because h was reset in between, h's count stays.
 func (h *Log2) Sub(o *Log2) error {
 	if o.k != h.k {
 		return fmt.Errorf("subtract log2 histograms with k %d and %d: %w", h.k, o.k, ErrMismatch)
@@ -182,9 +182,9 @@ func (h *Log2) Buckets() []Bucket {
 	return h.buckets(func(i int) (int64, int64) { return Log2Bounds(i, int(h.k)) })
 }
 
-// Quantile returns the value at or below which the share q, 0 to 1, of all
-// values lies, with its bounds. The estimate is off by at most half a bucket:
-// 1/2^(k+1) of the value. Negative values have no lower bound unless tracked.
+// Quantile returns the value at or below which the share q, 0 to 1, of all values is, with its
+// bounds. The estimate is off by at most half a bucket: 1/2^(k+1) of the value. Negative values
+// have no lower bound unless tracked.
 func (h *Log2) Quantile(q float64) (Quantile, error) { return h.quantile(h.Buckets(), q) }
 
 // Mean returns the mean: exact if tracked, else of the middles of the buckets.
@@ -208,8 +208,8 @@ func middleMean(buckets []Bucket) float64 {
 	return sum / n
 }
 
-// AtomicLog2 is a Log2 that any number of goroutines add to at once. It takes
-// its whole memory at the start: 520 bytes with k = 0, 15 KiB with k = 5.
+// AtomicLog2 is a Log2 that any number of goroutines add to at once. It allocates all its
+// memory at the start: 520 bytes with k = 0, 15 KiB with k = 5.
 type AtomicLog2 struct {
 	k      int
 	counts []atomic.Uint64

@@ -1,13 +1,13 @@
 package hist
 
-// together is how many sources are added in one pass: as many pointers as fit in
+// together is the number of sources that are added in one pass: their pointers fit in
 // registers, so that a sum is stored once for all of them.
 const together = 8
 
-// zeros goes on where a source has ended and others have not. Nobody writes it.
+// zeros replaces sources that have ended while others have not. It is never written.
 var zeros [1 + (64-MaxK)<<MaxK]uint64
 
-// addCounts adds the first n sources to dst, which is as long as the longest.
+// addCounts adds the first n sources to dst, which is as long as the longest one.
 func addCounts(dst []uint64, sources *[together][]uint64, n int) {
 	if n < together/2 {
 		for _, s := range sources[:n] {
@@ -45,7 +45,7 @@ func addOne(dst, src []uint64) {
 	}
 }
 
-// addGroup adds the beginnings of the sources, as long as dst.
+// addGroup adds the first len(dst) counts of each source.
 func addGroup(dst []uint64, s *[together][]uint64) {
 	n := len(dst)
 	s0, s1, s2, s3 := s[0][:n], s[1][:n], s[2][:n], s[3][:n]

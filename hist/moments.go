@@ -2,7 +2,7 @@ package hist
 
 import "math/bits"
 
-// moments are what a distribution knows beyond its buckets, where it tracks it.
+// moments are the exact figures of a distribution that tracks them.
 type moments struct {
 	sumHi, sumLo uint64 // 128 bits, two's complement
 	min, max     int64
@@ -53,7 +53,7 @@ func (m *moments) addProduct(v int64, n uint64) {
 	m.sumHi, _ = bits.Add64(m.sumHi, hi, carry)
 }
 
-// merge adds what o knows.
+// merge adds the moments of o.
 func (m *moments) merge(o *moments) {
 	if o.n == 0 {
 		return

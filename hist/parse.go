@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// ParseText reads the rows of a histogram in the form that Text and bpftrace print. It is
-// the inverse of Text if the counts were not divided. Lines after the last row are an
-// error; an empty text has no buckets.
+// ParseText reads the rows of a histogram in the form that Text and bpftrace print. It is the
+// inverse of Text if the counts were not divided. Lines after the last row are an error; an
+// empty text has no buckets.
 //
-// Rows don't tell the kind of their histogram: Log2Of makes a Log2 of them, and AddBuckets
-// adds them to an existing histogram.
+// Rows don't show the kind of their histogram: Log2Of makes a Log2 of them, and AddBuckets adds
+// them to an existing histogram.
 func ParseText(text string) ([]Bucket, error) {
 	var out []Bucket
 	for n, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
@@ -136,7 +136,7 @@ func ParseJSON(data []byte) ([]Bucket, error) {
 	return out, nil
 }
 
-// jsonEdge reads a number, or a string where a float64 can't hold it.
+// jsonEdge reads a number, or a string if a float64 can't hold it.
 func jsonEdge(raw *json.RawMessage, to *int64) (err error) {
 	if raw == nil {
 		return nil

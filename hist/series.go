@@ -96,8 +96,8 @@ type Point struct {
 	OK bool
 }
 
-// Points returns the intervals from the first that has a value to the newest,
-// empty ones between included.
+// Points returns the intervals from the first that has a value to the newest, including empty
+// ones.
 func (s *Series) Points() []Point {
 	if s.newest == math.MinInt64 {
 		return nil
@@ -171,8 +171,7 @@ func (s *Series) Text(zone *time.Location) string {
 	return b.String()
 }
 
-// bytesWidth is the width that bpftrace pads to: it counts bytes, of which "μ"
-// has two.
+// bytesWidth returns the width that bpftrace pads to: it counts bytes, and "μ" has two.
 func bytesWidth(s string) int { return len(s) }
 
 func pointLine(p Point, lo, hi int64, zero, digits int, zone *time.Location) string {
@@ -199,7 +198,7 @@ func pointLine(p Point, lo, hi int64, zero, digits int, zone *time.Location) str
 	return stamp + " " + string(line) + " " + value + "\n"
 }
 
-// timeUnit is the unit of the interval, which of one point is not known.
+// timeUnit returns the unit of the interval, which is not known from one point.
 func timeUnit(interval time.Duration, points int) (unit string, digits int) {
 	switch {
 	case points == 1:

@@ -57,17 +57,16 @@ func textOf(d Distribution, opts *TextOptions) (string, error) {
 	return "", fmt.Errorf("print: %T has no text form", d)
 }
 
-// edge is the label of a bucket's edge. A number stands for itself; a suffixed
-// one is never seen as the neighbour of another.
+// edge is the label of a bucket's edge. A plain number is comparable by its value; a suffixed
+// one never counts as the neighbour of another.
 type edge struct {
 	text    string
 	value   int64
 	numeric bool
 }
 
-// log2Edge is the label between buckets index and index+1: a plain number where
-// buckets have one value, else with the suffix of the power of 2^10 that the
-// bucket's width has reached.
+// log2Edge returns the label between buckets index and index+1: a plain number if buckets have
+// one value, else with the suffix of the power of 2^10 that the bucket's width has reached.
 func log2Edge(index, k int) edge {
 	if index <= 2<<k {
 		return edge{text: strconv.Itoa(index), value: int64(index), numeric: true}
@@ -113,8 +112,8 @@ func rangeLabel(lower, upper edge) string {
 	return "[" + lower.text + ", " + upper.text + ")"
 }
 
-// linearEdge is the label of a value: with K and M only where all edges are
-// multiples of 1024.
+// linearEdge returns the label of a value, with K and M only if all edges are multiples of
+// 1024.
 func linearEdge(v, step int64) edge {
 	text := strconv.FormatInt(v, 10)
 	if step%1024 != 0 {

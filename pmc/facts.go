@@ -12,7 +12,7 @@ import (
 // facts are the facts that an explanation depends on. They are read only if there is something
 // to explain.
 type facts struct {
-	paranoid   int // kernel.perf_event_paranoid; unknown if there is none
+	paranoid   int // kernel.perf_event_paranoid; unknownLevel if it can't be read
 	perfmon    bool
 	core       []string // the CPUs' own PMUs
 	pmus       []string
