@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// coreSpec knows the notes of core files, of owner CORE and LINUX alike: Linux
-// 6.16 began to choose the owner from a table. NT_* of include/uapi/linux/elf.h.
+// coreSpec returns the spec of a note of a core file, of owner CORE or LINUX: since Linux 6.16
+// the kernel chooses the owner from a table. NT_* of include/uapi/linux/elf.h.
 func coreSpec(typ uint32) spec {
 	switch typ {
 	case 1:
@@ -35,7 +35,7 @@ func coreSpec(typ uint32) spec {
 	return spec{coreKinds[typ], nil}
 }
 
-// coreKinds are notes that have a name but no type of their own.
+// coreKinds are the kinds of notes that this package has no type for.
 var coreKinds = map[uint32]string{
 	4: "taskstruct", 0x46e62b7f: "prxfpreg",
 	0x100: "ppc-vmx", 0x101: "ppc-spe", 0x102: "ppc-vsx", 0x103: "ppc-tar", 0x104: "ppc-ppr",
@@ -78,8 +78,8 @@ type PRStatus struct {
 	// Times of the thread and its children.
 	UserTime, SystemTime           Timeval
 	ChildUserTime, ChildSystemTime Timeval
-	// Regs are the general registers in the kernel's order for the machine
-	// (elf_gregset_t, the same as struct user_regs_struct). See Reg.
+	// Regs are the general registers in the kernel's order for the machine (elf_gregset_t, the
+	// same as struct user_regs_struct). See Reg.
 	Regs    []uint64 `json:"regs"`
 	FPValid bool     `json:"fpvalid"`
 	// Machine is the machine of the registers.
@@ -111,7 +111,7 @@ func decodePRStatus(n Note) (Value, error) {
 	for _, t := range []*Timeval{&s.UserTime, &s.SystemTime, &s.ChildUserTime, &s.ChildSystemTime} {
 		*t = Timeval{r.long(), r.long()}
 	}
-	// What is left is elf_gregset_t, int pr_fpvalid, and padding to a long.
+	// The rest is elf_gregset_t, int pr_fpvalid, and padding to a long.
 	word := n.word()
 	for len(r.b) > word {
 		s.Regs = append(s.Regs, r.word())
@@ -123,7 +123,7 @@ func decodePRStatus(n Note) (Value, error) {
 	return s, r.err()
 }
 
-// long takes a C long.
+// long reads a C long.
 func (r *reader) long() int64 {
 	if r.n.word() == 4 {
 		return int64(int32(r.u32()))
@@ -131,8 +131,8 @@ func (r *reader) long() int64 {
 	return int64(r.u64())
 }
 
-// amd64Regs has, by DWARF number, the position in struct user_regs_struct:
-// rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 rip.
+// amd64Regs are, by DWARF number, the positions in struct user_regs_struct: rax rdx rcx rbx rsi
+// rdi rbp rsp r8 … r15 rip.
 var amd64Regs = [...]int{10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16}
 
 // i386Regs: eax ecx edx ebx esp ebp esi edi eip.
@@ -159,7 +159,7 @@ func (s *PRStatus) Reg(dwarf int) (uint64, bool) {
 		if dwarf <= 15 {
 			i = dwarf
 		}
-	case elf.EM_RISCV: // the kernel has pc in place of x0
+	case elf.EM_RISCV: // the kernel stores pc in place of x0
 		if dwarf >= 1 && dwarf <= 31 {
 			i = dwarf
 		}
@@ -251,7 +251,7 @@ func decodeSigInfo(n Note) (Value, error) {
 		s.Errno, s.Code = s.Code, s.Errno
 	}
 	if n.word() == 8 {
-		r.skip(4) // the union holds pointers
+		r.skip(4) // the union contains pointers
 	}
 	// SI_USER and below were sent by a process: kill, tgkill, sigqueue.
 	if s.Code <= 0 {
@@ -281,7 +281,7 @@ var auxNames = map[uint64]string{
 	33: "SYSINFO_EHDR", 51: "MINSIGSTKSZ",
 }
 
-// Find returns the value of an entry, and reports whether it is there.
+// Find returns the value of the first entry of a type, and reports whether there is one.
 func (a Auxv) Find(typ uint64) (uint64, bool) {
 	for _, e := range a {
 		if e.Type == typ {
@@ -347,7 +347,7 @@ func (m FileMap) String() string {
 
 func (FileMap) value() {}
 
-// decodeFileMap reads what fill_files_note (fs/binfmt_elf.c) writes.
+// decodeFileMap reads the output of fill_files_note (fs/binfmt_elf.c).
 func decodeFileMap(n Note) (Value, error) {
 	r := newReader(n)
 	count := r.word()

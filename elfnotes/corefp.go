@@ -62,8 +62,8 @@ func (f *FPRegs) vectors(r *reader, count int) {
 // XState is the XSAVE area of a thread on x86: NT_X86_XSTATE. The places of its components
 // depend on the CPU; newer core files have an XSaveLayout with them.
 type XState struct {
-	// XCR0 has the components that the kernel had enabled, Used the enabled ones that are
-	// not in their initial state.
+	// XCR0 is the set of components that the kernel had enabled, Used that of the enabled ones
+	// that are not in their initial state.
 	XCR0 uint64 `json:"xcr0"`
 	Used uint64 `json:"used"`
 	// Legacy is the part that FXSAVE stores too.
@@ -161,8 +161,8 @@ func (w ArmWords) String() string {
 
 func (ArmWords) value() {}
 
-// decodeArmWords reads words of 8 bytes on arm64, and of 4 where that is all
-// there is: arm's TLS, arm64's system call number.
+// decodeArmWords reads words of 8 bytes on arm64, and of 4 if the descriptor has no more: arm's
+// TLS, arm64's system call number.
 func decodeArmWords(n Note) (Value, error) {
 	w := ArmWords{}
 	for r := newReader(n); len(r.b) > 0; {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Value is the meaning of a note. Its dynamic type is one of this package's. Its String is
-// for people, and its JSON encoding has the same content.
+// Value is the meaning of a note. Its dynamic type is one of this package's. Its String is for
+// people, and its JSON encoding has the same content.
 type Value interface {
 	fmt.Stringer
 	value() // the set is closed
 }
 
-// Raw is a descriptor that this package has no type for. It borrows the note's
+// Raw is the descriptor of a note that this package has no type for. It borrows the note's
 // memory.
 type Raw []byte
 
@@ -60,9 +60,9 @@ func (ID) value()     {}
 func (Number) value() {}
 func (Empty) value()  {}
 
-// Kind returns a short lower-case name for the kind of the note, such as "build-id",
-// "abi-tag", "stapsdt" or "prstatus", and "" for a note that this package doesn't know. The
-// names are stable.
+// Kind returns a short lower-case name for the kind of the note, such as "build-id", "abi-tag",
+// "stapsdt" or "prstatus", and "" for a note that this package does not support. The names are
+// stable.
 func (n Note) Kind() string { return n.spec().kind }
 
 // Decode returns the meaning of the note. For an unknown note it returns the descriptor as
@@ -83,7 +83,7 @@ func (n Note) Decode() (Value, error) {
 	return v, nil
 }
 
-// spec is what is known about a type of note.
+// spec is the kind of a type of note, and its decoder.
 type spec struct {
 	kind   string
 	decode func(Note) (Value, error)
@@ -136,8 +136,8 @@ func (n Note) word() int {
 	return 8
 }
 
-// reader takes numbers off a descriptor. After the end it returns zeros and
-// short is set, so that a decoder checks once.
+// reader reads numbers from a descriptor. After the end it returns zeros and sets short, so
+// that a decoder checks once.
 type reader struct {
 	n     Note
 	b     []byte
@@ -179,7 +179,7 @@ func (r *reader) u64() uint64 {
 	return 0
 }
 
-// word takes a C unsigned long.
+// word reads a C unsigned long.
 func (r *reader) word() uint64 {
 	if r.n.word() == 4 {
 		return uint64(r.u32())
@@ -187,10 +187,10 @@ func (r *reader) word() uint64 {
 	return r.u64()
 }
 
-// text takes a string of fixed size, which may fill it.
+// text reads a string of fixed size, which may fill it.
 func (r *reader) text(size int) string { return cString(r.bytes(size)) }
 
-// cstring takes a NUL-terminated string.
+// cstring reads a NUL-terminated string.
 func (r *reader) cstring() string {
 	for i, c := range r.b {
 		if c == 0 {
@@ -210,7 +210,7 @@ func (r *reader) err() error {
 
 func decodeText(n Note) (Value, error) { return Text(cString(n.Desc)), nil }
 
-// decodeNumber reads a number of whatever size the descriptor has.
+// decodeNumber reads a number that has the descriptor's size.
 func decodeNumber(n Note) (Value, error) {
 	r := newReader(n)
 	switch len(n.Desc) {

@@ -14,9 +14,8 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// defaultMaxBytes is the most that one section or segment of notes may hold
-// unless File.MaxBytes says otherwise: 256 MiB, the notes of a core file with
-// some 60,000 threads.
+// defaultMaxBytes is the largest size of a section or segment of notes if File.MaxBytes is not
+// set: 256 MiB, the notes of a core file with some 60,000 threads.
 const defaultMaxBytes = 256 << 20
 
 // File is an ELF file whose notes can be read: an executable, library, object, debug or
@@ -38,12 +37,12 @@ type File struct {
 	closer io.Closer
 }
 
-// NewFile reads the header of an ELF file. It keeps r, which the caller still owns, and
-// reads notes from it when they are asked for. If r is a Bytes, notes are sub-slices of it,
-// without a copy.
+// NewFile reads the header of an ELF file. It keeps r, which the caller still owns, and reads
+// notes from it when a method needs them. If r is a Bytes, notes are sub-slices of it, without
+// a copy.
 //
-// The error matches ErrNotELF for input that is not an ELF file, and is a *FormatError for
-// a file that can't be read.
+// The error matches ErrNotELF for input that is not an ELF file, and is a *FormatError for a
+// file that can't be read.
 func NewFile(r io.ReaderAt) (*File, error) {
 	h, err := parseHeader(r)
 	if err != nil {
@@ -96,13 +95,12 @@ func (b Bytes) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Notes iterates over the file's notes: those of its sections in the order of
-// their headers, then those of its note segments that lie in no note section. Sections come
-// first because they state names and, one by one, alignments, which a segment
-// merges; a file without section headers, and a core file, has segments only.
-// A note is yielded once, however many headers lead to it.
+// Notes iterates over the file's notes: those of its sections in the order of their headers,
+// then those of its note segments that are in no note section. Sections come first because they
+// have names and individual alignments, which a segment merges; a file without section headers,
+// and a core file, has segments only. A note is yielded once, even if several headers cover it.
 //
-// The function that it returns reports, after the loop, what could not be read; a bad
+// The function that it returns reports, after the loop, the parts that could not be read; a bad
 // section doesn't hide the others.
 func (f *File) Notes() (iter.Seq[Note], func() error) {
 	var errs errorList
@@ -125,8 +123,8 @@ func (f *File) Notes() (iter.Seq[Note], func() error) {
 	return seq, func() error { return errors.Join(errs...) }
 }
 
-// Find returns the first note of an owner and type. The error matches os.ErrNotExist if
-// there is none, and all notes that could be it were readable.
+// Find returns the first note of an owner and type. The error matches os.ErrNotExist if there
+// is no such note, and all notes that could be it were readable.
 func (f *File) Find(owner string, typ uint32) (Note, error) {
 	notes, errOf := f.Notes()
 	for n := range notes {
@@ -152,8 +150,8 @@ func (f *File) BuildID() (ID, error) {
 	return slices.Clone(n.Desc), nil
 }
 
-// BuildID returns the GNU build-id of an ELF file: usually 20 bytes, 16 or 8
-// from some linkers. The error matches os.ErrNotExist where the file has none.
+// BuildID returns the GNU build-id of an ELF file: usually 20 bytes, 16 or 8 from some linkers.
+// The error matches os.ErrNotExist if the file has none.
 func BuildID(r io.ReaderAt) (ID, error) {
 	f, err := NewFile(r)
 	if err != nil {
@@ -193,13 +191,13 @@ func (f *File) walk(g region, yield func(Note) bool) (bool, error) {
 	}
 	more, err := walk(b, proto, g.align, yield)
 	if readErr != nil {
-		return more, readErr // the cause of what walk found
+		return more, readErr // the cause of walk's error
 	}
 	return more, err
 }
 
-// readAt reads size bytes or as many as there are. It allocates no more than
-// the file is large, whatever its headers claim.
+// readAt reads size bytes, or as many as the file has. It allocates no more than the file's
+// size, whatever the headers claim.
 func readAt(r io.ReaderAt, off int64, size int) ([]byte, error) {
 	if b, ok := r.(Bytes); ok {
 		if off >= int64(len(b)) {
@@ -214,7 +212,7 @@ func readAt(r io.ReaderAt, off int64, size int) ([]byte, error) {
 	if size > small {
 		var last [1]byte
 		if n, err := r.ReadAt(last[:], off+int64(size)-1); n != 1 {
-			// Cut off: read what is there in pieces of fixed size.
+			// Cut off: read the rest of the file in pieces of fixed size.
 			b, err2 := io.ReadAll(io.NewSectionReader(r, off, int64(size)))
 			if err2 == nil && err != nil {
 				err2 = io.ErrUnexpectedEOF
@@ -233,7 +231,7 @@ func readAt(r io.ReaderAt, off int64, size int) ([]byte, error) {
 	return b[:n], err
 }
 
-// gap marks a part of a segment that lies between sections or behind them.
+// gap marks a part of a segment between sections or behind them.
 const gap = ""
 
 // inOrder sorts regions as their headers are.
@@ -242,9 +240,8 @@ func inOrder(regions []region) []region {
 	return regions
 }
 
-// disjoint sorts regions by offset and drops those that overlap an earlier
-// one, so that the work is linear in the size of the file whatever its headers
-// say.
+// disjoint sorts regions by offset and drops those that overlap an earlier one, so that the
+// work is linear in the size of the file whatever its headers claim.
 func disjoint(regions []region, errs *errorList) []region {
 	slices.SortFunc(regions, func(a, b region) int {
 		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(b.size, a.size))
@@ -268,8 +265,7 @@ func disjoint(regions []region, errs *errorList) []region {
 	return kept
 }
 
-// subtract returns the parts of segments that lie in no section. Both are
-// sorted and disjoint.
+// subtract returns the parts of segments that are in no section. Both are sorted and disjoint.
 func subtract(segments, sections []region) []region {
 	var out []region
 	for _, g := range segments {

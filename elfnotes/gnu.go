@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The types of notes of owner "GNU": NT_GNU_* in glibc's elf.h.
+// gnuSpec returns the spec of a type of owner "GNU": NT_GNU_* in glibc's elf.h.
 func gnuSpec(typ uint32) spec {
 	switch typ {
 	case 1:

@@ -13,10 +13,9 @@ import (
 // magic number.
 var ErrNotELF = errors.New("not an ELF file")
 
-// header is the part of an ELF header that leads to notes. The standard
-// library's debug/elf is not used for it: it refuses a file for any bad
-// section, where the notes in its segments can still be read, and it loads the
-// names of all sections.
+// header is the part of an ELF header that leads to notes. It replaces the standard library's
+// debug/elf, which refuses a file for any bad section, although the notes in its segments can
+// still be read, and loads the names of all sections.
 type header struct {
 	class    elf.Class
 	order    binary.ByteOrder
@@ -29,7 +28,7 @@ type header struct {
 	shstrndx uint64
 }
 
-// region is a stretch of a file that holds notes.
+// region is a part of a file that contains notes.
 type region struct {
 	where  string
 	offset uint64
@@ -38,7 +37,7 @@ type region struct {
 	index  int // among the note headers of its table
 }
 
-// section is the part of a section header that matters here.
+// section is the part of a section header that is used here.
 type section struct {
 	name, typ    uint32
 	flags        uint64
@@ -106,9 +105,9 @@ func (h *header) parseFields(b []byte) {
 	h.shstrndx = uint64(o.Uint16(tail[8:]))
 }
 
-// extend applies the gABI's extended numbering, which keeps counts that don't
-// fit 16 bits in section 0: a core file of a process with more than 65,534
-// mappings has its number of segments there.
+// extend applies the gABI's extended numbering, which stores counts that don't fit 16 bits in
+// section 0: for example the number of segments in a core file of a process with more than
+// 65,534 mappings.
 func (h *header) extend(r io.ReaderAt) error {
 	const pnXnum = 0xffff
 	if h.shoff == 0 || (h.phnum != pnXnum && h.shnum != 0 && h.shstrndx != uint64(elf.SHN_XINDEX)) {
@@ -236,8 +235,8 @@ func (h *header) sections(r io.ReaderAt) ([]region, error) {
 	return regions, err
 }
 
-// sectionName reads one name of the section name table. A section without one
-// is called "section", so that Where is never empty.
+// sectionName reads one name of the section name table. A section without one is called
+// "section", so that Where is never empty.
 func sectionName(r io.ReaderAt, table section, name uint32) string {
 	const none = "section"
 	if uint64(name) >= table.size || table.offset > 1<<62 {

@@ -48,7 +48,7 @@ type FormatError struct {
 	Offset int64
 	// Msg is the reason.
 	Msg string
-	// Err is the reader's own error, if there is one.
+	// Err is the reader's own error, nil if there is none.
 	Err error
 }
 
@@ -64,14 +64,13 @@ func (e *FormatError) Error() string {
 // Unwrap returns the reader's own error.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// All iterates over the notes of a raw stream such as /sys/kernel/notes, whose numbers are
-// in the given byte order. The notes borrow b. The function that it returns reports, after
-// the loop, why reading stopped early; nil if b was read to its end.
+// All iterates over the notes of a raw stream such as /sys/kernel/notes, whose numbers are in
+// the given byte order. The notes borrow b. The function that it returns reports, after the
+// loop, why reading stopped early; nil if b was read to its end.
 //
-// align is the alignment that the section or segment states. 8 pads names and
-// descriptors to 8 bytes from the note's start, as GNU properties in 64-bit
-// files are; every other value means 4, because linkers write 0, 1, 2 and 16
-// too and pad to 4 all the same.
+// align is the alignment that the section or segment states. 8 pads names and descriptors to 8
+// bytes from the note's start, as GNU properties in 64-bit files are; every other value means
+// 4, because linkers that write 0, 1, 2 or 16 pad to 4 all the same.
 func All(b []byte, order binary.ByteOrder, align int) (iter.Seq[Note], func() error) {
 	var err error
 	seq := func(yield func(Note) bool) {
@@ -89,9 +88,8 @@ func padTo(align int) int {
 	return 4
 }
 
-// walk yields the notes of b; proto holds what they have in common, its Offset
-// is the position of b in the file. It reports whether the consumer wants
-// more.
+// walk yields the notes of b. proto contains the fields that all of them share; its Offset is
+// the position of b in the file. It reports whether the consumer wants more.
 func walk(b []byte, proto Note, align int, yield func(Note) bool) (bool, error) {
 	pad := uint64(padTo(align))
 	size := uint64(len(b))

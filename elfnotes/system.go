@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// goSpec: the Go linker's notes, cmd/link/internal/ld/elf.go.
+// goSpec returns the spec of a note of the Go linker, cmd/link/internal/ld/elf.go.
 func goSpec(typ uint32) spec {
 	switch typ {
 	case 1:
@@ -22,7 +22,8 @@ func goSpec(typ uint32) spec {
 	return spec{}
 }
 
-// linuxSpec: include/linux/elfnote-lto.h and build-salt.h of the kernel.
+// linuxSpec returns the spec of a note of include/linux/elfnote-lto.h or build-salt.h of the
+// kernel.
 func linuxSpec(typ uint32) spec {
 	switch typ {
 	case 0x100:
@@ -108,7 +109,7 @@ func (a Android) String() string {
 
 func (Android) value() {}
 
-// androidSpec: bionic's libc/arch-common/bionic/crtbrand.S and
+// androidSpec returns the spec of a note of bionic's libc/arch-common/bionic/crtbrand.S or
 // libc/include/elf.h.
 func androidSpec(typ uint32) spec {
 	switch typ {
@@ -148,7 +149,7 @@ func decodeOSVersion(n Note) (Value, error) {
 	return v, r.err()
 }
 
-// freeBSDSpec: sys/sys/elf_common.h of FreeBSD.
+// freeBSDSpec returns the spec of a note of FreeBSD's sys/sys/elf_common.h.
 func freeBSDSpec(typ uint32) spec {
 	switch typ {
 	case 1:
@@ -163,7 +164,7 @@ func freeBSDSpec(typ uint32) spec {
 	return spec{}
 }
 
-// netBSDSpec: sys/sys/exec_elf.h of NetBSD.
+// netBSDSpec returns the spec of a note of NetBSD's sys/sys/exec_elf.h.
 func netBSDSpec(owner string, typ uint32) spec {
 	switch {
 	case owner == "PaX" && typ == 3:
@@ -178,8 +179,8 @@ func netBSDSpec(owner string, typ uint32) spec {
 	return spec{}
 }
 
-// Stapsdt is a USDT probe site as <sys/sdt.h> writes it. Package usdt reads its Args and
-// finds the place of PC in the file.
+// Stapsdt is a USDT probe site as <sys/sdt.h> writes it. Package usdt parses its Args and finds
+// the place of PC in the file.
 type Stapsdt struct {
 	// PC is the address of the probe's nop, Base that of .stapsdt.base and
 	// Semaphore that of the probe's semaphore (0: none), all as linked: a
@@ -207,7 +208,7 @@ func decodeStapsdt(n Note) (Value, error) {
 	if err := r.err(); err != nil {
 		return nil, err
 	}
-	// One copy for all three: there are thousands of these in a file.
+	// One copy for all three fields, since a file may have thousands of these notes.
 	text := string(r.b)
 	for _, to := range []*string{&s.Provider, &s.Name, &s.Args} {
 		var ok bool
@@ -221,8 +222,8 @@ func decodeStapsdt(n Note) (Value, error) {
 	return s, nil
 }
 
-// fdoSpec: systemd's specifications of ELF notes, systemd.io/ELF_PACKAGE_METADATA
-// and systemd.io/ELF_DLOPEN_METADATA.
+// fdoSpec returns the spec of a note of systemd's specifications,
+// systemd.io/ELF_PACKAGE_METADATA and systemd.io/ELF_DLOPEN_METADATA.
 func fdoSpec(typ uint32) spec {
 	switch typ {
 	case 0xcafe1a7e:
@@ -244,7 +245,7 @@ type Package struct {
 	OSCPE        string `json:"osCpe,omitempty"`
 	AppCPE       string `json:"appCpe,omitempty"`
 	DebugInfoURL string `json:"debugInfoUrl,omitempty"`
-	// JSON is the note's text, with any other fields that it has.
+	// JSON is the note's text, with all its other fields.
 	JSON string `json:"-"`
 }
 

@@ -114,8 +114,8 @@ func (o *BCCOptions) section(b *strings.Builder) {
 	}
 }
 
-// stars are as many as Python's width * val / most, rounded to floating point
-// once and cut off: products of large counts don't fit 64 bits.
+// stars returns a bar of width * val / most stars, rounded to floating point once and cut off
+// as in Python: products of large counts don't fit 64 bits.
 func stars(val, most uint64, width int) string {
 	if most == 0 {
 		return ""

@@ -58,7 +58,7 @@ func (h *counted) sub(o *counted) {
 	}
 }
 
-// buckets are those from the first to the last that is not empty.
+// buckets returns the buckets from the first to the last that is not empty.
 func (h *counted) buckets(bounds func(index int) (lo, hi int64)) []Bucket {
 	first, last := span(h.counts)
 	if first < 0 {

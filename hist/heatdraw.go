@@ -42,7 +42,7 @@ var palettes = map[string][2][3]int{
 	"grey":  {{235, 235, 235}, {20, 20, 20}},
 }
 
-// share is how full a cell is, between 0 and 1.
+// share returns the fill of a cell, between 0 and 1.
 func (g *Grid) share(n uint64, o *HeatOptions) float64 {
 	if o.LogColour {
 		return math.Log1p(float64(n)) / math.Log1p(float64(g.Max))
@@ -104,7 +104,7 @@ func (g Grid) WriteSVG(w io.Writer, opts *HeatOptions) error {
 	return err
 }
 
-// hover is the text of a cell.
+// hover returns the text of a cell for the pointer.
 func (g *Grid) hover(c Column, y int, n, column uint64, o *HeatOptions) string {
 	r := g.Rows[y]
 	return fmt.Sprintf("%s, %s: %d (%.1f %% of the column, %.2f %% of all)",

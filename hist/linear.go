@@ -116,7 +116,7 @@ func (h *Linear) Sub(o *Linear) error {
 	return nil
 }
 
-// bounds are those of one bucket.
+// bounds returns the bounds of one bucket.
 func (h *Linear) bounds(index int) (lo, hi int64) {
 	lo, hi = math.MinInt64, math.MaxInt64
 	if index > 0 {

@@ -64,7 +64,7 @@ func Log2Bounds(index, k int) (lo, hi int64) {
 	return log2Lower(index, k), log2Lower(index+1, k)
 }
 
-// log2Lower is the first value of a bucket.
+// log2Lower returns the first value of a bucket.
 func log2Lower(index, k int) int64 {
 	i := index - 1
 	shift := max(i>>k-1, 0)

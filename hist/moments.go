@@ -22,7 +22,7 @@ func (m *moments) add(v int64, n uint64) {
 
 func (m *moments) mean() float64 { return m.sum() / float64(m.n) }
 
-// sum is the 128-bit sum, rounded once.
+// sum returns the 128-bit sum, rounded once.
 func (m *moments) sum() float64 {
 	hi, lo, sign := m.sumHi, m.sumLo, 1.0
 	if int64(hi) < 0 {

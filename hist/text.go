@@ -169,7 +169,7 @@ func drawRows(rows []row, opts *TextOptions) string {
 	return b.String()
 }
 
-// bar is Width columns. The share is computed as bpftrace computes it, in 32-bit
+// bar returns a bar of Width columns. The share is computed as bpftrace computes it, in 32-bit
 // floating point and cut off, so that the bars are the same.
 func bar(count uint64, o *TextOptions) string {
 	if o.Max == 0 {
@@ -188,7 +188,7 @@ func bar(count uint64, o *TextOptions) string {
 	return strings.Repeat("@", n) + strings.Repeat(" ", o.Width-n)
 }
 
-// largest is the largest count of a histogram.
+// largest returns the largest count of a histogram.
 func largest(d Distribution) uint64 {
 	most := uint64(0)
 	for _, b := range d.Buckets() {

@@ -38,7 +38,7 @@ func ratio(scale float64) func([]float64, time.Duration) (float64, bool) {
 	}
 }
 
-// hits is the share of the second event that is not the first.
+// hits returns the share of the second event that is not the first.
 func hits(v []float64, _ time.Duration) (float64, bool) {
 	if v[1] == 0 || v[0] > v[1] {
 		return 0, false
@@ -46,7 +46,7 @@ func hits(v []float64, _ time.Duration) (float64, bool) {
 	return 100 * (1 - v[0]/v[1]), true
 }
 
-// topdown is the share of the first event in the sum of all.
+// topdown returns the share of the first event in the sum of all.
 func topdown(v []float64, _ time.Duration) (float64, bool) {
 	sum := 0.0
 	for _, x := range v {

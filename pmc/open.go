@@ -27,10 +27,10 @@ type Place struct {
 	Cgroup *os.File
 }
 
-// onThread is the place of one thread, wherever it runs; 0 is the calling thread.
+// onThread returns the place of one thread, on any CPU; 0 is the calling thread.
 func onThread(tid int) Place { return Place{PID: tid, CPU: -1} }
 
-// onCPU is the place of all tasks on one CPU.
+// onCPU returns the place of all tasks on one CPU.
 func onCPU(cpu int) Place { return Place{PID: -1, CPU: cpu} }
 
 // String returns the place for a person: "thread 12", "CPU 3".

@@ -95,7 +95,7 @@ func (f Format) String() string {
 	return word + ":" + strings.Join(parts, ",")
 }
 
-// max is the largest value that fits the format's bits.
+// max returns the largest value that fits the format's bits.
 func (f Format) max() uint64 {
 	var n uint64
 	for b := f.Bits; b != 0; b &= b - 1 {
