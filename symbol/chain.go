@@ -1,8 +1,8 @@
 package symbol
 
-// Chain asks resolvers in order: each one is given the addresses that none before it could
-// name. An address that none can name keeps the first one's reason. It is safe for
-// concurrent use if its members are.
+// Chain calls resolvers in order: each one is given the addresses that none before it could
+// name. An address that none can name keeps the first one's reason. It is safe for concurrent
+// use if its members are.
 type Chain []Resolver
 
 // Resolve implements Resolver.

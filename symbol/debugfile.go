@@ -19,8 +19,8 @@ func openHost(path string) (fs.File, error) {
 	return procfs.Open(path)
 }
 
-// symbolFile returns the file that has the symbol table: this one, its debug
-// file, or the one inside .gnu_debugdata. The caller holds mu.
+// symbolFile returns the file with the symbol table: this one, its debug file, or the one in
+// .gnu_debugdata. The caller holds mu.
 func (e *ELF) symbolFile() *elffile.File {
 	if e.f.SectionOfType(elf.SHT_SYMTAB) != nil {
 		return e.f

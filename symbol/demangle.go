@@ -11,10 +11,9 @@ import (
 	"github.com/borescope/borescope/symbol/internal/index"
 )
 
-// Demangler turns mangled C++ (Itanium ABI) and Rust (legacy and v0) names into readable
-// ones and remembers the results within a bound: demangling a name costs some 10 µs,
-// looking it up again some 50 ns. It returns names of other languages unchanged. It is safe
-// for concurrent use.
+// Demangler turns mangled C++ (Itanium ABI) and Rust (legacy and v0) names into readable ones
+// and keeps results in bounded memory: demangling a name costs some 10 µs, looking it up again
+// some 50 ns. It returns names of other languages unchanged. It is safe for concurrent use.
 type Demangler struct {
 	opts []demangle.Option
 	mu   sync.Mutex
@@ -28,7 +27,7 @@ type DemangleOptions struct {
 	NoParams bool
 	// NoTemplateParams leaves template arguments out as well.
 	NoTemplateParams bool
-	// Limit is the most memory, in bytes, for remembered names; 0 is 4 MiB.
+	// Limit is the most memory, in bytes, for kept names; 0 is 4 MiB.
 	Limit int64
 }
 
@@ -79,7 +78,7 @@ func (d *Demangler) Demangle(name string) string {
 	return s
 }
 
-// demangle is Demangle without the memory.
+// demangle is Demangle without the cache.
 func (d *Demangler) demangle(name string) string {
 	if d == nil || !mangled(name) || len(name) > maxMangled {
 		return name
@@ -94,12 +93,12 @@ func (d *Demangler) demangle(name string) string {
 	return s
 }
 
-// misread reports whether the demangler would give a false name. Where an expression refers
-// to a member of a template instance, as std::swap's does ("sr", names, arguments), it
-// counts a substitution too many, and so resolves later substitutions wrongly. Those that
-// were counted before stay right.
+// misread reports whether the demangler would return a wrong name. If an expression refers to a
+// member of a template instance, as std::swap's does ("sr", names, arguments), the demangler
+// counts a substitution too many, and so resolves later substitutions wrongly. Those counted
+// before stay right.
 func misread(name string) bool {
-	// Each member costs a parse: names have a handful, hostile ones thousands.
+	// Each member costs a parse. Usual names have a handful of members, hostile ones thousands.
 	members := 0
 	for rest := name; ; {
 		var ok bool
@@ -120,8 +119,8 @@ func misread(name string) bool {
 	}
 }
 
-// instance finds the template arguments behind the names that follow "sr"; args is
-// what follows their "I".
+// instance returns the template arguments after the names that follow "sr", from behind their
+// "I".
 func instance(rest string) (args string, ok bool) {
 	rest, nested := strings.CutPrefix(rest, "N")
 	if scope, ok := strings.CutPrefix(rest, "S"); nested && ok {
@@ -141,8 +140,8 @@ func instance(rest string) (args string, ok bool) {
 	}
 }
 
-// lastSubstitution returns the highest number of a substitution that a mangled name
-// refers to, as the demangler counts them: S_ is 0, S0_ 1; -1 if there is none.
+// lastSubstitution returns the highest number of a substitution in a mangled name, as the
+// demangler counts them: S_ is 0, S0_ 1; -1 if there is none.
 func lastSubstitution(name string) int {
 	last := -1
 	for ok := true; ok; {
@@ -157,7 +156,7 @@ func lastSubstitution(name string) int {
 		if digits != "" {
 			var err error
 			if n, err = strconv.ParseInt(digits, 36, 32); err != nil {
-				return maxMangled // more than a name has
+				return maxMangled // more than any name has
 			}
 		}
 		last = max(last, int(n)+1)
@@ -165,8 +164,8 @@ func lastSubstitution(name string) int {
 	return last
 }
 
-// counts reports whether the demangler has counted substitution n at the place where
-// template arguments begin: if it has, it accepts n as one more argument there.
+// counts reports whether the demangler has counted substitution n by the place where template
+// arguments begin: then it accepts n as one more argument there.
 func counts(name string, at, n int) bool {
 	ref := "S_"
 	if n > 0 {
@@ -178,8 +177,8 @@ func counts(name string, at, n int) bool {
 
 const base36 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// mangled is the cheap test that spares most names the demangler: C++ and
-// legacy Rust begin with _Z (after an underscore more on macOS), Rust v0 with _R.
+// mangled reports whether a name may be mangled, a cheap test that saves demangling most names:
+// C++ and legacy Rust begin with _Z (after one more underscore on macOS), Rust v0 with _R.
 func mangled[T string | []byte](name T) bool {
 	if len(name) < 3 || name[0] != '_' {
 		return false

@@ -15,8 +15,8 @@ type dwarfIndex struct {
 	mu  sync.Mutex
 	d   *dwarf.Data   // guarded by mu
 	buf []dwarf.Call  // guarded by mu
-	alt *elffile.File // what dwz moved common parts to; may be nil
-	// split are the files that hold what was split off; guarded by mu.
+	alt *elffile.File // the file that dwz moved common parts to; may be nil
+	// split are the files of split DWARF; guarded by mu.
 	split []*elffile.File
 }
 
@@ -33,7 +33,7 @@ func (x *dwarfIndex) bytes() int64 {
 	return n
 }
 
-// splitCost is what an open .dwo file takes, about.
+// splitCost is about the memory of an open .dwo file, in bytes.
 const splitCost = 4096
 
 // close closes the files besides the program's own.
@@ -47,8 +47,8 @@ func (x *dwarfIndex) close() {
 	x.split = nil
 }
 
-// openSplit lets the DWARF find the parts that were split off: in PROGRAM.dwp, else in the
-// .dwo files where the compiler left them.
+// openSplit lets the DWARF find its split parts: in PROGRAM.dwp, else in the .dwo files at the
+// compiler's paths.
 func (e *ELF) openSplit(x *dwarfIndex) {
 	find := &e.opts.find
 	if find.Open == nil {
@@ -73,8 +73,8 @@ func (e *ELF) openSplit(x *dwarfIndex) {
 	})
 }
 
-// openDWARF opens the DWARF of the file, or of its separate debug file; nil if
-// there is none. The caller holds mu.
+// openDWARF opens the DWARF of the file, or of its separate debug file. It returns nil if
+// neither has DWARF. The caller holds mu.
 func (e *ELF) openDWARF() *dwarfIndex {
 	f := e.f
 	if !hasDWARF(f) {
@@ -99,15 +99,15 @@ func (e *ELF) openDWARF() *dwarfIndex {
 	return x
 }
 
-// dwarfRoom is the memory that a file's DWARF may take, 0 where there is no bound. It is
-// half of the budget: with all of it, one file's DWARF and symbols would always exceed the
-// budget, and would be dropped after each address and read again for the next.
+// dwarfRoom returns the memory that a file's DWARF may take in bytes, 0 if there is no bound.
+// It is half of the budget: with all of it, one file's DWARF and symbols would always exceed
+// the budget, and would be dropped after each address and read again for the next.
 func (e *ELF) dwarfRoom() int64 { return e.room / 2 }
 
 func hasDWARF(f *elffile.File) bool { return f.DebugSection("info") != nil }
 
-// altLink reads which file dwz moved common parts to: .gnu_debugaltlink has its
-// path, NUL and its build-id.
+// altLink returns the file that dwz moved common parts to: .gnu_debugaltlink contains its path,
+// NUL and its build-id.
 func altLink(f *elffile.File) (name string, id []byte) {
 	b, err := f.Data(f.Section(".gnu_debugaltlink"))
 	if i := bytes.IndexByte(b, 0); err == nil && i > 0 {
@@ -120,9 +120,9 @@ func altLink(f *elffile.File) (name string, id []byte) {
 	return name, id
 }
 
-// supplement reads .debug_sup, which DWARF 5 (7.3.6) has for that: a version of 2
-// bytes, a flag that is set in the file of common parts itself, the path, NUL, and
-// an identifier after its length.
+// supplement reads .debug_sup, the same link in DWARF 5 (7.3.6): a version of 2 bytes, a flag
+// that is set in the file of common parts itself, the path, NUL, and an identifier after its
+// length.
 func supplement(f *elffile.File) (name string, id []byte, own bool) {
 	b, err := f.Data(f.Section(".debug_sup"))
 	if err != nil || len(b) < 5 {

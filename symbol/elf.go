@@ -39,31 +39,32 @@ type ELF struct {
 
 	code   atomic.Pointer[symTable]
 	data   atomic.Pointer[symTable]
-	source atomic.Pointer[source] // nil: not looked for yet
+	source atomic.Pointer[source] // nil before findSource
 	strs   atomic.Pointer[[2][]byte]
 	mu     sync.Mutex // held while one of these is made
 	// debug is the separate debug file, nil if none was found or looked for.
 	debug      *elffile.File
 	debugTried bool
-	// broken is the Reason why nothing can be read, set once that is known.
+	// broken is the Reason why the file can't be read, once that is known.
 	broken atomic.Uint32
 	// room is the memory that a table may take; 0: as much as the file's storage allows.
 	room int64
-	// start is asked before a table is read, with its size in bytes; may be nil.
+	// start is called before a table is read, with its size in bytes; an error prevents that.
+	// It may be nil.
 	start func(size int64) error
 }
 
-// sourceOptions says what is read besides symbols, and from where.
+// sourceOptions are the data to read besides symbols, and their places.
 type sourceOptions struct {
 	dwarf    bool
 	noInline bool
 	find     elffile.DebugFinder
 }
 
-// source is where a file's source positions come from.
+// source is the source of a file's source positions.
 type source struct {
 	goTab *goTable    // nil: not a Go program
-	dwarf *dwarfIndex // nil: not wanted, or there is none
+	dwarf *dwarfIndex // nil: not enabled, or the file has none
 }
 
 // ELFOptions are the options for reading a file. The zero value, or nil, is the default.
@@ -75,18 +76,16 @@ type ELFOptions struct {
 	Source bool
 	// NoInline leaves inlined calls out: one frame for each address.
 	NoInline bool
-	// DebugDirs are the directories in which separate debug files are looked for. Their
-	// layout is that of GDB, or that of the cache of a debuginfod client (by default
-	// ~/.cache/debuginfod_client). Nil means /usr/lib/debug; an empty, non-nil list
-	// disables the search.
+	// DebugDirs are the directories with separate debug files. Their layout is that of GDB, or
+	// that of the cache of a debuginfod client (by default ~/.cache/debuginfod_client). Nil
+	// means /usr/lib/debug; an empty, non-nil list disables the search.
 	DebugDirs []string
 	// RawNames leaves C++ and Rust names mangled.
 	RawNames bool
 	// Demangle are the options for demangled names; RawNames disables them.
 	Demangle DemangleOptions
-	// NameCache is the most memory for remembered names, in bytes; 0 means 4 MiB. The
-	// decoded functions of a Go program, some 400 bytes each, take up to half as much in
-	// addition.
+	// NameCache is the most memory for kept names, in bytes; 0 means 4 MiB. The decoded
+	// functions of a Go program, some 400 bytes each, take up to half as much in addition.
 	NameCache int64
 }
 
@@ -164,11 +163,11 @@ func (e *ELF) Close() error {
 func (e *ELF) BuildID() string { return e.buildID }
 
 // Offset returns the offset in the file of the byte at a virtual address. ok is false if no
-// loaded segment holds it.
+// loaded segment contains it.
 func (e *ELF) Offset(vaddr uint64) (off uint64, ok bool) { return e.f.Offset(vaddr) }
 
-// VAddr returns the virtual address of a file offset. Where segments share a page, it is
-// the address in the executable one. ok is false if no segment loads the offset.
+// VAddr returns the virtual address of a file offset. If segments share a page, it is the
+// address in the executable one. ok is false if no segment loads the offset.
 func (e *ELF) VAddr(off uint64) (vaddr uint64, ok bool) { return e.f.VAddr(off, true) }
 
 // findSource looks for a Go function table and for DWARF, once.
@@ -223,8 +222,8 @@ func (e *ELF) table(data bool) (*symTable, error) {
 	return t, nil
 }
 
-// readSymbols reads the symbol table of the file, or, if it was stripped, of
-// its separate debug file or of what .gnu_debugdata holds; and the dynamic one.
+// readSymbols reads the symbol table of the file, or, if it was stripped, of its separate debug
+// file or of the one in .gnu_debugdata; then the dynamic one.
 func (e *ELF) readSymbols(r *symReader) error {
 	f := e.symbolFile()
 	sym, dyn := f.SectionOfType(elf.SHT_SYMTAB), e.f.SectionOfType(elf.SHT_DYNSYM)
@@ -251,7 +250,7 @@ func (e *ELF) readSymbols(r *symReader) error {
 	return r.read(dyn, true)
 }
 
-// count is the number of symbols in a table, as far as the file can hold them.
+// count returns the number of symbols in a table, at most as many as fit in the file.
 func count(f *elffile.File, tab *elffile.Section) uint64 {
 	if tab == nil {
 		return 0
@@ -259,7 +258,7 @@ func count(f *elffile.File, tab *elffile.Section) uint64 {
 	return min(tab.Size, uint64(f.Stored())) / 24
 }
 
-// maxSymbols is how many symbols a table may have: one takes 15 bytes.
+// maxSymbols returns the largest number of symbols of a table: one takes 15 bytes.
 func (e *ELF) maxSymbols() int {
 	const perSymbol = 16
 	if e.room > 0 {
@@ -306,8 +305,7 @@ func (e *ELF) hasTables() bool {
 	return e.code.Load() != nil || e.data.Load() != nil || s != nil && s.goTab != nil
 }
 
-// Bytes returns the memory that the file's tables hold now, in bytes, without the
-// remembered names and without mapped pages.
+// bytes returns the memory of the file's tables, in bytes, without kept names and mapped pages.
 func (e *ELF) bytes() int64 {
 	n := e.code.Load().bytes() + e.data.Load().bytes() + e.f.Heap() +
 		int64(120*len(e.f.Sections)+64*len(e.f.Progs))

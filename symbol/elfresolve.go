@@ -39,7 +39,7 @@ func (e *ELF) append(dst []Frame, index int, vaddr uint64) []Frame {
 	})
 }
 
-// whyBroken is the reason that an error gives.
+// whyBroken returns the reason for an error.
 func whyBroken(err error) Reason {
 	if errors.Is(err, elffile.ErrTooLarge) || errors.Is(err, errTooMuchWork) {
 		return ReasonBudget
@@ -47,8 +47,8 @@ func whyBroken(err error) Reason {
 	return ReasonBadFile
 }
 
-// remembered is append for answers that need nothing of the mapped file: most addresses
-// that are asked for were asked for before.
+// remembered is append for addresses that need nothing of the mapped file: most addresses were
+// named before.
 func (e *ELF) remembered(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 	src := e.source.Load()
 	if src == nil || e.broken.Load() != 0 {
@@ -82,8 +82,8 @@ func (e *ELF) remembered(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 	return dst, true
 }
 
-// fill sets all fields of a frame that is in symbol i, but those of the address.
-// One by one, they take half the time of a new Frame.
+// fill sets all fields of a frame in symbol i, except those of the address. Setting them one by
+// one takes half the time of a new Frame.
 func (e *ELF) fill(fr *Frame, t *symTable, i int, sized bool, name string) {
 	fr.Inlined = false
 	fr.Name = name
@@ -105,7 +105,7 @@ func (e *ELF) fill(fr *Frame, t *symTable, i int, sized bool, name string) {
 	}
 }
 
-// nameTable is where the name of a symbol of that kind is.
+// nameTable returns the string table that contains the name of a symbol of that kind.
 func nameTable(kind uint8) stringTable {
 	if kind&symMask == symPLT {
 		return tabPLT
@@ -146,7 +146,7 @@ func (e *ELF) guarded(dst []Frame, index int, vaddr uint64) (out []Frame, err er
 	return dst, err
 }
 
-// appendFrames appends the frames of an address if they are remembered.
+// appendFrames appends the frames of an address if they are cached.
 func (e *ELF) appendFrames(dst []Frame, index int, vaddr uint64) ([]Frame, bool) {
 	frames, ok := e.names.getFrames(frameKey(e.id, vaddr))
 	if !ok {
@@ -208,14 +208,14 @@ func (e *ELF) symbol(fr *Frame, index int, vaddr uint64) error {
 	return nil
 }
 
-// inDataSection reports whether an address lies in a section that holds no code.
+// inDataSection reports whether an address is in a section without code.
 func (e *ELF) inDataSection(vaddr uint64) bool {
 	s := e.sectionAt(vaddr)
 	return s != nil && s.Flags&elf.SHF_EXECINSTR == 0
 }
 
-// sameSection reports whether a symbol without a size may still be meant at an
-// address: both lie in one section.
+// sameSection reports whether a symbol without a size may cover an address: both are in one
+// section.
 func (e *ELF) sameSection(a, b uint64) bool {
 	s := e.sectionAt(a)
 	return s != nil && s.Contains(b)

@@ -20,8 +20,8 @@ type symTable struct {
 	index.AddrIndex
 	syms []sym
 	kind []uint8 // symFunc … and hasOuter
-	// outer holds, for every symbol marked hasOuter, the nearest earlier symbol
-	// that reaches beyond its end. Few symbols have one.
+	// outer is, for every symbol marked hasOuter, the nearest earlier symbol that reaches
+	// beyond its end. Few symbols have one.
 	outer []outerSym
 }
 
@@ -35,7 +35,7 @@ type sym struct {
 
 type outerSym struct{ sym, outer uint32 }
 
-// The kinds of symbols; the higher is preferred among aliases.
+// The kinds of symbols. The higher one is preferred among aliases.
 const (
 	symNone uint8 = iota
 	symNoType
@@ -47,15 +47,15 @@ const (
 	hasOuter = 1 << 7
 )
 
-// fromDyn marks a name that lies in .dynstr.
+// fromDyn marks a name in .dynstr.
 const fromDyn = 1 << 31
 
-// noSym is the index that stands for no symbol.
+// noSym is the index for no symbol.
 const noSym = -1
 
-// lookup returns the index of the innermost symbol whose bounds hold v; sized is false
-// where that symbol states no size. Symbols without a size end at the next symbol; the
-// caller must check that they also end at their section.
+// lookup returns the index of the innermost symbol whose bounds contain v; sized is false if
+// that symbol states no size. Symbols without a size end at the next symbol; the caller must
+// check that they also end at their section.
 func (t *symTable) lookup(v uint64) (i int, sized bool) {
 	i = t.find(v)
 	if i < 0 {
@@ -77,12 +77,12 @@ func (t *symTable) lookup(v uint64) (i int, sized bool) {
 	return i, true
 }
 
-// maxNesting is how many symbols around each other a lookup goes through; real ones
-// are a few deep.
+// maxNesting is the number of enclosing symbols that a lookup tries. Real symbols are nested a
+// few levels deep.
 const maxNesting = 1 << 10
 
-// find returns the index of the last symbol that does not begin above v, noSym if
-// there is none.
+// find returns the index of the last symbol that does not begin above v, noSym if there is
+// none.
 func (t *symTable) find(v uint64) int {
 	s := t.Seg(v)
 	if s == nil {
@@ -98,8 +98,8 @@ func (t *symTable) find(v uint64) int {
 			j = m
 		}
 	}
-	// Counts 4 at a time: then the end of the bucket need not be known, and there is no
-	// branch for each entry, which the processor could not predict.
+	// Counts 4 at a time: then the end of the bucket is not needed, and there is no branch for
+	// each entry, which the processor could not predict.
 	for i+4 <= s.End {
 		four := t.syms[i : i+4 : i+4]
 		n := notAbove(four[0].lo, off) + notAbove(four[1].lo, off) + notAbove(four[2].lo, off) +
@@ -115,7 +115,7 @@ func (t *symTable) find(v uint64) int {
 	return i - 1
 }
 
-// notAbove is 1 if lo is not above off, else 0.
+// notAbove returns 1 if lo is not above off, else 0.
 func notAbove(lo uint32, off uint64) int { return int((uint64(lo) - off - 1) >> 63) }
 
 // at returns the address of symbol i.
@@ -128,7 +128,7 @@ func (t *symTable) bytes() int64 {
 	return t.AddrIndex.Bytes() + int64(12*cap(t.syms)+cap(t.kind)+8*cap(t.outer))
 }
 
-// rawSym is a symbol on its way into the table.
+// rawSym is a symbol before it is in the table.
 type rawSym struct {
 	value uint64
 	size  uint32
@@ -144,20 +144,20 @@ var bindRank = [16]uint8{elf.STB_GLOBAL: 2, elf.STB_WEAK: 1, 10: 2}
 // read mapped memory: the caller catches faults.
 type symReader struct {
 	f    *elffile.File
-	data bool   // wanted: data symbols, else code
-	exec []bool // by section index: holds code
+	data bool   // read data symbols, else code
+	exec []bool // by section index: contains code
 	strs [2][]byte
 	out  []rawSym
 	most int // symbols that may be in out
-	// names is how many bytes of names may still be compared to choose among aliases: many
-	// aliases with one long name must not multiply the work.
+	// names is the number of bytes of names that may still be compared to choose among aliases:
+	// many aliases with one long name must not multiply the work.
 	names int
 }
 
-// errManySymbols says that a table would be larger than it may be.
+// errManySymbols is the error for a table that would exceed its bound.
 var errManySymbols = fmt.Errorf("symbol table: %w", elffile.ErrTooLarge)
 
-// file makes f the file that read reads from.
+// file makes read read from f.
 func (r *symReader) file(f *elffile.File) {
 	if r.f == f {
 		return
@@ -210,17 +210,17 @@ func (r *symReader) read(tab *elffile.Section, dyn bool) error {
 	return nil
 }
 
-// open makes the names of a table known without reading its symbols.
+// open makes the names of a table available without reading its symbols.
 func (r *symReader) open(dyn *elffile.Section) error {
 	r.strs[1] = strTab(r.f, dyn)
 	return nil
 }
 
-// samples is how many dynamic symbols are looked up before .dynsym is left out.
+// samples is the number of dynamic symbols that are looked up before .dynsym is left out.
 const samples = 64
 
-// holdsAll reports whether the n symbols that were read hold the dynamic ones
-// too: there are as many global ones, and each of a sample is among them.
+// holdsAll reports whether the n symbols that were read include the dynamic ones too: they have
+// no fewer global ones, and each of a sample of the dynamic ones.
 func (r *symReader) holdsAll(dyn *elffile.Section, n int) bool {
 	if dyn == nil || n == 0 || r.f.Class != elf.ELFCLASS64 || r.f.Synthetic {
 		return false
@@ -300,7 +300,7 @@ func (r *symReader) readAny(b, x []byte, mark uint32) {
 	}
 }
 
-// add appends symbol number i if it is wanted.
+// add appends symbol number i if it is of the kind to read.
 func (r *symReader) add(value, size uint64, name, mark uint32, info uint8, shndx uint16, i int,
 	x []byte,
 ) {
@@ -314,7 +314,7 @@ func (r *symReader) add(value, size uint64, name, mark uint32, info uint8, shndx
 		}
 		sec = r.f.Order.Uint32(x[4*i:])
 	case shndx >= uint16(elf.SHN_LORESERVE):
-		return // absolute and common symbols are no places in this file
+		return // absolute and common symbols have no place in this file
 	}
 	if r.f.Synthetic {
 		sec = 0
@@ -354,9 +354,9 @@ func (r *symReader) add(value, size uint64, name, mark uint32, info uint8, shndx
 	r.out = append(r.out, s)
 }
 
-// isLabel reports whether a local symbol without a type marks a place for tools
-// only: mapping symbols ("$x", "$d.1": ELF for the Arm Architecture, and the
-// RISC-V psABI) and compilers' local labels.
+// isLabel reports whether a local symbol without a type marks a place for tools only: mapping
+// symbols ("$x", "$d.1": ELF for the Arm Architecture, and the RISC-V psABI) and compilers'
+// local labels.
 func (r *symReader) isLabel(name uint32) bool {
 	n := r.strs[0]
 	if name&fromDyn != 0 {
@@ -380,16 +380,16 @@ func (r *symReader) nameBytes(name uint32) []byte {
 // address; real addresses have one or two.
 const maxSizes = 64
 
-// table sorts the symbols that were read and makes the table of them.
+// table returns the table of the symbols that were read.
 func (r *symReader) table() *symTable {
 	order, free := r.order()
 	b := newTableBuilder(distinct(order), free)
-	// The symbols are scattered in memory: a loop that only moves some of them lets the
+	// The symbols are scattered in memory. A loop that only moves some of them lets the
 	// processor wait for many cache misses at a time.
 	buf := make([]rawSym, 0, 256)
 	for len(order) > 0 {
 		n := min(cap(buf)-len(buf), len(order))
-		if n == 0 { // so many aliases: those that are seen so far make room
+		if n == 0 { // many aliases fill the buffer: reduce them to make room
 			kept := r.aliases(buf)
 			kept = kept[max(len(kept)-maxSizes, 0):]
 			buf = buf[:copy(buf, kept)]
@@ -404,8 +404,8 @@ func (r *symReader) table() *symTable {
 	return b.table()
 }
 
-// addTo appends sorted symbols to a table and returns what is left: the last
-// address's, to which more may come, unless it is the end.
+// addTo appends sorted symbols to a table and returns the rest: those of the last address,
+// which may have more, unless end is set.
 func (r *symReader) addTo(b *tableBuilder, sorted []rawSym, end bool) []rawSym {
 	for len(sorted) > 0 {
 		n, v := 1, sorted[0].value
@@ -427,9 +427,8 @@ func (r *symReader) addTo(b *tableBuilder, sorted []rawSym, end bool) []rawSym {
 	return sorted
 }
 
-// order returns the symbols' numbers (in the lower 32 bits) in the order of
-// their values; the order of equal values does not matter. free is memory for as
-// many values.
+// order returns the symbols' numbers (in the lower 32 bits) in the order of their values; the
+// order of equal values does not matter. free is memory for as many values.
 func (r *symReader) order() (order, free []uint64) {
 	if len(r.out) == 0 {
 		return nil, nil
@@ -459,7 +458,7 @@ func (r *symReader) order() (order, free []uint64) {
 	return order, tmp
 }
 
-// distinct is how many values symbols in that order have, or an estimate above it.
+// distinct returns the number of values of symbols in that order, or a higher estimate.
 func distinct(order []uint64) (n int) {
 	for i := range order {
 		if i == 0 || order[i]>>32 != order[i-1]>>32 {
@@ -507,10 +506,9 @@ func (r *symReader) compare(a, b *rawSym) int {
 	return r.prefer(a, b)
 }
 
-// prefer orders aliases, the better first: by kind, then by binding, then those
-// of .symtab, then names with fewer leading underscores, then the shorter, then
-// by the name itself, so that the choice does not depend on the order of the
-// file's tables.
+// prefer orders aliases, the better first: by kind, then by binding, then those of .symtab,
+// then names with fewer leading underscores, then the shorter, then by the name, so that the
+// choice does not depend on the order of the file's tables.
 func (r *symReader) prefer(a, b *rawSym) int {
 	if c := cmp.Compare(b.kind, a.kind); c != 0 {
 		return c
@@ -537,16 +535,16 @@ func (r *symReader) prefer(a, b *rawSym) int {
 	return cmp.Compare(a.name, b.name)
 }
 
-// tableBuilder lays sorted symbols out and finds what encloses what.
+// tableBuilder builds a table of sorted symbols, and finds the symbols that enclose others.
 type tableBuilder struct {
 	t      *symTable
 	values []uint64
-	base   uint64   // of the range, as AddrIndex has it
+	base   uint64   // of the range, as in AddrIndex
 	end    uint64   // the furthest end of a sized symbol so far
-	open   []uint32 // symbols that later ones may lie in, their ends descending
+	open   []uint32 // symbols that may enclose later ones, their ends descending
 }
 
-// newTableBuilder expects n symbols, and gets memory for all their values.
+// newTableBuilder returns a builder for about n symbols. values is memory for all their values.
 func newTableBuilder(n int, values []uint64) *tableBuilder {
 	return &tableBuilder{values: values[:0], t: &symTable{
 		syms: make([]sym, 0, n), kind: make([]uint8, 0, n),

@@ -15,10 +15,10 @@ const (
 	EventExit
 )
 
-// Event is a step in the life of a process, as reported by perf's mmap, comm and exit
-// records or by tracepoints of package probe. With events a Processes learns at once what
-// it would otherwise find only when it reads /proc again, and it can name processes that
-// are too short-lived for that. It is plain data.
+// Event is a step in the life of a process, as reported by perf's mmap, comm and exit records
+// or by tracepoints of package probe. With events a Processes learns at once what it would
+// otherwise find only when it reads /proc again, and it can name processes that are too
+// short-lived for that. It is plain data.
 type Event struct {
 	Kind   EventKind // selects which of the other fields are used
 	PID    int       // the process (thread group), as /proc numbers it
@@ -29,7 +29,7 @@ type Event struct {
 	Addr   uint64
 	Len    uint64 // bytes
 	Offset uint64 // into the file, bytes
-	Dev    uint64 // major<<32 | minor, 0 if not known
-	Inode  uint64 // 0 if not known, or not a file
-	Path   string // as the process's root sees it; "" or "//anon" for memory
+	Dev    uint64 // major<<32 | minor, 0 if unknown
+	Inode  uint64 // 0 if unknown, or not a file
+	Path   string // in the process's root; "" or "//anon" for memory
 }

@@ -3,16 +3,16 @@ package symbol
 // Frame is the name of one address, or of one of the functions that were inlined there. It
 // is plain data; its strings stay valid for as long as the caller holds them.
 type Frame struct {
-	// Index is the position of the address in the slice given to Resolve.
-	// Every address yields at least one frame; frames of one address stand
-	// together, innermost (most deeply inlined) first.
+	// Index is the position of the address in the slice given to Resolve. Every address yields
+	// at least one frame; the frames of one address are consecutive, innermost (most deeply
+	// inlined) first.
 	Index int
-	// Inlined is set on every frame of an address but the last: the function
-	// has no call frame of its own and is part of the frame that follows.
+	// Inlined is set on every frame of an address except the last: the function has no call
+	// frame and is part of the following frame.
 	Inlined bool
 
-	// Name is the function's name, demangled unless the resolver was told not
-	// to; empty where there is none, and then Reason says why.
+	// Name is the function's name, demangled unless the resolver leaves names mangled; empty if
+	// there is none, and then Reason is set.
 	Name string
 	// Offset is the distance of the address from the function's start, in
 	// bytes; of an inlined frame it is that of the enclosing function.
@@ -20,7 +20,7 @@ type Frame struct {
 	// Size is the function's size in bytes, 0 if not known.
 	Size uint64
 
-	// Module is where the address lies: a file's path as the target sees it,
+	// Module is the module that contains the address: a file's path in the target's root,
 	// "[kernel]", a kernel module as "[ext4]", "[vdso]", "[bpf]", or empty.
 	Module string
 	// ModuleOffset is the address relative to its module: the virtual address
@@ -34,11 +34,11 @@ type Frame struct {
 	Line   int
 	Column int
 
-	// Kind says what kind of code it is.
+	// Kind is the kind of code.
 	Kind Kind
 	// Confidence is how certain the name is.
 	Confidence Confidence
-	// Reason says why Name is empty; ReasonNone otherwise.
+	// Reason is the reason why Name is empty; ReasonNone otherwise.
 	Reason Reason
 }
 
@@ -64,7 +64,7 @@ type Confidence uint8
 // The levels, from none to certain.
 const (
 	ConfidenceNone   Confidence = iota
-	_                           // kept free: recordings hold the numbers
+	_                           // unused: recordings contain the numbers
 	ConfidenceNoSize            // inside a symbol that states no size
 	ConfidenceExact             // inside the symbol's stated bounds
 )
@@ -75,7 +75,7 @@ type Reason uint8
 // The reasons.
 const (
 	ReasonNone       Reason = iota
-	ReasonNoMapping         // the address lies in no mapping of the process
+	ReasonNoMapping         // the address is in no mapping of the process
 	ReasonNoSymbols         // the file has no symbols
 	ReasonNoSymbol          // the file has symbols, none covers the address
 	ReasonNoFile            // the mapped file is gone or cannot be read

@@ -24,12 +24,12 @@ type goDecoder struct {
 	work  int // besides the steps through the function's tables, in those
 }
 
-// goSiteKey tells the sites of a function apart, by numbers of the table.
+// goSiteKey identifies a site of a function, by numbers of the table.
 type goSiteKey struct{ file, call int32 }
 
-// decodeGoFunc decodes function i and returns how many bytes that takes. It returns
-// plainGoFunc for functions that are too large (with the bytes that were taken to find
-// out), that are malformed, or that refer to what does not exist.
+// decodeGoFunc decodes function i and returns its size in memory, in bytes. It returns
+// plainGoFunc for functions that are too large (with the bytes that it took to find that out),
+// malformed, or with references to what does not exist.
 func decodeGoFunc(e *ELF, g *goTable, i int) (*goFunc, int64) {
 	fn, ok := g.Func(i)
 	if !ok || fn.End-fn.Entry > math.MaxUint32 {
@@ -57,8 +57,8 @@ func decodeGoFunc(e *ELF, g *goTable, i int) (*goFunc, int64) {
 	return f, int64(goFuncSize + goRunSize*n + goSiteSize*cap(f.sites) + name)
 }
 
-// position returns the position of a run; ok is false if there is no room for it,
-// it takes too long, or the function is malformed.
+// position returns the position of a run. ok is false if a goPosition can't hold it, it takes
+// too long, or the function is malformed.
 func (d *goDecoder) position(r *pclntab.Run) (pos goPosition, ok bool) {
 	if r.Line < 0 {
 		return noGoSite, true
@@ -76,8 +76,8 @@ func (d *goDecoder) position(r *pclntab.Run) (pos goPosition, ok bool) {
 	return goPosition(r.Line)<<goSiteBits | goPosition(k), ok
 }
 
-// outermost returns the run of the call that a run is inlined in, through all
-// callers; nil if there is none.
+// outermost returns the run of the outermost call that a run is inlined in; nil if there is
+// none.
 func (d *goDecoder) outermost(r *pclntab.Run) *pclntab.Run {
 	for n := 0; r != nil && n < maxInlined; n++ {
 		_, parent, inlined := d.fn.Inlined(r.Call)
@@ -89,8 +89,8 @@ func (d *goDecoder) outermost(r *pclntab.Run) *pclntab.Run {
 	return nil
 }
 
-// site returns the number of a run's site, which is made if there is none; depth is
-// that of callers.
+// site returns the number of a run's site, which it adds if it is new. depth is the number of
+// callers so far.
 func (d *goDecoder) site(r *pclntab.Run, depth int) (k int16, ok bool) {
 	key := goSiteKey{r.File, r.Call}
 	d.work += len(d.keys) / 16
@@ -121,7 +121,7 @@ func (d *goDecoder) site(r *pclntab.Run, depth int) (k int16, ok bool) {
 	return int16(len(d.sites) - 1), true
 }
 
-// runAt returns the run of an offset in the function, nil if it has no line.
+// runAt returns the run that contains an offset in the function, nil if it has no line.
 func (d *goDecoder) runAt(off uint32) *pclntab.Run {
 	d.work += 4
 	i, found := slices.BinarySearchFunc(d.runs, off, func(r pclntab.Run, off uint32) int {

@@ -6,16 +6,15 @@ import (
 	"github.com/borescope/borescope/internal/pclntab"
 )
 
-// goTable is the function table of a Go program. Functions that are asked for repeatedly
-// are kept decoded: reading a function's tables takes several times as long as everything
-// else.
+// goTable is the function table of a Go program. Functions that are looked up repeatedly are
+// kept decoded: reading a function's tables takes several times as long as everything else.
 type goTable struct {
 	*pclntab.Table
-	known []atomic.Pointer[goFunc] // by number; made once, so that readers take no lock
+	known []atomic.Pointer[goFunc] // by number; allocated once, so that readers take no lock
 	size  atomic.Int64             // bytes of known functions
 	limit int64
 	full  atomic.Bool  // a function was not kept
-	steps atomic.Int64 // taken above goStepsEach an address, less where it took fewer
+	steps atomic.Int64 // steps beyond goStepsEach per address, minus unused ones
 }
 
 // The steps through tables that addresses may take, each and together: in real programs
@@ -25,17 +24,17 @@ const (
 	goStepsBase = 1 << 20
 )
 
-// spend counts the steps that an address took, or decoding a function.
+// spend counts the steps for an address, or for decoding a function.
 func (g *goTable) spend(steps int) { g.steps.Add(int64(steps) - goStepsEach) }
 
 // spent reports whether the number of steps is far above normal: then addresses get
 // functions without source positions.
 func (g *goTable) spent() bool { return g.steps.Load() > goStepsBase }
 
-// goFunc is a decoded function; it is not changed once others see it.
+// goFunc is a decoded function. It is not changed after it is published.
 type goFunc struct {
-	// Its runs of instructions with one source position: first where each begins
-	// in the function, in order, then as many goPositions.
+	// The runs of instructions with one source position: first the offsets of all runs in the
+	// function, in order, then as many goPositions.
 	runs  []uint32
 	sites []goSite
 }
@@ -43,7 +42,7 @@ type goFunc struct {
 // goPosition is a line and a site, in 22 and 10 bits.
 type goPosition uint32
 
-// The bounds of what a goPosition holds; the last site stands for no line: padding.
+// The bounds of the parts of a goPosition. The last site means no line: padding.
 const (
 	goSiteBits = 10
 	noGoSite   = 1<<goSiteBits - 1
@@ -53,8 +52,7 @@ const (
 func (p goPosition) line() int   { return int(p >> goSiteBits) }
 func (p goPosition) site() int16 { return int16(p & noGoSite) }
 
-// goSite is what runs have in common: a function, its file, and where that is
-// inlined.
+// goSite is the common part of runs: a function, its file, and the call that is inlined.
 type goSite struct {
 	name, file string
 	line       int32 // of the call in the caller
@@ -68,9 +66,9 @@ const (
 	goSiteSize = 40
 )
 
-// What stands in goTable.known for functions that are not decoded.
+// The values in goTable.known for functions that are not decoded.
 var (
-	seenGoFunc  goFunc // asked for once
+	seenGoFunc  goFunc // looked up once
 	plainGoFunc goFunc // too large or malformed: always read in place
 )
 
@@ -93,8 +91,8 @@ func (g *goTable) bytes() int64 {
 	return g.size.Load()
 }
 
-// get returns function i of e decoded, from the second time on that it is asked
-// for; nil if it is not kept, or not yet.
+// get returns function i of e decoded, if it is looked up for the second time or later; nil if
+// it is not kept, or not yet.
 func (g *goTable) get(e *ELF, i int) *goFunc {
 	if i >= len(g.known) {
 		return nil
@@ -157,21 +155,21 @@ func (e *ELF) appendKnown(g *goTable, dst []Frame, index int, vaddr uint64) ([]F
 	}
 }
 
-// at returns the position of the run that an offset lies in.
+// at returns the position of the run that contains an offset.
 func (f *goFunc) at(off uint64) goPosition {
 	all := len(f.runs) / 2
 	offs, first := f.runs[:all], 0
 	for n := all; n > 1; {
 		half := n >> 1
-		// Adds half where that run begins at or before off, without a branch, which the
-		// processor could not predict.
+		// Adds half if that run begins at or before off, without a branch, which the processor
+		// could not predict.
 		first += half &^ int(int64(off-uint64(offs[first+half]))>>63)
 		n -= half
 	}
 	return goPosition(f.runs[all+first])
 }
 
-// goPlace is an address in a Go program, and the function that it lies in.
+// goPlace is an address in a Go program, and the function that contains it.
 type goPlace struct {
 	e          *ELF
 	index      int
@@ -194,7 +192,7 @@ func (e *ELF) appendGo(g *goTable, dst []Frame, index int, vaddr uint64) ([]Fram
 	return dst, ok
 }
 
-// appendCalls appends the function and what is inlined there, with their positions.
+// appendCalls appends the function and the calls inlined there, with their positions.
 func (p *goPlace) appendCalls(dst []Frame, fn *pclntab.Func) ([]Frame, bool) {
 	e := p.e
 	line, ok := fn.Line(p.vaddr)
@@ -237,8 +235,8 @@ func (p *goPlace) appendOuter(dst []Frame, fn *pclntab.Func) ([]Frame, bool) {
 	return p.append(dst, name, "", 0), true
 }
 
-// append appends a frame that is not inlined. It sets the fields one by one, which
-// takes half the time of a new Frame.
+// append appends a frame that is not inlined. Setting the fields one by one takes half the time
+// of a new Frame.
 func (p *goPlace) append(dst []Frame, name, file string, line int) []Frame {
 	n := len(dst)
 	if n == cap(dst) {
