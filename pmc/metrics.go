@@ -148,7 +148,7 @@ var rules = []rule{
 
 // topdownEvents returns the four events of level 1, first at the front. They are shares of the
 // slots that the kernel reads from PERF_METRICS (arch/x86/events/intel/core.c,
-// icl_update_topdown_event), so their sum is "slots".
+// icl_update_topdown_event), so their sum stands for "slots".
 func topdownEvents(first string) []string {
 	out := []string{first}
 	for _, n := range []string{

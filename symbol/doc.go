@@ -34,5 +34,5 @@
 // the development machine that is 10 ms for the 150,000 symbols of node and 45 ms
 // for the kernel's 120,000, of which the kernel takes 40 to print them; a named
 // address then costs some 100 ns and no allocation. Tables take 15 bytes for each
-// symbol and names are remembered within a bound: Options.Budget.
+// symbol and names are kept within a bound: Options.Budget.
 package symbol

@@ -14,38 +14,35 @@ import (
 	"github.com/borescope/borescope/internal/stranger"
 )
 
-// imageKey tells mapped files apart. An inode's device and number come from
-// /proc/PID/maps; path is empty there, and used where a recorded tree has no
-// inodes and for the vdso.
+// imageKey identifies a mapped file. An inode's device and number come from /proc/PID/maps.
+// path is empty for those; it is set for the vdso, and in recorded trees without inodes.
 type imageKey struct {
 	dev, inode uint64
 	path       string
 }
 
-// image is one mapped file, shared by all processes that map it. It is opened
-// when a process that maps it is first seen, so that it can be read after the
-// process, and the path, are gone; it is read when an address in it is named.
-// Guarded by Processes.mu.
+// image is one mapped file, shared by all processes that map it. It is opened when a process
+// that maps it is first seen, so that it can be read after the process, and the path, are gone.
+// It is read when an address in it is named. Guarded by Processes.mu.
 type image struct {
 	key    imageKey
 	path   string
-	file   fs.File     // open since the image was first seen; nil if not held
+	file   fs.File     // open since the image was first seen; nil if closed
 	stat   fs.FileInfo // of file when it was opened
 	owner  stranger.Owner
 	elf    *ELF   // nil until an address in it is named
-	reason Reason // why there is no elf
+	reason Reason // why elf is nil
 	used   uint64 // Processes.tick of the last use
 }
 
-// held reports whether the image holds resources.
+// held reports whether the image has resources.
 func (img *image) held() bool { return img.file != nil || img.elf != nil }
 
 var errReplaced = errors.New("the mapped file was replaced")
 
-// open opens the file behind a mapping of a process. The order is: the mapping's
-// own link, which is right even for files that are deleted or replaced, but
-// needs privileges; then the path below the process's root, checked to be the
-// same inode.
+// open opens the file behind a mapping of a process. It tries the mapping's own link first,
+// which is right even for files that are deleted or replaced, but needs privileges; then the
+// path below the process's root, checked to be the same inode.
 func (ps *Processes) open(pid int, m *procfs.Mapping) (fs.File, error) {
 	if !ps.live {
 		return ps.openRecorded(pid, m.Path)
@@ -64,7 +61,7 @@ func (ps *Processes) open(pid int, m *procfs.Mapping) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The device is not compared: overlayfs and btrfs show another one here.
+	// The device is not compared: overlayfs and btrfs show a different one here.
 	if _, inode, err := procfs.FileID(f); err != nil || m.Inode != 0 && inode != m.Inode {
 		f.Close()
 		return nil, errReplaced
@@ -72,8 +69,8 @@ func (ps *Processes) open(pid int, m *procfs.Mapping) (fs.File, error) {
 	return f, nil
 }
 
-// openRecorded opens a mapped file in a recorded tree, where a container's files
-// are below proc/PID/root.
+// openRecorded opens a mapped file in a recorded tree, which has a container's files below
+// proc/PID/root.
 func (ps *Processes) openRecorded(pid int, path string) (fs.File, error) {
 	if len(path) < 2 || path[0] != '/' || !fs.ValidPath(path[1:]) {
 		return nil, fs.ErrNotExist
@@ -84,7 +81,7 @@ func (ps *Processes) openRecorded(pid int, path string) (fs.File, error) {
 	return ps.root.Open(path[1:])
 }
 
-// hold opens the image's file, if that can be done.
+// hold opens the image's file if that is possible.
 func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
 	if img.held() {
 		return
@@ -124,8 +121,7 @@ func (ps *Processes) load(img *image, pid int, m *procfs.Mapping) {
 	ps.adopt(img, pid, ef)
 }
 
-// isMemory reports whether a file is memory that programs give names to: a memfd
-// or one of POSIX's shared memory.
+// isMemory reports whether a file is named memory: a memfd or POSIX shared memory.
 func isMemory(path string) bool {
 	return strings.HasPrefix(path, "/memfd:") || strings.HasPrefix(path, "/dev/shm/")
 }
@@ -151,8 +147,7 @@ func (img *image) stale() bool {
 	return err == nil && (st.Size() != img.stat.Size() || !st.ModTime().Equal(img.stat.ModTime()))
 }
 
-// adopt gives the image an ELF: the one that another image of the same build-id
-// has, or a new one.
+// adopt gives the image an ELF: that of another image with the same build-id, or a new one.
 func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	id := ef.BuildID()
 	if other := ps.byID[id]; id != "" && other != nil && other.mayServe(img.owner) &&
@@ -188,8 +183,8 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	}
 }
 
-// mayServe reports whether an image of the same file that belongs to o may share e. Among
-// strangers it may not: one that has used up its share would keep another's file from being
+// mayServe reports whether an image of the same file that belongs to o may share e. Untrusted
+// owners may not share: one that has used up its bound would keep another's file from being
 // read.
 func (e *ELF) mayServe(o stranger.Owner) bool {
 	trusted := stranger.Owner{}

@@ -12,9 +12,9 @@ import (
 )
 
 // JITDump names generated code by a jitdump file, jit-PID.dump, in the format of
-// tools/perf/Documentation/jitdump-specification.txt. It has the code that was loaded or
-// moved, and its source lines. Where code was loaded over older code, the later record
-// counts. It is immutable.
+// tools/perf/Documentation/jitdump-specification.txt. It contains the code that was loaded or
+// moved, and its source lines. If code was loaded over older code, the later record counts. It
+// is immutable.
 type JITDump struct {
 	m     PerfMap
 	lines [][]jitLine // of each entry of m
@@ -23,7 +23,7 @@ type JITDump struct {
 	Truncated bool
 }
 
-// jitLine says where the code from an offset on comes from.
+// jitLine is the source line of the code from an offset on.
 type jitLine struct {
 	off  uint32
 	line int32
@@ -40,7 +40,7 @@ const (
 const (
 	jitMagic     = 0x4a695444 // "JiTD"
 	jitMagicSwap = 0x4454694a
-	// maxJITRecord bounds what is read of a record: the code itself is skipped.
+	// maxJITRecord bounds the part of a record that is read: the code itself is skipped.
 	maxJITRecord = 16 << 20
 	maxJITLines  = 1 << 24
 )
@@ -61,7 +61,7 @@ type jitParser struct {
 	buf     []byte
 }
 
-// What a jitdump's parts take in memory while it is read, about, besides those of a
+// The memory that a jitdump's parts take while it is read, about, in bytes, besides those of a
 // perf map.
 const (
 	jitCodeCost = 128 // of a piece of code
@@ -157,7 +157,7 @@ func (p *jitParser) record() error {
 	want := left
 	switch id {
 	case jitCodeLoad:
-		// The name has to be looked for; the code after it is not needed.
+		// The name is searched for; the code after it is not needed.
 		want = min(left, 40+maxPerfLine)
 	case jitCodeMove, jitDebugInfo:
 		want = min(left, maxJITRecord)
@@ -269,7 +269,7 @@ func (p *jitParser) file(name string) uint32 {
 	return i
 }
 
-// Len returns the number of pieces of code that were loaded or moved to.
+// entries returns the number of pieces of code that were loaded or moved to.
 func (d *JITDump) entries() int { return d.m.entries() }
 
 // Bad returns the number of records that could not be read.
@@ -285,7 +285,7 @@ func (d *JITDump) Resolve(dst []Frame, pcs []uint64) []Frame {
 	return dst
 }
 
-// name fills in the name and line of an address, if the dump has it.
+// name sets the name and line of an address, if the dump has it.
 func (d *JITDump) name(fr *Frame, pc uint64) bool {
 	if !d.m.name(fr, pc) {
 		return false

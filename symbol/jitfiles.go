@@ -14,8 +14,8 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// jitFiles is what a process's JIT compilers wrote: a perf map and a jitdump,
-// each read again when it changed.
+// jitFiles are the files of a process's JIT compilers: a perf map and a jitdump. Each is read
+// again when it changed.
 type jitFiles struct {
 	read     time.Time
 	cost     time.Duration // of reading them last
@@ -43,14 +43,13 @@ func (f *jitFiles) bytes() int64 {
 	return n
 }
 
-// name names an address by either file; the jitdump has source lines as well.
+// name names an address by either file. The jitdump has source lines as well.
 func (f *jitFiles) name(fr *Frame, pc uint64) bool {
 	return f.dump != nil && f.dump.name(fr, pc) || f.perf != nil && f.perf.name(fr, pc)
 }
 
-// nameJIT names an address in memory that belongs to no file. An address that was named
-// before may hold other code by now, so the files are checked for it as well, within a
-// twentieth of the time.
+// nameJIT names an address in memory of no file. An address that was named before may contain
+// other code by now, so the files are checked for it as well, within a twentieth of the time.
 func (p *Process) nameJIT(fr *Frame, pc uint64) {
 	known := p.jit != nil && p.jit.name(fr, pc)
 	if p.jit != nil {
@@ -88,8 +87,8 @@ func (p *Process) readPerfMap() {
 	})
 }
 
-// readJITDump reads the jitdump if there is one. The process maps the file executable, only
-// so that tools can find it.
+// readJITDump reads the jitdump if the process has one. The process maps the file executable,
+// only so that tools can find it.
 func (p *Process) readJITDump() {
 	for i := range p.maps {
 		path := p.maps[i].path
@@ -108,10 +107,11 @@ func (p *Process) readJITDump() {
 	}
 }
 
-// maxJITDump is the most of a jitdump that is read: it holds the code as well.
+// maxJITDump is the largest part of a jitdump that is read, in bytes: the file contains the
+// code as well.
 const maxJITDump = 1 << 30
 
-// jitRoom is the memory that reading one of a process's files may take.
+// jitRoom returns the memory that reading one of a process's files may take, in bytes.
 func (o *Options) jitRoom() int64 { return 2 * o.tableRoom() }
 
 // readJITFile reads a file of the process's root if it changed and belongs to the process's
@@ -142,7 +142,7 @@ func (p *Process) readJITFile(path string, seen *fileState, read func(io.Reader)
 	}
 }
 
-// openInRoot opens a path as the process sees it.
+// openInRoot opens a path in the process's root.
 func (ps *Processes) openInRoot(pid int, path string) (fs.File, error) {
 	if !ps.live {
 		return ps.openRecorded(pid, path)
@@ -154,6 +154,6 @@ func (ps *Processes) openInRoot(pid int, path string) (fs.File, error) {
 	if _, gone := os.Stat("/proc/" + strconv.Itoa(pid)); gone == nil {
 		return nil, err
 	}
-	// The process ended: it most likely had our root.
+	// The process ended: it most likely had this process's root.
 	return procfs.Open(path)
 }

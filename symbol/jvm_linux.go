@@ -46,8 +46,8 @@ func (p *Process) writePerfMap(ctx context.Context) error {
 	case !jvm:
 		return errors.New("not a HotSpot Java virtual machine")
 	}
-	// The number may belong to another process by now, which SIGQUIT would end:
-	// a pidfd that was opened before the start time was checked does not.
+	// The pid may belong to another process by now, which SIGQUIT would end. A pidfd that was
+	// opened before the start time was checked can't.
 	fd, err := procfs.OpenPID(p.pid)
 	if err != nil {
 		return err
@@ -88,10 +88,9 @@ func (p *Process) writePerfMap(ctx context.Context) error {
 	return nil
 }
 
-// jvm is the place of a virtual machine's attach interface. The process controls all of it:
-// it may have mounted anything over /tmp, or replace its files at any time. So files are
-// made, looked up and removed there with the process's own rights, in a directory that is
-// held open.
+// jvm is the place of a virtual machine's attach interface. The process controls all of it: it
+// may have mounted anything over /tmp, or replace its files at any time. So files are made,
+// looked up and removed there with the process's own rights, in a directory that is kept open.
 type jvm struct {
 	pid          *os.File // of procfs.OpenPID
 	tmp          *os.File // O_PATH
@@ -113,8 +112,8 @@ func openJVM(root fs.FS, pid int, pidfd *os.File) (*jvm, error) {
 	return j, err
 }
 
-// attach connects to the socket of the attach interface, and has the virtual
-// machine open it first if it is not there.
+// attach connects to the socket of the attach interface. If there is none, it makes the virtual
+// machine open it first.
 func (j *jvm) attach(ctx context.Context) (net.Conn, error) {
 	if conn, err := j.dial(ctx); err == nil {
 		return conn, nil
@@ -147,8 +146,8 @@ func (j *jvm) attach(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// dial connects to the socket. No link may lead to another service, which would
-// take this process's user for its client.
+// dial connects to the socket. It follows no links: they might lead to another service, which
+// would take this process's user for its client's.
 func (j *jvm) dial(ctx context.Context) (net.Conn, error) {
 	s, err := procfs.SocketIn(j.tmp, j.socket, j.uid)
 	if err != nil {

@@ -22,11 +22,11 @@ type Kernel struct {
 	opts KernelOptions
 
 	load   func() (*ksyms.Table, error)
-	asked  atomic.Bool  // a name was asked for before: the table is worth its memory
-	source *lazySource  // nil if that is not wanted
+	asked  atomic.Bool  // a name was looked up before: the table is worth its memory
+	source *lazySource  // nil without KernelOptions.Source
 	size   atomic.Int64 // of the table, once it is loaded
 
-	// live is what With was told, by address, and in order.
+	// live are the events that With was given, by address, and in order.
 	live   map[uint64]KernelSymbol
 	sorted []KernelSymbol
 
@@ -38,7 +38,7 @@ type Kernel struct {
 // KernelOptions are the options for reading kernel symbols. The zero value, or nil, is this
 // machine's /proc/kallsyms and code only.
 type KernelOptions struct {
-	// Root is the host tree that holds proc/kallsyms; nil means this machine's.
+	// Root is the host tree with proc/kallsyms; nil means this machine's.
 	Root fs.FS
 	// Data keeps variables too. On some kernels that doubles the number of symbols.
 	Data bool
@@ -55,7 +55,7 @@ type KernelOptions struct {
 	// own build). SourceErr returns why there is no vmlinux. Close frees them. Modules'
 	// section addresses in /sys need root.
 	Source bool
-	// VMLinux is the path of that file; empty means the places where distributions put it.
+	// VMLinux is the path of that file; empty means the usual places of distributions.
 	VMLinux string
 }
 
@@ -188,7 +188,7 @@ func (k *Kernel) setCacheErr(err error) {
 	k.cacheErr = err
 }
 
-// Len returns the number of symbols, 0 if they cannot be read.
+// symbols returns the number of symbols, 0 if they cannot be read.
 func (k *Kernel) symbols() int {
 	if t, _ := k.load(); t != nil {
 		return t.Len()
@@ -196,8 +196,8 @@ func (k *Kernel) symbols() int {
 	return 0
 }
 
-// Bytes returns the memory that the table and the remembered names hold, in bytes, without
-// what Source takes. It does not read the table.
+// bytes returns the memory of the table and the kept names, in bytes, without that of Source.
+// It does not read the table.
 func (k *Kernel) bytes() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -235,8 +235,8 @@ func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {
 	return dst
 }
 
-// maxLastSize is how far beyond the last symbol of the kernel or of a module an
-// address may lie and still be given to it: kallsyms states no sizes.
+// maxLastSize is the largest distance from the last symbol of the kernel or of a module at
+// which an address is still given to it: kallsyms states no sizes.
 const maxLastSize = 1 << 16
 
 // name names one address. The caller holds mu.
@@ -248,8 +248,8 @@ func (k *Kernel) name(t *ksyms.Table, fr *Frame, pc uint64) {
 	}
 	start := t.At(i)
 	mod := t.Module(i)
-	// A symbol ends where the next one of another address begins. The end of a module's
-	// last symbol is unknown.
+	// A symbol ends at the next symbol of another address. The end of a module's last symbol is
+	// unknown.
 	size, exact := uint64(0), false
 	next := t.Next(i)
 	if next < t.Len() {

@@ -15,19 +15,19 @@ import (
 	"github.com/borescope/borescope/symbol/internal/ksyms"
 )
 
-// The cache file: a line with the format and its version, a line with the key,
-// a line with the sum and the lengths of what follows, all little-endian:
-// addresses (8 bytes each), types (1), skip list (4), module runs (4+2), arena,
-// and the modules' names, each with a line end.
+// The cache file: a line with the format and its version, a line with the key, a line with the
+// checksum, then the lengths of the parts, little-endian like all numbers, and the parts:
+// addresses (8 bytes each), types (1), skip list (4), module runs (4+2), arena, and the
+// modules' names, separated by line ends.
 const cacheFormat = "borescope-kallsyms 1\n"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errCache says that a cache file is another boot's, or broken.
+// errCache is the error for a cache file that is another boot's, or malformed.
 var errCache = errors.New("kernel symbol cache is not usable")
 
-// cacheKey names what a table depends on: the boot, for the addresses, and the
-// set of modules.
+// cacheKey returns what a table depends on: the boot, for the addresses, and the set of
+// modules.
 func (k *Kernel) cacheKey() (string, error) {
 	root := procfs.Root(k.opts.Root)
 	boot, err := fs.ReadFile(root, "proc/sys/kernel/random/boot_id")
@@ -48,7 +48,7 @@ func (k *Kernel) cacheKey() (string, error) {
 	return fmt.Sprintf("%s %016x %v\n", strings.TrimSpace(string(boot)), h.Sum64(), k.opts.Data), nil
 }
 
-// passing reports whether the code of a module comes and goes without a trace in
+// passing reports whether a module's code is loaded and unloaded without a change of
 // /proc/modules.
 func passing(mod string) bool {
 	return mod == "[bpf]" || strings.HasPrefix(mod, "[__builtin__")
@@ -80,7 +80,7 @@ func writeKernelCache(path, key string, t *ksyms.Table) (err error) {
 const maxKernelCache = 256 << 20
 
 // readKernelCache reads a table that was written under the same key by the same user or by
-// root: another user's table could hold anything.
+// root: another user's table could contain anything.
 func readKernelCache(path, key string) (*ksyms.Table, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
@@ -108,7 +108,7 @@ func readKernelCache(path, key string) (*ksyms.Table, error) {
 	return t, nil
 }
 
-// sumReader sums up what is read.
+// sumReader computes the checksum of the data that is read.
 type sumReader struct {
 	r   io.Reader
 	sum uint32

@@ -19,19 +19,19 @@ import (
 type kernelSource struct {
 	root    fs.FS
 	release string // uname -r
-	elf     *ELF   // nil if there is no vmlinux with DWARF
+	elf     *ELF   // nil without a vmlinux with DWARF
 	slide   uint64 // address in the kernel - address in the file (KASLR)
-	err     error  // why there is none
+	err     error  // why elf is nil
 
 	mu      sync.Mutex
-	modules map[string]*ELF // by "[name]", nil if there is none; guarded by mu
+	modules map[string]*ELF // by "[name]", nil without a file; guarded by mu
 }
 
-// lazySource is a kernelSource that is opened when it is first asked for.
+// lazySource is a kernelSource that is opened when it is first needed.
 type lazySource struct {
 	open func() *kernelSource
 	mu   sync.Mutex
-	s    *kernelSource // nil: not asked for yet; guarded by mu
+	s    *kernelSource // nil before that; guarded by mu
 }
 
 func (l *lazySource) get() *kernelSource {
@@ -43,7 +43,7 @@ func (l *lazySource) get() *kernelSource {
 	return l.s
 }
 
-// close closes what was opened.
+// close closes the kernelSource if it was opened.
 func (l *lazySource) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,14 +53,14 @@ func (l *lazySource) close() error {
 	return l.s.close()
 }
 
-// vmlinuxPaths are where distributions install the kernel with its debug
+// vmlinuxPaths are the paths at which distributions install the kernel with its debug
 // information: %s is the release. The order is that of perf and libdw.
 var vmlinuxPaths = []string{
 	"usr/lib/debug/boot/vmlinux-%s", "usr/lib/debug/lib/modules/%s/vmlinux",
 	"boot/vmlinux-%s", "lib/modules/%s/vmlinux", "lib/modules/%s/build/vmlinux",
 }
 
-// openSource finds the kernel's DWARF.
+// openSource opens the kernel's DWARF.
 func (k *Kernel) openSource() *kernelSource {
 	s := &kernelSource{root: procfs.Root(k.opts.Root), modules: map[string]*ELF{}}
 	if s.err = s.open(k); s.err != nil {
@@ -110,8 +110,8 @@ func (s *kernelSource) open(k *Kernel) (err error) {
 	return nil
 }
 
-// openKernelFile opens a file that has DWARF and that build-id, nil if it is
-// another; place, which may be nil, gives its sections addresses.
+// openKernelFile opens a file that has DWARF and the build-id. It returns nil if the file is
+// another one. place, which may be nil, sets the addresses of its sections.
 func openKernelFile(root fs.FS, path, id string, place func(*elffile.File)) *ELF {
 	path = strings.TrimPrefix(path, "/")
 	f, err := root.Open(path)
@@ -127,7 +127,7 @@ func openKernelFile(root fs.FS, path, id string, place func(*elffile.File)) *ELF
 		place(ef)
 	}
 	e := newELF(ef, &ELFOptions{Source: true, RawNames: true, Path: path})
-	// What dwz moved elsewhere, or what was split off, is in the same tree.
+	// The files that dwz moved parts to, and those of split DWARF, are in the same tree.
 	e.opts.find.Open = func(name string) (fs.File, error) {
 		return root.Open(strings.TrimPrefix(name, "/"))
 	}
@@ -138,7 +138,7 @@ func openKernelFile(root fs.FS, path, id string, place func(*elffile.File)) *ELF
 	return e
 }
 
-// buildIDIn reads the build-id in a file of notes, as /sys has them.
+// buildIDIn returns the build-id in a file of notes, such as those in /sys.
 func buildIDIn(root fs.FS, path string) (string, error) {
 	b, err := fs.ReadFile(root, path)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *kernelSource) append(dst []Frame, fr Frame, isModule bool) (out []Frame
 	}
 	pc := fr.ModuleOffset
 	fr.ModuleOffset = pc - slide
-	out = e.appendDWARF(e.findSource().dwarf, dst, fr) // it has some, else it were not open
+	out = e.appendDWARF(e.findSource().dwarf, dst, fr) // not nil: see openKernelFile
 	fr.ModuleOffset = pc
 	for i := n; i < len(out); i++ {
 		out[i].ModuleOffset = pc
@@ -184,9 +184,9 @@ func (s *kernelSource) append(dst []Frame, fr Frame, isModule bool) (out []Frame
 }
 
 // SourceErr returns why the kernel's frames have no source positions although
-// KernelOptions.Source is set; nil if they have, or if it is not set. It reads the files
-// that are needed to tell. Modules have files of their own: their frames have positions
-// where those files are found.
+// KernelOptions.Source is set; nil if they have, or if it is not set. It reads the files that
+// are needed to find that out. Modules have their own files: their frames have positions if
+// those files are found.
 func (k *Kernel) SourceErr() error {
 	if k.source == nil {
 		return nil
@@ -197,9 +197,9 @@ func (k *Kernel) SourceErr() error {
 	return nil
 }
 
-// Close frees the files that KernelOptions.Source opened; without that option there is
-// nothing to close. Kernels returned by With share the files. It may be called more than
-// once, and must come last.
+// Close frees the files that KernelOptions.Source opened; without that option it does nothing.
+// Kernels returned by With share the files. It may be called more than once, and must come
+// last.
 func (k *Kernel) Close() error {
 	if k == nil || k.source == nil {
 		return nil

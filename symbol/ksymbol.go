@@ -7,7 +7,7 @@ import (
 )
 
 // KernelSymbol is a piece of kernel code that was loaded or unloaded: a BPF program or
-// trampoline, or an ftrace trampoline. It holds the data of perf's PERF_RECORD_KSYMBOL
+// trampoline, or an ftrace trampoline. Its fields are those of perf's PERF_RECORD_KSYMBOL
 // (include/uapi/linux/perf_event.h; since Linux 5.1, with attr.ksymbol set).
 type KernelSymbol struct {
 	Addr   uint64 // of its first byte
@@ -42,8 +42,7 @@ func (k *Kernel) With(events ...KernelSymbol) *Kernel {
 	return n
 }
 
-// liveAt returns the last event whose code an address lies in, nil if there is
-// none.
+// liveAt returns the last event whose code contains an address, nil if there is none.
 func (k *Kernel) liveAt(pc uint64) *KernelSymbol {
 	i, found := slices.BinarySearchFunc(k.sorted, pc, func(e KernelSymbol, pc uint64) int {
 		return cmp.Compare(e.Addr, pc)
@@ -57,8 +56,7 @@ func (k *Kernel) liveAt(pc uint64) *KernelSymbol {
 	return &k.sorted[i]
 }
 
-// nameLive names an address by the events; it reports whether they say anything
-// about it.
+// nameLive names an address by the events. It returns false if they do not concern it.
 func (k *Kernel) nameLive(fr *Frame, pc uint64) bool {
 	e := k.liveAt(pc)
 	if e == nil {

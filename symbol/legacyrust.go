@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// legacyHash is how long the last part of a legacy Rust name and its end are:
-// "17h", 16 hexadecimal digits, "E".
+// legacyHash is the length of the last part of a legacy Rust name and of its end: "17h", 16
+// hexadecimal digits, "E".
 const legacyHash = 20
 
-// plainLegacy rewrites a legacy Rust name ("_ZN", parts behind their lengths, a hash, "E")
-// so that the demangler reads it as rustc means it, and returns other names unchanged. The
+// plainLegacy rewrites a legacy Rust name ("_ZN", parts behind their lengths, a hash, "E") so
+// that the demangler reads it as rustc means it, and returns other names unchanged. The
 // demangler takes any underscore in front of a part for a separator, and handles no escapes
-// but those of ASCII.
+// except those of ASCII.
 func plainLegacy(name string) string {
 	end := len(name)
 	if i := strings.LastIndex(name, "E."); i > 0 {
@@ -52,9 +52,9 @@ func isLegacyHash(s string) bool {
 	return strings.HasPrefix(s, "17h") && strings.HasSuffix(s, "E") && bits.OnesCount16(seen) >= 5
 }
 
-// plainPart gives a part's own underscore one more to lose, but not the one that rustc
-// puts before an escape, which would begin with a dollar sign; and it writes letters
-// beyond ASCII for their escapes, "$u3b1$".
+// plainPart adds an underscore to a part that begins with one, because the demangler removes
+// one, unless rustc put that underscore before an escape, since the part would otherwise begin
+// with a dollar sign. It replaces escapes of letters beyond ASCII, "$u3b1$", by the letters.
 func plainPart(s string) string {
 	var b strings.Builder
 	if strings.HasPrefix(s, "_") && !strings.HasPrefix(s, "_$") {
@@ -77,7 +77,7 @@ func plainPart(s string) string {
 	}
 }
 
-// escapedRune is the letter beyond ASCII of an escape.
+// escapedRune returns the letter beyond ASCII that an escape stands for.
 func escapedRune(escape string) (r rune, ok bool) {
 	digits, ok := strings.CutPrefix(escape, "u")
 	n, err := strconv.ParseUint(digits, 16, 31)

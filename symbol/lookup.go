@@ -15,11 +15,11 @@ import (
 
 // Symbol is a name with its address.
 type Symbol struct {
-	// Name is the name as the table has it, without a symbol version.
+	// Name is the name in the table, without a symbol version.
 	Name string
 	// Addr is the address: virtual in a file, live in a process or the kernel.
 	Addr uint64
-	// Size is in bytes, 0 if not known.
+	// Size is in bytes, 0 if unknown.
 	Size uint64
 	// Offset is the symbol's offset in the file. It is only set, and HasOffset true, for
 	// symbols whose bytes are in the file.
@@ -39,11 +39,11 @@ type Symbol struct {
 // ErrNoSymbol is the error when no symbol has a name. It matches fs.ErrNotExist.
 var ErrNoSymbol = notexist.Errorf("no such symbol")
 
-// Lookup returns the function or variable of that name, mangled or readable (with or
-// without parameters). It looks in the symbol tables, in the separate debug file and in the
-// Go function table. If several symbols have the name, a function comes before a variable,
-// a global one before a local one, and then the one at the lowest address. The error is
-// ErrNoSymbol if there is none.
+// Lookup returns the function or variable of that name, mangled or readable (with or without
+// parameters). It searches the symbol tables, the separate debug file and the Go function
+// table. If several symbols have the name, a function comes before a variable, a global one
+// before a local one, and then the one at the lowest address. The error is ErrNoSymbol if there
+// is none.
 func (e *ELF) Lookup(name string) (Symbol, error) {
 	list, err := e.Match(Exact(name))
 	if err != nil {
@@ -106,8 +106,8 @@ func compareSymbols(a, b Symbol) int {
 	return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Name, b.Name))
 }
 
-// leastMatches is the memory that matching symbols of any file may take, and matchSize
-// what one takes besides its name, with what finding it does.
+// leastMatches is the memory that matching symbols of any file may take, and matchSize that of
+// one besides its name, with the memory for finding it, in bytes.
 const (
 	leastMatches = 32 << 20
 	matchSize    = 112
@@ -125,11 +125,11 @@ type symbolScan struct {
 	e           *ELF
 	p           *Pattern
 	full, short *Demangler
-	room        int64 // for what is in out
+	room        int64 // for the symbols in out
 	out         []Symbol
 }
 
-// take takes the room of a matching symbol.
+// take subtracts the memory of a matching symbol from room.
 func (s *symbolScan) take(name []byte) error {
 	if s.room -= int64(matchSize + len(name)); s.room < 0 {
 		return fmt.Errorf("%s: matching symbols: %w", s.e.path, elffile.ErrTooLarge)
@@ -137,8 +137,8 @@ func (s *symbolScan) take(name []byte) error {
 	return nil
 }
 
-// table scans one symbol table: which symbols match, and then what those are, so that
-// there is memory for as many.
+// table scans one symbol table twice: first for the number of matching symbols, then for the
+// symbols, to allocate memory for exactly that number.
 func (s *symbolScan) table(f *elffile.File, tab *elffile.Section) error {
 	t, err := f.Symbols(tab)
 	if err != nil {
@@ -190,7 +190,8 @@ func (s *symbolScan) wanted(strs []byte, sym *elf.Sym64) bool {
 	return s.p == nil || !s.p.exact || plausible(strs, sym.Name, s.p)
 }
 
-// plausible is a quick test for an exact name: the same bytes, or mangled.
+// plausible reports whether a name may be the exact name: it has the same bytes, or is mangled.
+// It is a quick test.
 func plausible(strs []byte, name uint32, p *Pattern) bool {
 	n, at := uint64(len(p.text)), uint64(name)
 	if at+n >= uint64(len(strs)) {
@@ -203,8 +204,8 @@ func plausible(strs []byte, name uint32, p *Pattern) bool {
 	return (end == 0 || end == '@') && string(strs[at:at+n]) == p.text
 }
 
-// unversioned takes "@@GLIBC_2.2.5" off a name: the linker writes it into the
-// .symtab of libraries.
+// unversioned removes "@@GLIBC_2.2.5" from a name: the linker writes it into the .symtab of
+// libraries.
 func unversioned(name []byte) []byte {
 	for i := 1; i < len(name); i++ {
 		if name[i] == '@' {
@@ -231,8 +232,8 @@ func (s *symbolScan) add(name []byte, raw *elf.Sym64) {
 	s.out = append(s.out, sym)
 }
 
-// goTable scans a Go function table, for what the symbol table, if there is
-// one, does not have: that is in out, in order.
+// goTable scans a Go function table for functions that the symbol table, if any, does not have:
+// the symbols of the latter are in out, in order.
 func (s *symbolScan) goTable(t *pclntab.Table) error {
 	var matching []uint32
 	names := t.Names()

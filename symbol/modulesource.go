@@ -13,12 +13,12 @@ import (
 	"github.com/borescope/borescope/internal/elffile"
 )
 
-// A module's DWARF is in the module itself, or in a debug file of it. Both are object
-// files: the kernel chose the places of their sections, and shows them in
-// /sys/module/NAME/sections (kernel/module/sysfs.c). The sections get the same addresses
-// here, so that the file's addresses are the kernel's.
+// A module's DWARF is in the module itself, or in its debug file. Both are object files: the
+// kernel chose the places of their sections, and shows them in /sys/module/NAME/sections
+// (kernel/module/sysfs.c). The sections get the same addresses here, so that the file's
+// addresses are the kernel's.
 
-// module returns the file of the module that fr is in, nil if there is none.
+// module returns the file of the module that contains fr, nil if there is none.
 func (s *kernelSource) module(fr *Frame) *ELF {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *kernelSource) module(fr *Frame) *ELF {
 	return e
 }
 
-// openModule opens the file of a module that has a function at an address.
+// openModule opens the file of a module that has a function at address start.
 func (s *kernelSource) openModule(name string, start uint64) *ELF {
 	id, err := buildIDIn(s.root, "sys/module/"+name+"/notes/.note.gnu.build-id")
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *kernelSource) openModule(name string, start uint64) *ELF {
 		if e == nil {
 			continue
 		}
-		// Kallsyms may be older than what /sys says: the module was loaded anew.
+		// Kallsyms may be older than /sys: the module was loaded again.
 		if t, err := e.table(false); err == nil {
 			if i, _ := t.lookup(start); i != noSym && t.at(i) == start {
 				return e
@@ -54,7 +54,7 @@ func (s *kernelSource) openModule(name string, start uint64) *ELF {
 	return nil
 }
 
-// modulePaths are where the file of a module may be.
+// modulePaths returns the possible paths of a module's file.
 func (s *kernelSource) modulePaths(name, id string) []string {
 	paths := []string{elffile.ByBuildID(elffile.DebugDir, id)}
 	dep := s.moduleFile(name)
@@ -70,8 +70,8 @@ func (s *kernelSource) modulePaths(name, id string) []string {
 		"usr/lib/debug/usr/"+dir+plain+".debug", dir+dep)
 }
 
-// moduleFile returns the path of a module below lib/modules/RELEASE, as
-// modules.dep has it. In a module's name "_" stands for "-" too.
+// moduleFile returns the path of a module below lib/modules/RELEASE, from modules.dep. "_" in a
+// module's name stands for "-" too.
 func (s *kernelSource) moduleFile(name string) string {
 	deps, err := fs.ReadFile(s.root, "lib/modules/"+s.release+"/modules.dep")
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *kernelSource) moduleFile(name string) string {
 	return ""
 }
 
-// sectionAddr returns where the kernel placed a section of a module.
+// sectionAddr returns the address of a section of a module.
 func (s *kernelSource) sectionAddr(module, section string) (uint64, bool) {
 	b, err := fs.ReadFile(s.root, "sys/module/"+module+"/sections/"+section)
 	if err != nil {

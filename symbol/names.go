@@ -7,32 +7,30 @@ import (
 	"github.com/borescope/borescope/symbol/internal/index"
 )
 
-// names makes the strings that frames carry: demangled copies of the bytes in a mapped
-// string table, each made once and remembered within a bound. Frames own their strings, so
-// the mapping may go. It also remembers the frames of addresses whose source position took
-// some work.
+// names makes the strings of frames: demangled copies of the bytes in a mapped string table,
+// each made once and kept in bounded memory. Frames own their strings, so the mapping may go.
+// It also keeps the frames of addresses whose source position took some work.
 type names struct {
 	demangler *Demangler // nil: names as they are
 	limit     int64      // bytes
 
-	mu     sync.Mutex // held while something is put into one of these
+	mu     sync.Mutex // held while a value is put into one of these
 	memo   index.SharedMemo[string]
 	frames index.SharedMemo[[]Frame]
-	seen   index.SeenFilter // addresses whose frames are not remembered yet
+	seen   index.SeenFilter // addresses whose frames are not kept yet
 }
 
-// nameKey is a name's place: which file, which of its string tables, and where
-// in that.
+// nameKey returns the key of a name: the file, the string table, and the offset in that.
 func nameKey(file uint32, t stringTable, off uint32) index.MemoKey {
 	return index.MemoKey{What: (uint64(file)+1)<<8 | uint64(t), At: uint64(off)}
 }
 
-// frameKey is an address in a file.
+// frameKey returns the key of an address in a file.
 func frameKey(file uint32, vaddr uint64) index.MemoKey {
 	return index.MemoKey{What: (uint64(file) + 1) << 8, At: vaddr}
 }
 
-// stringTable tells the string tables of a file apart.
+// stringTable is one of the string tables of a file.
 type stringTable uint8
 
 const (
@@ -42,7 +40,7 @@ const (
 	tabGoFile                        // pclntab's paths
 )
 
-// defaultNames is the memory for remembered names: some 40,000 of them.
+// defaultNames is the memory for kept names, in bytes: some 40,000 of them.
 const defaultNames = 4 << 20
 
 func newNames(d *Demangler, limit int64) *names {
@@ -59,8 +57,8 @@ func newNames(d *Demangler, limit int64) *names {
 // frameSize is the size of a Frame.
 const frameSize = 128
 
-// get returns the name at a place in e, made from what is there if it is not
-// remembered.
+// get returns the name at a place in e. It makes the name from the file's bytes if it is not
+// kept.
 func (n *names) get(e *ELF, t stringTable, off uint32) string {
 	if s, ok := n.known(e.id, t, off); ok {
 		return s
@@ -81,7 +79,7 @@ func (n *names) get(e *ELF, t stringTable, off uint32) string {
 	return s
 }
 
-// known returns the name at a place if it is remembered.
+// known returns the name at a place if it is kept.
 func (n *names) known(file uint32, t stringTable, off uint32) (string, bool) {
 	k := nameKey(file, t, off)
 	s, aged, ok := n.memo.Get(k)
@@ -93,7 +91,7 @@ func (n *names) known(file uint32, t stringTable, off uint32) (string, bool) {
 	return s, ok
 }
 
-// getFrames returns what offerFrames remembered.
+// getFrames returns the frames that offerFrames kept.
 func (n *names) getFrames(k index.MemoKey) ([]Frame, bool) {
 	f, aged, ok := n.frames.Get(k)
 	if aged {
@@ -102,8 +100,8 @@ func (n *names) getFrames(k index.MemoKey) ([]Frame, bool) {
 	return f, ok
 }
 
-// offerFrames remembers a copy of the frames of an address, while there is room;
-// then only if they are asked for repeatedly.
+// offerFrames keeps a copy of the frames of an address while there is room; then only if it is
+// called repeatedly with the key.
 func (n *names) offerFrames(k index.MemoKey, f []Frame) {
 	if n.frames.HasRoom(f) || n.seen.Again(k) {
 		n.putFrames(k, slices.Clone(f))

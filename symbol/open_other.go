@@ -8,5 +8,5 @@ func defaultMaxFiles() int { return 1024 }
 
 func ownFile(fs.FileInfo) bool { return true }
 
-// owner is the user that a file belongs to: not known.
+// owner returns -1: the user that a file belongs to is unknown.
 func owner(fs.FileInfo) int { return -1 }

@@ -18,7 +18,7 @@ func defaultMaxFiles() int {
 	return max(int(l.Cur)/2, 16)
 }
 
-// owner is the user that a file belongs to, -1 if the system does not say.
+// owner returns the user that a file belongs to, -1 if the system does not report it.
 func owner(st fs.FileInfo) int {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return int(sys.Uid)

@@ -12,7 +12,7 @@ type Pattern struct {
 	text    string
 	exact   bool
 	re      *regexp.Regexp
-	literal []byte // what every raw name that can match contains; of a glob, if it isn't mangled
+	literal []byte // contained in every raw name that can match; for a glob, if not mangled
 }
 
 // Exact returns a pattern that matches one name.
@@ -20,8 +20,8 @@ func Exact(name string) *Pattern {
 	return &Pattern{text: name, exact: true, literal: []byte(lastIdentifier(name))}
 }
 
-// Glob returns a pattern in shell syntax: * matches any characters, ? one, [a-z] and [!a-z]
-// one of a set; \ quotes the next character.
+// glob returns a pattern in shell syntax: * matches any characters, ? one, [a-z] and [!a-z] one
+// of a set; \ quotes the next character.
 func glob(pattern string) (*Pattern, error) {
 	expr, literal, special, err := globExpr(pattern)
 	if err != nil {
@@ -72,8 +72,8 @@ func (p *Pattern) String() string {
 	return b.String()
 }
 
-// globExpr turns a glob into a regular expression; literal is the text that it
-// stands for if special is false, else the longest that is in all that it matches.
+// globExpr returns the regular expression of a glob. If special is false, literal is the text
+// that the glob stands for, else the longest text that all matches contain.
 func globExpr(p string) (expr, literal string, special bool, err error) {
 	var e, lit strings.Builder
 	longest := ""

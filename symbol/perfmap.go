@@ -17,12 +17,12 @@ import (
 
 // PerfMap names generated code by a perf map, the file /tmp/perf-PID.map that JIT compilers
 // write: lines of "START SIZE NAME", addresses and sizes in hexadecimal
-// (tools/perf/Documentation/jit-interface.txt). Where entries overlap, the later line
-// counts: compilers reuse memory. It is immutable.
+// (tools/perf/Documentation/jit-interface.txt). If entries overlap, the later line counts:
+// compilers reuse memory. It is immutable.
 type PerfMap struct {
-	index.Addrs          // where the pieces begin
-	end         []uint64 // where they end
-	entry       []uint32 // which entry they are part of
+	index.Addrs          // the beginnings of the pieces
+	end         []uint64 // their ends
+	entry       []uint32 // the entries that they are part of
 	ents        []perfEntry
 	arena       string
 	room        int64 // bytes that more entries may take
@@ -40,11 +40,11 @@ type perfEntry struct {
 // their signatures can be long.
 const maxPerfLine = 64 << 10
 
-// maxPerfMap is the most of a perf map's text that is read, and the most memory,
-// about, that its entries may take.
+// maxPerfMap is the most bytes of a perf map's text that are read, and about the most memory of
+// its entries.
 const maxPerfMap = 256 << 20
 
-// perfEntryCost is the memory that an entry takes at most while the map is made,
+// perfEntryCost is the most memory, in bytes, that an entry takes while the map is made,
 // without its name.
 const perfEntryCost = 192
 
@@ -63,8 +63,8 @@ func ParsePerfMap(r io.Reader) (*PerfMap, error) {
 	return p, nil
 }
 
-// parsePerfMap is ParsePerfMap, but a map that takes more memory than room is an error: its
-// last lines are the ones that count.
+// parsePerfMap is ParsePerfMap with a bound: a map that takes more memory than room is an
+// error, because its last lines are the ones that count.
 func parsePerfMap(r io.Reader, room int64) (*PerfMap, error) {
 	p := &PerfMap{room: room}
 	if err := p.read(r); err != nil {
@@ -74,7 +74,6 @@ func parsePerfMap(r io.Reader, room int64) (*PerfMap, error) {
 	return p, nil
 }
 
-// read reads the lines.
 func (p *PerfMap) read(r io.Reader) error {
 	var arena strings.Builder
 	defer func() { p.arena = arena.String() }()
@@ -84,7 +83,7 @@ func (p *PerfMap) read(r io.Reader) error {
 	for total < maxPerfMap && p.room >= 0 {
 		m, err := r.Read(buf[n:])
 		total += m
-		rest, have := 0, n+m // rest: where the next line begins
+		rest, have := 0, n+m // rest: the beginning of the next line
 		for at := n; ; {
 			i := bytes.IndexByte(buf[at:have], '\n')
 			if i < 0 {
@@ -136,13 +135,13 @@ func (p *PerfMap) line(arena *strings.Builder, b []byte) {
 		return
 	}
 	if size == 0 {
-		size = 1 // some writers do not know it
+		size = 1 // some writers write 0
 	}
 	p.ents = append(p.ents, perfEntry{start, size, uint32(arena.Len()), uint32(len(name))})
 	arena.Write(name)
 }
 
-// take accounts for an entry with a name of n bytes.
+// take subtracts the memory of an entry with a name of n bytes from room.
 func (p *PerfMap) take(n int) { p.room -= perfEntryCost + 3*int64(n) }
 
 // maxJITSymbols bounds a table.
@@ -186,7 +185,7 @@ func (p *PerfMap) build() {
 		p.end = append(p.end, to)
 		p.entry = append(p.entry, e)
 	}
-	var active latest // entries that hold the sweep's address, the last line on top
+	var active latest // entries with the sweep's address, the last line on top
 	at := uint64(0)
 	advance := func(to uint64) {
 		for len(active) > 0 && at < to {
@@ -235,7 +234,7 @@ func (h *latest) Pop() any {
 	return x
 }
 
-// Len returns the number of entries.
+// entries returns the number of entries.
 func (p *PerfMap) entries() int { return len(p.ents) }
 
 // Resolve implements Resolver.
@@ -248,7 +247,7 @@ func (p *PerfMap) Resolve(dst []Frame, pcs []uint64) []Frame {
 	return dst
 }
 
-// name fills in the name of an address, if the map has it.
+// name sets the name of an address, if the map has it.
 func (p *PerfMap) name(fr *Frame, pc uint64) bool {
 	i := p.Find(pc)
 	if i < 0 || pc >= p.end[i] {

@@ -14,11 +14,11 @@ import (
 // each jump to the address in a slot of the global offset table.
 type pltArch struct {
 	size uint64 // of an entry of .plt and .plt.sec
-	step uint64 // how far entries are apart at least
-	// slot decodes the entry at an address: where is its slot, and how many bytes
-	// more than size does the entry have? got is what %ebx of 386 holds.
+	step uint64 // the least distance of entries
+	// slot decodes the entry at an address. It returns the address of the entry's slot, and the
+	// number of bytes that the entry has beyond size. got is the value of %ebx on 386.
 	slot func(code []byte, at, got uint64) (slot, more uint64, ok bool)
-	// The relocations that fill slots: the psABI of the architecture.
+	// The types of relocations that fill slots, from the architecture's psABI.
 	globDat, jumpSlot uint32
 }
 
@@ -32,16 +32,15 @@ var pltArchs = map[elf.Machine]pltArch{
 	elf.EM_PPC64:   {size: 4, globDat: 20, jumpSlot: 21}, // see addGlink
 }
 
-// pltSlot is a slot of the global offset table that holds a function's address.
+// pltSlot is a slot of the global offset table for a function's address.
 type pltSlot struct {
 	at   uint64
 	name uint32 // offset in .dynstr
 	jump bool   // of the linkage table
 }
 
-// addPLT adds the entries of the procedure linkage table, which no symbol table
-// lists. Which slot an entry uses is read from its code, as entries need not be
-// in the order of the relocations.
+// addPLT adds the entries of the procedure linkage table, which no symbol table lists. The slot
+// of an entry is read from its code, as entries need not be in the order of the relocations.
 func (e *ELF) addPLT(r *symReader) {
 	arch, ok := pltArchs[e.f.Machine]
 	if !ok || e.f.Machine == elf.EM_386 && e.f.Class != elf.ELFCLASS32 {
@@ -53,7 +52,7 @@ func (e *ELF) addPLT(r *symReader) {
 	}
 	var slots []pltSlot
 	tags := e.f.Dynamic()
-	left := e.f.Stored() // sections may lie over each other
+	left := e.f.Stored() // sections may overlap
 	for i := range e.f.Sections {
 		s := &e.f.Sections[i]
 		size, step := arch.size, arch.step
@@ -87,9 +86,8 @@ func (e *ELF) addPLT(r *symReader) {
 	}
 }
 
-// gotEntry returns the size of the entries of a .plt.got that does not state it, as mold's
-// does not. It is that of other entries, except on x86 without checks of indirect branches,
-// where it is 8.
+// gotEntry returns the size of the entries of a .plt.got without a stated size, as mold's. It
+// is that of other entries, except on x86 without checks of indirect branches: 8 there.
 func gotEntry(arch *pltArch, f *elffile.File, s *elffile.Section) uint64 {
 	b, err := f.Data(s)
 	switch {
@@ -100,8 +98,8 @@ func gotEntry(arch *pltArch, f *elffile.File, s *elffile.Section) uint64 {
 	return arch.size
 }
 
-// gotBase returns what the entries of 386 are relative to: DT_PLTGOT, but with mold,
-// which fills its entries up with int3, the section .got.
+// gotBase returns the address that the entries of 386 are relative to: DT_PLTGOT, but the
+// section .got with mold, whose entries are filled up with int3.
 func gotBase(tags map[elf.DynTag]uint64, f *elffile.File, plt []byte) uint64 {
 	if s := f.Section(".got"); s != nil && plt[len(plt)-1] == int3 {
 		return s.Addr
@@ -192,16 +190,16 @@ func (e *ELF) pltSlots(arch *pltArch, tags map[elf.DynTag]uint64) []pltSlot {
 
 const int3 = 0xcc
 
-// endbr64 and endbr32 begin entries where indirect branches are checked, moldEntry
-// mold's: it is followed by mov r11d, N.
+// endbr64 and endbr32 begin entries if indirect branches are checked. moldEntry begins those of
+// mold, followed by mov r11d, N.
 var (
 	endbr64   = []byte{0xf3, 0x0f, 0x1e, 0xfa}
 	endbr32   = []byte{0xf3, 0x0f, 0x1e, 0xfb}
 	moldEntry = append(endbr64[:4:4], 0x41, 0xbb)
 )
 
-// slotX86 finds "jmp *disp(%rip)" in an entry, after an endbr64 or with a bnd
-// prefix perhaps; mold puts the number of the relocation into r11 in between.
+// slotX86 decodes "jmp *disp(%rip)" in an entry, perhaps after an endbr64 or with a bnd prefix;
+// mold puts the number of the relocation into r11 in between.
 func slotX86(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
 	first := 0
 	if bytes.HasPrefix(code, moldEntry) {
@@ -216,8 +214,8 @@ func slotX86(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
 	return 0, 0, false
 }
 
-// slot386 finds "jmp *slot", or "jmp *disp(%ebx)" in position independent code; mold
-// puts "mov $relocation, %ecx" in between.
+// slot386 decodes "jmp *slot", or "jmp *disp(%ebx)" in position independent code; mold puts
+// "mov $relocation, %ecx" in between.
 func slot386(code []byte, _, got uint64) (slot, more uint64, ok bool) {
 	const movECX = 0xb9
 	if code = bytes.TrimPrefix(code, endbr32); len(code) > 5 && code[0] == movECX {
@@ -238,7 +236,7 @@ func slot386(code []byte, _, got uint64) (slot, more uint64, ok bool) {
 	return 0, 0, false
 }
 
-// slotARM64 decodes "adrp x16, page; ldr x17, [x16, #off]", after a bti perhaps.
+// slotARM64 decodes "adrp x16, page; ldr x17, [x16, #off]", perhaps after a bti.
 func slotARM64(code []byte, at, _ uint64) (slot, more uint64, ok bool) {
 	for i := 0; i+8 <= len(code) && i <= 4; i += 4 {
 		adrp, ldr := binary.LittleEndian.Uint32(code[i:]), binary.LittleEndian.Uint32(code[i+4:])

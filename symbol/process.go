@@ -10,8 +10,8 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// Process names the addresses of one process, also after it ended, as far as it was seen
-// alive. It belongs to its Processes, which guards it: it is safe for concurrent use.
+// Process names the addresses of one process, also after it ended, as far as it was seen alive.
+// It belongs to a Processes, which guards it: it is safe for concurrent use.
 type Process struct {
 	ps    *Processes
 	pid   int
@@ -26,9 +26,9 @@ type Process struct {
 	// old are earlier states of maps, the newest first: a sample may have been
 	// taken before an exec or a dlclose.
 	old   [][]mapping
-	jit   *jitFiles // nil: not looked for yet
+	jit   *jitFiles // nil before the first lookup
 	nspid int
-	uid   int // its user when maps was read; -1: not known
+	uid   int // its user when maps was read; -1 if unknown
 }
 
 // maxOld is how many earlier states of its mappings a process keeps.
@@ -38,7 +38,7 @@ const maxOld = 4
 type mapping struct {
 	start, end uint64
 	offset     uint64
-	bias       uint64 // address - bias is the file's virtual address, once known
+	bias       uint64 // address - bias is the file's virtual address, if biasKnown
 	path       string
 	img        *image // nil: not a file
 	biasKnown  bool
@@ -96,8 +96,7 @@ func (p *Process) owns(st fs.FileInfo) bool {
 	return uid <= 0 || uid == p.uid || slices.Contains(procfs.UIDs(p.ps.root, p.pid), uid)
 }
 
-// refresh reads the mappings again. Mappings that are kept on keep what is
-// known of them.
+// refresh reads the mappings again. Mappings that are still there keep what is known of them.
 func (p *Process) refresh() error {
 	p.read = p.ps.now()
 	f, err := p.ps.root.Open(procPath(p.pid, "maps"))
@@ -173,9 +172,8 @@ func (ps *Processes) image(pid int, m *procfs.Mapping) *image {
 	return img
 }
 
-// isAnonymous reports whether a mapping that has an inode is memory after all:
-// shared anonymous memory and System V segments are files of a hidden tmpfs, and
-// huge pages of a hidden hugetlbfs.
+// isAnonymous reports whether a mapping with an inode is memory: shared anonymous memory and
+// System V segments are files of a hidden tmpfs, and huge pages of a hidden hugetlbfs.
 func isAnonymous(m *procfs.Mapping) bool {
 	switch m.Path {
 	case "/dev/zero", "//anon", "/anon_hugepage":
@@ -184,15 +182,15 @@ func isAnonymous(m *procfs.Mapping) bool {
 	return strings.HasPrefix(m.Path, "/SYSV")
 }
 
-// sameMaps reports whether fresh is what is known already.
+// sameMaps reports whether fresh are the mappings in p.maps.
 func (p *Process) sameMaps(fresh []mapping) bool {
 	return slices.EqualFunc(p.maps, fresh, func(a, b mapping) bool {
 		return a.start == b.start && a.end == b.end && a.offset == b.offset && a.img == b.img
 	})
 }
 
-// covers reports whether every known mapping is still there, so that nothing is
-// lost with the old state.
+// covers reports whether fresh includes every mapping of p.maps, so that the old state need not
+// be kept.
 func (p *Process) covers(fresh []mapping) bool {
 	for i := range p.maps {
 		m := &p.maps[i]
@@ -224,11 +222,11 @@ func (p *Process) exec(comm string) {
 	}
 	p.jit = nil
 	if !p.exited {
-		_ = p.refresh() // mmap events and later reads bring what is missing now
+		_ = p.refresh() // mmap events and later reads add missing mappings
 	}
 }
 
-// mmap adds a mapping that an event told of.
+// mmap adds the mapping of an event.
 func (p *Process) mmap(ev *Event) {
 	if ev.Len == 0 || ev.Addr+ev.Len < ev.Addr {
 		return
@@ -240,7 +238,7 @@ func (p *Process) mmap(ev *Event) {
 	if n := findMapping(p.maps, m.Start); n != nil && n.end >= m.End && n.path == m.Path {
 		return // read from /proc already
 	}
-	// What lay there before is replaced (MAP_FIXED).
+	// Earlier mappings of the range are replaced (MAP_FIXED).
 	var keep []mapping
 	for _, o := range p.maps {
 		if o.end <= m.Start || o.start >= m.End {
@@ -282,7 +280,7 @@ func (p *Process) bytes() int64 {
 	return n
 }
 
-// findMapping returns the mapping that holds an address.
+// findMapping returns the mapping that contains an address.
 func findMapping(maps []mapping, addr uint64) *mapping {
 	lo, hi := 0, len(maps)
 	for lo < hi {

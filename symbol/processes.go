@@ -41,8 +41,8 @@ type Options struct {
 	// MaxFiles is the most files that are held open, or mapped, at a time; 0 means 1024, or
 	// half of what the process may open.
 	MaxFiles int
-	// MaxProcesses is the most processes that are remembered; beyond it, the one that was
-	// not used for the longest time is dropped. 0 means 16384.
+	// MaxProcesses is the most processes that are kept; beyond it, the one that was not used
+	// for the longest time is dropped. 0 means 16384.
 	MaxProcesses int
 	// Data keeps mappings that are not executable too, so that the addresses of
 	// variables are named.
@@ -52,9 +52,9 @@ type Options struct {
 	Source bool
 	// NoInline leaves inlined calls out: one frame for each address.
 	NoInline bool
-	// DebugDirs are the directories in which separate debug files are looked for, in the
-	// process's root and then in this machine's, with the layouts that ELFOptions.DebugDirs
-	// describes. Nil means /usr/lib/debug; an empty, non-nil list disables the search.
+	// DebugDirs are the directories with separate debug files, searched in the process's root
+	// and then in this machine's, with the layouts that ELFOptions.DebugDirs describes. Nil
+	// means /usr/lib/debug; an empty, non-nil list disables the search.
 	DebugDirs []string
 	// RawNames leaves C++ and Rust names mangled.
 	RawNames bool
@@ -63,10 +63,10 @@ type Options struct {
 }
 
 // Processes names the addresses of user processes. It reads a process's mappings when it is
-// first asked or told about it. It shares each mapped file among all processes that map it
-// (by device and inode, then by build-id). It keeps both after the process ended, so that
-// addresses sampled while it ran can be named later. Tables are made when the first address
-// of a file is named.
+// first asked for the process or given an event of it. It shares each mapped file among all
+// processes that map it (by device and inode, then by build-id). It keeps both after the
+// process ended, so that addresses sampled while it ran can be named later. Tables are made
+// when the first address of a file is named.
 //
 // It is safe for concurrent use. It holds mapped files; Close frees them.
 type Processes struct {
@@ -78,21 +78,21 @@ type Processes struct {
 
 	names *names
 
-	mu      sync.Mutex // guards what follows, and every Process and image
+	mu      sync.Mutex // guards the fields below, and every Process and image
 	byPID   map[int]*Process
 	gone    map[procKey]*Process // earlier owners of a pid
 	images  map[imageKey]*image
 	byID    map[string]*ELF
 	nextID  uint32
-	holding int // images that hold a file
+	holding int // images with an open file
 	tick    uint64
 	closed  bool
 	work    stranger.Share // bytes of symbols
 	grown   atomic.Bool    // memory was added since the budget was last checked
 }
 
-// tableRoom is the memory that a symbol table may take, room the memory that a file's
-// sections may take when decompressed.
+// tableRoom returns the memory that a symbol table may take, room the memory that a file's
+// sections may take when decompressed, in bytes.
 func (o *Options) tableRoom() int64 { return max(o.Budget, 1<<20) }
 
 func (o *Options) room() int64 {
@@ -102,7 +102,7 @@ func (o *Options) room() int64 {
 	return o.tableRoom()
 }
 
-// tableWork is how many bytes of symbols may be read of all files at once.
+// tableWork is the number of bytes of symbols that may be read of all files at once.
 const tableWork = 512 << 20
 
 var errTooMuchWork = errors.New("reading symbols has taken its share of the time")
@@ -156,8 +156,8 @@ func NewProcesses(opts *Options) *Processes {
 	return ps
 }
 
-// Close frees all that is held. The Process values that it returned name nothing
-// afterwards. It may be called more than once.
+// Close frees all resources. The Process values that it returned name nothing afterwards. It
+// may be called more than once.
 func (ps *Processes) Close() error {
 	if ps == nil {
 		return nil
@@ -177,9 +177,9 @@ func (ps *Processes) Close() error {
 // procPath returns proc/PID/name.
 func procPath(pid int, name string) string { return "proc/" + strconv.Itoa(pid) + "/" + name }
 
-// refreshAfter is the age at which a living process's mappings are read again when it is
-// asked for. missGap is the age at which they are read again for an address that they do
-// not hold.
+// refreshAfter is the age at which a living process's mappings are read again for a lookup of
+// the process. missGap is the age at which they are read again for an address that they do not
+// contain.
 const (
 	refreshAfter = time.Second
 	missGap      = 50 * time.Millisecond
@@ -198,14 +198,14 @@ func (ps *Processes) Observe(pid int) error {
 }
 
 // Process returns the process that has the pid now, or the last one that had it. The error
-// wraps fs.ErrNotExist if there is none and none was seen.
+// wraps fs.ErrNotExist if no process has it and none that had it was seen.
 func (ps *Processes) Process(pid int) (*Process, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return ps.process(pid, refreshAfter)
 }
 
-// process is Process with mappings that are not older than newer.
+// process is Process with mappings that were read less than newer ago.
 func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	if ps.closed {
 		return nil, fs.ErrClosed
@@ -291,7 +291,7 @@ func (ps *Processes) limitProcesses(keep *Process) {
 	}
 }
 
-// Handle applies an event. Processes that were neither observed nor asked for before are
+// Handle applies an event. Processes that were neither observed nor looked up before are
 // observed on their fork, exec and mmap events.
 func (ps *Processes) Handle(ev *Event) {
 	ps.mu.Lock()
@@ -316,7 +316,7 @@ func (ps *Processes) Handle(ev *Event) {
 			if !errors.Is(err, fs.ErrNotExist) {
 				return
 			}
-			// The process has ended already: only the events tell of it.
+			// The process has ended already: only the events describe it.
 			p = &Process{ps: ps, pid: ev.PID, exited: true, uid: -1}
 			ps.byPID[ev.PID] = p
 			ps.limitProcesses(p)
@@ -330,7 +330,7 @@ func (ps *Processes) Handle(ev *Event) {
 	}
 }
 
-// fork lets a new process begin with its parent's mappings.
+// fork adds a new process with its parent's mappings.
 func (ps *Processes) fork(ev *Event) {
 	parent := ps.byPID[ev.Parent]
 	if p, err := ps.process(ev.PID, refreshAfter); err == nil && len(p.maps) > 0 || parent == nil {
@@ -345,15 +345,15 @@ func (ps *Processes) fork(ev *Event) {
 	p.comm, p.maps = parent.comm, parent.maps
 }
 
-// Stats counts what a Processes holds at the moment.
+// Stats are the current sizes of a Processes.
 type Stats struct {
-	Processes int   // processes remembered
-	Files     int   // distinct mapped files known
+	Processes int   // processes kept
+	Files     int   // distinct mapped files
 	Open      int   // files held open or mapped
 	Bytes     int64 // bytes of memory of tables, mappings and names
 }
 
-// Stats returns the counts of what is held now.
+// Stats returns the current sizes.
 func (ps *Processes) Stats() Stats {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -362,7 +362,7 @@ func (ps *Processes) Stats() Stats {
 	return s
 }
 
-// bytes is the memory in use.
+// bytes returns the memory in use, in bytes.
 func (ps *Processes) bytes() int64 {
 	n := ps.names.bytes()
 	seen := map[*ELF]bool{}

@@ -2,9 +2,9 @@ package symbol
 
 import "io"
 
-// readAhead reads from another reader in a goroutine of its own, up to two buffers ahead of
-// its own reader: the symbols that the kernel has printed are parsed while it prints the
-// next ones. stop ends it.
+// readAhead reads from another reader in its own goroutine, up to two buffers ahead of its
+// caller: the symbols that the kernel has printed are parsed while it prints the next ones.
+// stop ends it.
 type readAhead struct {
 	free chan []byte
 	full chan aheadBuf
@@ -12,7 +12,7 @@ type readAhead struct {
 	rest []byte // of cur, not read yet
 }
 
-// aheadBuf is a buffer that was filled as far as b, and what ended that.
+// aheadBuf is a buffer with data in b, and the error that ended it.
 type aheadBuf struct {
 	b   []byte
 	err error
@@ -66,7 +66,7 @@ func (a *readAhead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// stop waits for the goroutine to end. Nothing may be read any more.
+// stop waits for the goroutine to end. No read may follow.
 func (a *readAhead) stop() {
 	close(a.free)
 	for range a.full {

@@ -12,26 +12,25 @@ import (
 	"sync"
 )
 
-// Recording holds the frames that resolvers returned, by process and address. It returns
-// the same frames again on any machine, without the files and processes that they came
-// from. A live tool wraps its resolvers with RecordKernel and RecordProcess and writes the
-// recording at its end; a replay reads it and uses Kernel and Process. The zero value is an
-// empty recording. It is safe for concurrent use.
+// Recording contains the frames that resolvers returned, by process and address. It returns the
+// same frames again on any machine, without the files and processes that they came from. A live
+// tool wraps its resolvers with RecordKernel and RecordProcess and writes the recording at its
+// end; a replay reads it and uses Kernel and Process. The zero value is an empty recording. It
+// is safe for concurrent use.
 //
 // The format is JSON lines. The first is
 //
 //	{"format":"borescope-symbols","version":1}
 //
-// and each other one holds the frames of one address: "p" the pid and "s" the
-// start time (both left out for the kernel), "a" the address in hexadecimal, "f"
-// the frames, innermost first, with the fields of Frame in short:
+// and each other one contains the frames of one address: "p" the pid and "s" the start time
+// (both left out for the kernel), "a" the address in hexadecimal, "f" the frames, innermost
+// first, with the fields of Frame in short:
 //
 //	n name   o offset   z size     m module   x module offset (hex)   b build-id
 //	f file   l line     c column   k kind     q confidence   r reason  i inlined
 //
-// Numbers are written in decimal, and fields that are zero left out. Lines are in
-// the order of kernel, then pid, start time and address, so that equal
-// recordings are equal bytes.
+// Numbers are written in decimal, and fields that are zero left out. Lines are in the order of
+// kernel, then pid, start time and address, so that equal recordings are equal bytes.
 type Recording struct {
 	mu     sync.Mutex
 	spaces map[spaceKey]*space // guarded by mu
@@ -43,8 +42,7 @@ type spaceKey struct {
 	start uint64
 }
 
-// space holds the frames of the addresses of one address space. Index is that
-// of the caller and not kept.
+// space contains the frames of one address space, by address. The callers' Index is not kept.
 type space struct{ frames map[uint64][]Frame }
 
 // RecordKernel returns a resolver that returns the frames of r and records them as the
@@ -85,7 +83,7 @@ func (r *recorder) Resolve(dst []Frame, pcs []uint64) []Frame {
 	return dst
 }
 
-// space returns a space, made if it is new. The caller holds mu.
+// space returns a space, which it adds if it is new. The caller holds mu.
 func (rec *Recording) space(k spaceKey) *space {
 	if rec.spaces == nil {
 		rec.spaces = map[spaceKey]*space{}
@@ -98,8 +96,8 @@ func (rec *Recording) space(k spaceKey) *space {
 	return s
 }
 
-// add keeps the frames of an address, the first ones that were given: a replay
-// cannot tell the first question from the second.
+// add keeps the frames of an address that were given first: a replay can't distinguish the
+// first lookup from the second.
 func (s *space) add(pc uint64, frames []Frame) {
 	if _, ok := s.frames[pc]; ok {
 		return
@@ -111,12 +109,12 @@ func (s *space) add(pc uint64, frames []Frame) {
 	s.frames[pc] = frames
 }
 
-// Kernel returns a resolver that gives the recorded frames of kernel addresses.
+// Kernel returns a resolver that returns the recorded frames of kernel addresses.
 func (rec *Recording) Kernel() Resolver { return &replay{rec, spaceKey{}} }
 
-// Process returns a resolver that gives the recorded frames of a process. If start is 0, or
-// nothing was recorded for that start time, it uses the process with that pid and the
-// latest start time.
+// Process returns a resolver that returns the recorded frames of a process. If start is 0, or
+// nothing was recorded for that start time, it uses the process with that pid and the latest
+// start time.
 func (rec *Recording) Process(pid int, start uint64) Resolver {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -253,7 +251,7 @@ func newRecordLine(k spaceKey, addr uint64, frames []Frame) *recordLine {
 // the Unicode code points of the same numbers.
 const rawPrefix = "\x00"
 
-// valid keeps bytes that JSON cannot represent: names and paths may hold any bytes.
+// valid escapes bytes that JSON cannot represent: names and paths may contain any bytes.
 func valid(s string) string {
 	if strings.ToValidUTF8(s, "") == s && !strings.HasPrefix(s, rawPrefix) {
 		return s

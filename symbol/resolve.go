@@ -28,9 +28,9 @@ func (p *Process) Resolve(dst []Frame, pcs []uint64) []Frame {
 // manyAddresses is the size of a batch that is worth giving pages back after.
 const manyAddresses = 16
 
-// releasePages lets the kernel take back what the batch that just ended has
-// read of mapped files. The files of many processes would otherwise add up to
-// far more resident memory than the tables, which is what the budget bounds.
+// releasePages lets the kernel reclaim the pages of mapped files that the last batch read. The
+// files of many processes would otherwise add up to far more resident memory than the tables,
+// which are what the budget bounds.
 func (p *Process) releasePages() {
 	for i := range p.maps {
 		if img := p.maps[i].img; img != nil && img.elf != nil && img.used == p.ps.tick {
@@ -82,7 +82,7 @@ func (p *Process) elf(m *mapping) *ELF {
 		m.bias, m.biasKnown = elffile.Bias(e.f.Progs, m.start, m.offset, m.end-m.start, m.exec,
 			p.biasBefore(m, e))
 		if !m.biasKnown {
-			m.bias, m.biasKnown = m.start-m.offset, true // no segments: offsets are all there is
+			m.bias, m.biasKnown = m.start-m.offset, true // no segments: use offsets
 		}
 	}
 	return e
@@ -118,7 +118,7 @@ func (p *Process) mayReread() bool {
 	return p.refresh() == nil
 }
 
-// unmapped is the reason for an address in no mapping.
+// unmapped returns the reason for an address in no mapping.
 func (p *Process) unmapped() Reason {
 	if p.exited && len(p.maps) == 0 {
 		return ReasonExited
@@ -143,8 +143,8 @@ const vdsoPrefix = "[vdso]"
 
 func (img *image) isVDSO() bool { return strings.HasPrefix(img.key.path, vdsoPrefix) }
 
-// vdsoName tells the vdso of 64-bit processes from that of 32-bit ones, which
-// lies below 4 GiB.
+// vdsoName returns the name of a vdso by the width of its process: that of a 32-bit process is
+// below 4 GiB.
 func vdsoName(m *procfs.Mapping) string {
 	if m.End <= 1<<32 {
 		return vdsoPrefix + "32"
@@ -173,8 +173,8 @@ func (ps *Processes) loadImage(pid int, m *mapping) {
 // maxVDSO is far above any vdso's size.
 const maxVDSO = 1 << 20
 
-// loadVDSO reads the vdso from the target's memory, or from this process's,
-// which has the same one.
+// loadVDSO reads the vdso from the target's memory, or from this process's, which has the same
+// one.
 func (ps *Processes) loadVDSO(img *image, pid int, m *procfs.Mapping) {
 	img.reason = ReasonNoFile
 	size := m.End - m.Start
@@ -217,8 +217,7 @@ func (ps *Processes) oldest(keep *image, fits func(*image) bool) (oldest *image)
 	return oldest
 }
 
-// trim drops tables until the budget holds. Files stay open: the tables can be
-// made again.
+// trim drops tables until the budget is kept. Files stay open: the tables can be made again.
 func (ps *Processes) trim() {
 	if !ps.grown.Swap(false) {
 		return
