@@ -15,10 +15,9 @@ import (
 	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
-// Every file of a recording but the manifest is a container: a line
-// "borescope KIND VERSION", a line of JSON, then chunks, each compressed on its
-// own, so that a file that was cut off is readable up to the last whole one.
-// FORMAT.md describes it.
+// Every file of a recording except the manifest is a container: a line "borescope KIND
+// VERSION", a line of JSON, then individually compressed chunks, so that a file that was cut
+// off is readable up to the last whole one. FORMAT.md describes it.
 const (
 	formatVersion = 1
 	chunkHeader   = 12 // raw size, compressed size, CRC-32C, little-endian
@@ -145,8 +144,8 @@ func checkVersion(line, kind string) error {
 	return nil
 }
 
-// next returns the payload of the next chunk, valid until the call after. At
-// the end it returns io.EOF; where the file was cut, io.ErrUnexpectedEOF.
+// next returns the payload of the next chunk, valid until the following call. At the end it
+// returns io.EOF; if the file was cut off, io.ErrUnexpectedEOF.
 func (c *chunkReader) next() ([]byte, error) {
 	var head [chunkHeader]byte
 	switch _, err := io.ReadFull(c.r, head[:]); {
@@ -180,7 +179,7 @@ func (c *chunkReader) next() ([]byte, error) {
 	return c.out, nil
 }
 
-// body reads n bytes into c.in, which grows with what is really there.
+// body reads n bytes into c.in, which grows only with the data that the file has.
 func (c *chunkReader) body(n int) error {
 	c.in = c.in[:0]
 	for len(c.in) < n {
@@ -196,14 +195,14 @@ func (c *chunkReader) body(n int) error {
 	return nil
 }
 
-// Of a snapshot, which may be of many chunks, fewBytes are decoded, and bytesShare for each
-// byte of the file so far: zstd makes 32 MiB of zeros of a kilobyte.
+// A snapshot, which may have many chunks, is decoded up to fewBytes, and bytesShare more for
+// each byte of the file so far: zstd compresses 32 MiB of zeros to a kilobyte.
 const (
 	fewBytes   = 128 << 20
 	bytesShare = 64
 )
 
-// contents is next for chunks that begin with what they are.
+// contents is next for chunks whose first byte is their kind: an empty one is an error.
 func (c *chunkReader) contents() ([]byte, error) {
 	payload, err := c.next()
 	if err == nil && len(payload) == 0 {
@@ -236,7 +235,7 @@ func (c *chunkReader) corrupt(msg string) error {
 	return fmt.Errorf("recording %s: chunk %d: %s: %w", c.name, c.n+1, msg, ErrCorrupt)
 }
 
-// parser takes a payload apart; the first thing that isn't there fails all.
+// parser parses a payload. After the first failure it returns zeros, with bad set.
 type parser struct {
 	b   []byte
 	bad bool
@@ -262,16 +261,16 @@ func (p *parser) varint() int64 {
 	return v
 }
 
-// column takes n numbers, uvarints or varints.
+// column returns a parser of the next n numbers, uvarints or varints.
 func (p *parser) column(n uint64) parser {
 	all := p.b
-	for range min(n, uint64(len(all))+1) { // more there can't be
+	for range min(n, uint64(len(all))+1) { // there can't be more
 		p.uvarint()
 	}
 	return parser{b: all[:len(all)-len(p.b)]}
 }
 
-// bytes takes n bytes, nil if there are fewer.
+// bytes returns the next n bytes, nil if there are fewer.
 func (p *parser) bytes(n uint64) []byte {
 	if n > uint64(len(p.b)) {
 		p.bad, p.b = true, nil

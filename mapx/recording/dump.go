@@ -16,10 +16,10 @@ import (
 	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
-// MapRecorder records snapshots of a map whose types the program does not know. ReplayTable
+// MapRecorder records snapshots of a map whose types are not known to the program. ReplayTable
 // reads them as any types of the same sizes (those of a per-CPU map rounded up to 8 bytes),
-// with the fields that the map's BTF names, if it has any. It is safe for concurrent use;
-// the Recorder closes it.
+// with the fields that the map's BTF names, if it has any. It is safe for concurrent use; the
+// Recorder closes it.
 type MapRecorder struct {
 	raw   *raw.Map
 	start time.Time
@@ -46,7 +46,7 @@ func (r *Recorder) RecordMap(name string, m *ebpf.Map) (*MapRecorder, error) {
 		if err != nil {
 			return nil, err
 		}
-		// As the kernel gives it: every CPU's value padded to 8 bytes.
+		// In the kernel's form: every CPU's value padded to 8 bytes.
 		value.Size = (value.Size + 7) &^ 7
 		value.Slice, size = true, value.Size*cpus
 	}
@@ -65,8 +65,8 @@ func (r *Recorder) RecordMap(name string, m *ebpf.Map) (*MapRecorder, error) {
 	return w, nil
 }
 
-// describe puts the fields of the map's BTF into the layouts, where it has one
-// that this process may read and that says it all.
+// describe sets the layouts' fields to those of the map's BTF, if the map has BTF that this
+// process may read and that has a fixed layout.
 func describe(m *ebpf.Map, key, value *layout.Layout) {
 	types, err := layout.MapTypes(m)
 	if err != nil {
@@ -184,7 +184,7 @@ func (d *Dump) Next() (at time.Time, op string, entries []mapx.Entry[string, str
 	}
 }
 
-// values is one value, or one for each CPU.
+// values returns the text of one value, or of one for each CPU.
 func (d *Dump) values(b []byte) string {
 	l := &d.header.Value
 	if !l.Slice || l.Size == 0 {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// pacer makes what was recorded due at its time. It is safe for concurrent use,
-// and a nil one makes everything due at once.
+// pacer delays recorded data until its time. It is safe for concurrent use. A nil pacer delays
+// nothing.
 type pacer struct {
 	speed float64
 	done  <-chan struct{} // ends all waits; nil is never
@@ -24,8 +24,8 @@ func newPacer(o *ReplayOptions, done <-chan struct{}) *pacer {
 	return &pacer{speed: o.Speed, begin: o.Begin, done: done}
 }
 
-// wait waits until what was recorded so long after the start is due. It returns
-// ctx.Err(), or os.ErrClosed when stop or the owner's done is closed.
+// wait waits until data that was recorded at after the start is due. It returns ctx.Err(), or
+// os.ErrClosed when stop or the owner's done is closed.
 func (p *pacer) wait(ctx context.Context, stop <-chan struct{}, at time.Duration) error {
 	if p == nil {
 		return nil

@@ -15,7 +15,7 @@ func (f failed) ReadInto(context.Context, *mapx.Record) error { return f.err }
 
 func (f failed) Stats() (mapx.Stats, error) { return mapx.Stats{}, f.err }
 
-// uncounted counts what passes, for sources that don't.
+// uncounted counts the records of a source that doesn't.
 type uncounted struct {
 	mapx.Source
 	stats mapx.Stats

@@ -51,7 +51,7 @@ type Recorder struct {
 	start time.Time
 	enc   *compress.Encoder
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	meta   Meta
 	names  map[string]bool
 	open   []io.Closer
@@ -103,7 +103,7 @@ func (r *Recorder) begin() error {
 	return r.writeManifest()
 }
 
-// fill adds what the caller left out.
+// fill sets the fields that the caller left empty.
 func (m *Meta) fill(start time.Time) {
 	m.Start, m.End = start, time.Time{}
 	if m.Arch == "" {
@@ -138,7 +138,7 @@ func (r *Recorder) writeManifest() error {
 		err = r.dir.Rename(next, manifestName)
 	}
 	if err != nil {
-		_ = r.dir.Remove(next) // half a manifest says nothing
+		_ = r.dir.Remove(next) // half a manifest is useless
 		return fmt.Errorf("record: %w", err)
 	}
 	return nil
@@ -194,7 +194,7 @@ func (r *Recorder) fail(err error) error {
 	return err
 }
 
-// checkName keeps names to what every file system takes.
+// checkName restricts names to those that every file system permits.
 func checkName(name string) error {
 	ok := len(name) > 0 && len(name) <= 100 && name[0] != '.' && name[0] != '-'
 	for _, c := range []byte(name) {

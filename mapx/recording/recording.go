@@ -122,7 +122,7 @@ func (r *Recording) openFile(name, ext string) (fs.File, error) {
 	return f, nil
 }
 
-// noFile says that nothing of the name was recorded, and what was.
+// noFile returns the error for a name that was not recorded, with the names that were.
 func (r *Recording) noFile(name, ext string) error {
 	what := strings.TrimPrefix(ext, ".")
 	names, err := r.list(ext)
@@ -135,20 +135,20 @@ func (r *Recording) noFile(name, ext string) error {
 	return notexist.Errorf("recording: no %s %q; it has %s", what, name, strings.Join(names, ", "))
 }
 
-// Pace sets the speed of the handles that are opened from now on: streams without options
-// of their own, tables and dumps, all by one clock. Without it, and with a Speed of 0, all
-// data is there as fast as it is read.
+// Pace sets the speed of the handles that are opened from now on: streams without their own
+// options, tables and dumps, all by one clock. Without it, and with a Speed of 0, all data is
+// available immediately.
 //
 // A table's snapshot waits until it is due: at Speed 1, as long after the first read of any
-// handle (or after Begin) as it was taken after the recording's start. Close of the
-// recording ends all waits, with os.ErrClosed.
+// handle (or after Begin) as it was taken after the recording's start. Close of the recording
+// ends all waits, with os.ErrClosed.
 func (r *Recording) Pace(opts ReplayOptions) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pace = newPacer(&opts, r.done)
 }
 
-// pacer is what Pace has set.
+// pacer returns the pacer that Pace set.
 func (r *Recording) pacer() *pacer {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -115,7 +115,7 @@ func (r *recordedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
 	return s, err
 }
 
-// ReadAndClear passes on what was read and removed and writes it down.
+// ReadAndClear returns the source's result and records it.
 func (r *recordedTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 	s, err := r.table.ReadAndClear()
 	if err == nil {
@@ -171,7 +171,7 @@ func (r *recordedTable[K, V]) record(op byte, s mapx.Snapshot[K, V]) error {
 	}
 }
 
-// tableWriter is the part of a recordedTable that has no types.
+// tableWriter is the part of a recordedTable that does not depend on its types.
 type tableWriter struct {
 	file       *os.File
 	out        *chunkWriter
@@ -186,7 +186,7 @@ func (w *tableWriter) writePayload() error {
 	return w.out.write(w.payload)
 }
 
-// appendValues appends the bytes of n values that lie at p one after the other.
+// appendValues appends the bytes of n consecutive values at p.
 func appendValues(dst []byte, l *layout.Layout, p unsafe.Pointer, n int) []byte {
 	if !l.Opaque {
 		return append(dst, unsafe.Slice((*byte)(p), l.Size*n)...)
@@ -197,7 +197,7 @@ func appendValues(dst []byte, l *layout.Layout, p unsafe.Pointer, n int) []byte 
 	return dst
 }
 
-// sliceLen is the length of a V that is known to be a slice.
+// sliceLen returns the length of a V that is known to be a slice.
 func sliceLen[V any](v *V) int { return len(*(*[]struct{})(unsafe.Pointer(v))) }
 
 // Close writes down the rest, and closes the table's file. It returns the first
@@ -290,7 +290,7 @@ func (t *ReplayedTable[K, V]) next(op byte) (mapx.Snapshot[K, V], error) {
 	return s, nil
 }
 
-// read decodes the next snapshot, and says when it was taken.
+// read decodes the next snapshot, and returns the time at which it was taken.
 func (t *ReplayedTable[K, V]) read(op byte) (s mapx.Snapshot[K, V], at time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -373,7 +373,7 @@ func (t *ReplayedTable[K, V]) decode(dst []mapx.Entry[K, V], payload []byte) ([]
 	return dst, nil
 }
 
-// setValue makes the value at p, of that layout, the one in b.
+// setValue sets the value at p, of that layout, to the one in b.
 func setValue(p unsafe.Pointer, l *layout.Layout, b []byte) {
 	if l.Opaque {
 		*(*string)(p) = string(b)
@@ -382,7 +382,7 @@ func setValue(p unsafe.Pointer, l *layout.Layout, b []byte) {
 	copy(unsafe.Slice((*byte)(p), l.Size), b)
 }
 
-// setSlice makes the slice at p, of any plain type, lie on b.
+// setSlice sets the slice at p, of any plain type, to n elements in the memory of b.
 func setSlice(p unsafe.Pointer, b []byte, n int) {
 	*(*[]struct{})(p) = unsafe.Slice((*struct{})(unsafe.Pointer(unsafe.SliceData(b))), n)
 }

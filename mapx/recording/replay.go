@@ -24,9 +24,9 @@ type ReplayOptions struct {
 	Begin time.Time
 }
 
-// Replay is the Source of a recorded stream: the same records with the same
-// CPU and Lost. Remaining is 0 where the live source was drained, and the size
-// of what is decoded and unread, at least 1, elsewhere.
+// Replay is the Source of a recorded stream: the same records with the same CPU and Lost.
+// Remaining is 0 if the live source was drained, else the number of bytes that are decoded and
+// unread, at least 1.
 //
 // One goroutine reads at a time; Stats and Close may be called from any.
 type Replay struct {
@@ -36,7 +36,7 @@ type Replay struct {
 	start  time.Time
 	done   chan struct{} // closed by Close
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	heads   columns
 	head    recordHead // the next record's if pending, else that of the chunk's last one
 	pending bool
@@ -49,8 +49,8 @@ type Replay struct {
 	closed  bool
 }
 
-// columns are what a chunk says of its records besides their data: four columns of
-// numbers, which are decoded as the records are read.
+// columns are the fields of a chunk's records without their data: four columns of numbers,
+// which are decoded as the records are read.
 type columns struct {
 	left                      uint64 // records
 	times, cpus, losts, sizes parser
@@ -65,7 +65,7 @@ type recordHead struct {
 	drained bool
 }
 
-// next is the next record's; last is the time of the one before.
+// next returns the next record's fields. last is the time of the record before.
 func (c *columns) next(last time.Duration) recordHead {
 	c.left--
 	size := c.sizes.uvarint()
@@ -93,10 +93,10 @@ func newReplay(name string, r io.Reader, closer io.Closer, pace *pacer) (*Replay
 	return &Replay{pace: pace, in: in, closer: closer, start: h.Start, done: make(chan struct{})}, nil
 }
 
-// ReadInto returns the next record; see Source. At the end of the recording it
-// returns io.EOF. Where the file was cut off, because the recorder was killed
-// or the disk was full, it returns every record before the cut and then an
-// error that wraps io.ErrUnexpectedEOF; damage wraps ErrCorrupt.
+// ReadInto returns the next record; see Source. At the end of the recording it returns io.EOF.
+// If the file was cut off, because the recorder was killed or the disk was full, it returns
+// every record before the cut and then an error that wraps io.ErrUnexpectedEOF; damage wraps
+// ErrCorrupt.
 func (p *Replay) ReadInto(ctx context.Context, rec *mapx.Record) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// flushBytes and flushAfter say when a chunk of records is written.
+	// flushBytes and flushAfter are the size and the age at which a chunk of records is
+	// written.
 	flushBytes = 256 << 10
 	flushAfter = time.Second
 )
@@ -41,7 +42,7 @@ type StreamRecorder struct {
 	start time.Time
 	file  *os.File // nil: the writer is the caller's
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	out     *chunkWriter
 	flushed time.Duration
 	last    time.Duration
@@ -54,7 +55,7 @@ type StreamRecorder struct {
 	data    []byte
 	payload []byte
 	stats   mapx.Stats
-	known   bool // stats are what the source said
+	known   bool // stats are the source's
 }
 
 var _ mapx.StatsSource = (*StreamRecorder)(nil)
@@ -187,7 +188,7 @@ func (s *StreamRecorder) Close() error {
 	known := s.known
 	s.mu.Unlock()
 	if !known {
-		_, _ = s.Stats() // the source may be closed; then what passed counts
+		_, _ = s.Stats() // the source may be closed: then the records that passed count
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,8 +208,8 @@ func (s *StreamRecorder) Close() error {
 	return s.out.err
 }
 
-// appendTransposed appends the first bytes of all records, then all second
-// bytes, and so on: what changes little lies together, and compresses.
+// appendTransposed appends the first bytes of all records, then all second bytes, and so on:
+// bytes that change little are then neighbours, and compress.
 func appendTransposed(dst, data []byte, size int) []byte {
 	for i := range size {
 		for at := i; at < len(data); at += size {
@@ -218,7 +219,7 @@ func appendTransposed(dst, data []byte, size int) []byte {
 	return dst
 }
 
-// restore is the inverse.
+// restore is the inverse of appendTransposed.
 func restore(dst, data []byte, size int) []byte {
 	n := len(data) / size
 	for i := range n {

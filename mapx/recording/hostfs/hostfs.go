@@ -1,4 +1,4 @@
-// Package hostfs records the files of the host that a result was made from, beside the
+// Package hostfs records the files of the host that a result was made from, along with the
 // traced data, and returns them as a file system at replay: probe.NewEnv and
 // symbol.Options.Root take it.
 //
@@ -8,8 +8,8 @@
 //
 //	root, err := hostfs.Open(recorded, "host")
 //
-// It is separate from package recording because only it needs archives; a program that keeps
-// no files of the host does not link them.
+// It is separate from package recording because only it needs archives; a program that keeps no
+// files of the host does not link them.
 package hostfs
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 )
 
-// Bounds of the memory of a tree of files that is read back. Files of text come to 5
-// to 20 times of what they are compressed to.
+// Bounds of the memory of a tree of files that is read back. Text files are 5 to 20 times as
+// large as when compressed.
 const (
 	maxTree       = 1 << 30
 	treeExpansion = 32
@@ -37,11 +37,10 @@ const (
 	nodeCost      = 256 // of a file, or an entry of a listing, without its contents
 )
 
-// Dir returns the tree below a directory; that of "/" is this machine, as NewEnv and
-// Options.Root have it. Unlike os.DirFS it opens nothing but regular files and directories:
-// a FIFO or a device, which other users may put in a file's place, is an error and does not
-// block. A path below /proc/PID/root is looked up in that process's root, including its
-// links.
+// Dir returns the tree below a directory; that of "/" is this machine, for NewEnv and
+// Options.Root. Unlike os.DirFS it opens only regular files and directories: a FIFO or a
+// device, which other users may put in a file's place, is an error and does not block. A path
+// below /proc/PID/root is looked up in that process's root, including its links.
 func Dir(name string) fs.FS { return procfs.DirFS(name) }
 
 // Record returns a view of fsys that records every file, link and directory listing read
@@ -61,12 +60,12 @@ func Record(r *recording.Recorder, name string, fsys fs.FS) (fs.FS, error) {
 	return &treeRecorder{fsys: fsys, tar: tar.NewWriter(w), seen: map[string]bool{}}, nil
 }
 
-// treeRecorder tees a file system into a tar archive. It has no trailer, so that
-// nothing has to be closed: what reads it ends where the file does.
+// treeRecorder copies the files that are read from a file system into a tar archive. The
+// archive has no trailer, so that nothing has to be closed: it ends where the file does.
 type treeRecorder struct {
 	fsys fs.FS
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	tar  *tar.Writer
 	seen map[string]bool
 }
@@ -86,7 +85,7 @@ func (t *treeRecorder) ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// Not by its size: files of /proc say 0.
+	// Not by its size: files of /proc have size 0.
 	b, err := io.ReadAll(io.LimitReader(f, maxTreeFile+1))
 	if err != nil {
 		return nil, err
@@ -122,7 +121,7 @@ func (t *treeRecorder) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list bytes.Buffer // PAX records hold the listing: type, then name
+	var list bytes.Buffer // PAX records contain the listing: type, then name
 	for _, e := range entries {
 		if strings.Contains(e.Name(), "\n") {
 			continue
@@ -158,7 +157,7 @@ func (t *treeRecorder) ReadLink(name string) (string, error) {
 	}, nil)
 }
 
-// Lstat is that of the file system; it is not written down.
+// Lstat is that of the file system; it is not recorded.
 func (t *treeRecorder) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(t.fsys, name) }
 
 func (t *treeRecorder) add(h *tar.Header, data []byte) error {
@@ -219,7 +218,7 @@ type memNode struct {
 
 var _ fs.ReadLinkFS = memFS{}
 
-// add adds a file, of which all may take room.
+// add adds a file. room is the memory left for all of them, in bytes.
 func (m memFS) add(h *tar.Header, r io.Reader, room *int64) error {
 	list := h.PAXRecords["BORESCOPE.entries"]
 	*room -= h.Size + int64(len(h.Name)+len(h.Linkname)+len(list)+
@@ -259,8 +258,8 @@ func (m memFS) add(h *tar.Header, r io.Reader, room *int64) error {
 	return nil
 }
 
-// find follows symbolic links in every element of the path; one that leads
-// outside the tree starts at its root, as inside a chroot.
+// find follows symbolic links in every element of the path; one that leads outside the tree
+// starts at its root, as in a chroot.
 func (m memFS) find(op, name string, last bool) (*memNode, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -310,7 +309,7 @@ func (m memFS) ReadLink(name string) (string, error) {
 	return n.link, nil
 }
 
-// Lstat returns what is known of a file without following a link.
+// Lstat describes a file without following a link.
 func (m memFS) Lstat(name string) (fs.FileInfo, error) { return m.find("lstat", name, false) }
 
 // A memNode is its own FileInfo and DirEntry.
