@@ -126,7 +126,7 @@ func (f *follower) switched(c *action.Ctx) {
 	f.spans.Find(c, prev, func(v action.Int) { f.leave(c, prev, now, v) })
 	bits := c.Let(c.Field("prev_state"))
 	is := func(mask int) action.Bool { return bits.And(mask).Ne(0) }
-	state := action.Select(is(0xff), c.Const(other), runQueue) // 0, or 0x100 if preempted: it can run
+	state := action.Select(is(0xff), c.Const(other), runQueue) // 0, or 0x100 if preempted: runnable
 	state = action.Select(is(2), c.Const(disk), state)
 	state = action.Select(is(1), c.Const(sleeping), state)
 	c.If(is(0x30), // it has ended
