@@ -16,7 +16,7 @@ type snippet struct {
 	// warning is a part of the warnings.
 	warning string
 	wants   []want // types that the test checks afterwards
-	// says are the errors that count, if not all of them do.
+	// says are texts of the errors that count. If it is empty, all do.
 	says []string
 	// oldKernel has none of the features that some functions need.
 	oldKernel bool
