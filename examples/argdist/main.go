@@ -32,7 +32,7 @@ import (
 
 func main() { os.Exit(tool.Main("argdist", run)) }
 
-// key is a combination of values; those of a kind that are not used are zero.
+// key is a combination of values. Numbers and texts that are not used are zero.
 type key struct {
 	N0, N1, N2, N3 uint64
 	S0, S1         [expr.DefaultText]byte
@@ -47,7 +47,7 @@ type dist struct {
 	hist      *action.Hist[action.None]
 }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid, tid, top *int
@@ -138,7 +138,7 @@ func (o *options) show(s *tool.Session) error {
 	})
 }
 
-// parse reads the values, and makes what counts them.
+// parse parses the values, and creates the map that counts them.
 func (d *dist) parse(spec expr.Spec, i int) (err error) {
 	if d.values, err = expr.ParseList(spec.Rest, spec.Target); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (d *dist) observe(c *action.Ctx) {
 	d.counts.Inc(c, parts...)
 }
 
-// openHist returns what shows the histogram of an interval.
+// openHist returns a function that prints the histogram of an interval.
 func (d *dist) openHist(s *tool.Session, o *options) (func() error, error) {
 	read, err := tool.Hists(s, d.hist)
 	sum := new(hist.Log2)
@@ -200,7 +200,7 @@ func (d *dist) openHist(s *tool.Session, o *options) (func() error, error) {
 	}, err
 }
 
-// openCounts returns what shows the counts of an interval.
+// openCounts returns a function that prints the counts of an interval.
 func (d *dist) openCounts(s *tool.Session, o *options) (func() error, error) {
 	read, err := tool.Counts(s, d.counts)
 	sums := map[key]uint64{}
@@ -227,7 +227,7 @@ func (d *dist) openCounts(s *tool.Session, o *options) (func() error, error) {
 	}, err
 }
 
-// event is a combination of values as text.
+// event formats a combination of values.
 func (d *dist) event(k key) string {
 	numbers := []uint64{k.N0, k.N1, k.N2, k.N3}
 	texts := []string{action.Text(k.S0[:]), action.Text(k.S1[:])}

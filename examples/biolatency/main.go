@@ -33,20 +33,20 @@ import (
 
 func main() { os.Exit(tool.Main("biolatency", run)) }
 
-// request tells I/O requests apart while they are under way: by where they are in
-// memory, or where they are on a disk.
+// request identifies an I/O request that is under way: by its address in memory, or by its
+// place on a disk.
 type request struct {
 	Place uint64
 	Dev   uint32
 }
 
-// kind is what a histogram is of: a disk (-D), flags (-F), both or all.
+// kind is the key of a histogram: a disk (-D), flags (-F), both, or neither for all requests.
 type kind struct {
 	Dev   uint32
 	Flags [8]byte
 }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	queued, times, disks, flags, extended bool
 
@@ -55,7 +55,7 @@ type options struct {
 	per  int64 // nanoseconds
 }
 
-// maps are what programs write, whichever the kernel runs.
+// maps are the maps that the programs write, whichever of them the kernel runs.
 type maps struct {
 	starts *action.Hash[request, uint64]
 	lats   *action.Hist[kind]
@@ -134,7 +134,7 @@ func show(s *tool.Session, m *maps, o *options) error {
 	})
 }
 
-// average is what -e adds with -json.
+// average is the object that -e adds to -json's.
 type average struct {
 	Avg   int64  `json:"avg"`
 	Total int64  `json:"total"`

@@ -6,7 +6,7 @@ import (
 	"github.com/borescope/borescope/probe/tool"
 )
 
-// event is something that happens to a request, which key tells from others.
+// event is an event of a request. key returns the key of the request.
 type event struct {
 	target probe.Target
 	key    func(c *action.Ctx) action.Tuple
@@ -15,8 +15,8 @@ type event struct {
 // The tracepoints of a request.
 const insert, issue, complete = "block_rq_insert", "block_rq_issue", "block_rq_complete"
 
-// programs are the ways to time requests, the best one first. Where a request is
-// in memory is known without the tracepoints' records, which name disk and flags.
+// programs returns the ways to time requests, the best first. A request's address is known
+// without the tracepoints' records, which contain its disk and flags.
 func programs(m *maps, o *options) (all []*action.Program) {
 	begin := []string{issue}
 	if o.queued {
@@ -24,7 +24,7 @@ func programs(m *maps, o *options) (all []*action.Program) {
 	}
 	if !o.disks && !o.flags && o.only == "" {
 		end := raw(complete, 0)
-		if o.queued { // one event instead of two: since Linux 6.5, and in old ones
+		if o.queued { // one event, not two: a tracepoint since Linux 6.5, a function before
 			all = append(all, program(m, o, end, raw("block_io_start", 0)),
 				program(m, o, end, event{probe.Kprobe{Symbol: "blk_account_io_start"}, address(0)}))
 		}
@@ -46,11 +46,11 @@ func programs(m *maps, o *options) (all []*action.Program) {
 
 func raw(name string, arg int) event { return event{probe.RawTracepoint{Name: name}, address(arg)} }
 
-// address is the key of the request that an argument points to.
+// address returns the key of the request that an argument points to.
 func address(arg int) func(c *action.Ctx) action.Tuple {
 	return func(c *action.Ctx) action.Tuple {
-		// That of a field which struct request alone has: if the argument is
-		// another, the program is not compiled, and the next one is tried.
+		// The address is that of a field which only struct request has: if the argument has
+		// another type, the program does not compile, and the next one is tried.
 		return action.Key(c.Arg(arg).Ptr().Addr("__sector").Int(), uint32(0))
 	}
 }
@@ -61,10 +61,10 @@ func record(name string) event {
 	}}
 }
 
-// program measures the time from the first of some events to the end of requests.
+// program measures the time from the first of the events in begin to the end of each request.
 func program(m *maps, o *options, end event, begin ...event) *action.Program {
 	p := action.NewProgram("biolatency")
-	p.IncludeSelf = true // requests complete in the name of whatever thread they interrupt
+	p.IncludeSelf = true // requests complete in the context of whichever thread they interrupt
 	for i, e := range begin {
 		p.On(e.target, func(c *action.Ctx) {
 			set := func() { m.starts.Set(c, e.key(c), c.Nsecs()) }
@@ -72,7 +72,7 @@ func program(m *maps, o *options, end event, begin ...event) *action.Program {
 				set()
 				return
 			}
-			// Not Create, which takes an entry of the map's before it looks.
+			// Not Create, which takes a free entry of the map before it looks for the key.
 			c.If(m.starts.Has(c, e.key(c)).Not(), set)
 		})
 	}

@@ -23,13 +23,13 @@ import (
 
 func main() { os.Exit(tool.Main("biosnoop", run)) }
 
-// request tells I/O requests apart while they are under way.
+// request identifies an I/O request that is under way.
 type request struct {
 	Sector uint64
 	Dev    uint32
 }
 
-// start is what is known of a request when it is issued.
+// start is the state of a request when it is issued.
 type start struct {
 	Inserted, Issued uint64
 	PID              uint32
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	starts := action.NewLRU[request, start]("starts", 0)
 	events := action.NewEvents[done]("ios", 1<<20)
 	p := action.NewProgram("biosnoop")
-	p.IncludeSelf = true // requests complete in the name of whatever thread they interrupt
+	p.IncludeSelf = true // requests complete in the context of whichever thread they interrupt
 	key := func(c *action.Ctx) action.Tuple { return action.Key(c.Field("sector"), c.Field("dev")) }
 	p.On(probe.Tracepoint{Group: "block", Name: "block_rq_insert"}, func(c *action.Ctx) {
 		starts.Set(c, key(c), action.Key(c.Nsecs(), uint64(0), c.PID(), c.Field("bytes"), c.Comm()))
@@ -104,11 +104,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, p)
 }
 
-// stream is where the last request ended, by disk and direction.
+// stream maps a disk and a direction to the sector after the last request.
 type stream map[[2]string]uint64
 
-// pattern is S where a request begins at the end of the one before it, R where it
-// does not, and ? for the first.
+// pattern returns S if a request begins at the end of the one before it, R if it does not,
+// and ? for the first.
 func (s stream) pattern(e *done) string {
 	of := [2]string{strconv.Itoa(int(e.Dev)), direction(e.Flags)}
 	end, ok := s[of]
@@ -122,8 +122,8 @@ func (s stream) pattern(e *done) string {
 	return "R"
 }
 
-// direction is R, W, D or F (discard, flush) of the flags that blk_fill_rwbs of
-// the kernel writes, which begin with F for a flush before a write.
+// direction returns R, W, D (discard) or F (flush) from the flags that the kernel's
+// blk_fill_rwbs writes. They begin with F for a flush before a write.
 func direction(flags [12]byte) string {
 	text := action.Text(flags[:])
 	if len(text) > 1 && text[0] == 'F' {

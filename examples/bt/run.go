@@ -35,17 +35,17 @@ sys/kernel/btf/vmlinux and sys/kernel/tracing/events.
 Flags:
 `
 
-// mostText is how long a script may be.
+// mostText is the greatest length of a script in bytes.
 const mostText = 256 << 10
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	script, stage  string
 	root           string
 	format, unsafe bool
 }
 
-// run is the program.
+// run is the command.
 func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	var o options
 	fs := flag.NewFlagSet("bt", flag.ContinueOnError)
@@ -99,11 +99,11 @@ func read(file string, stdin io.Reader) (name string, text []byte, err error) {
 		defer f.Close()
 		r, name = f, file
 	}
-	text, err = io.ReadAll(io.LimitReader(r, mostText+1)) // Parse says that it is too long
+	text, err = io.ReadAll(io.LimitReader(r, mostText+1)) // Parse reports that it is too long
 	return name, text, err
 }
 
-// process runs the passes up to what is asked for.
+// process runs the passes up to the requested stage.
 func (o *options) process(name string, text []byte, params []string) ([]byte, error) {
 	conditions := &syntax.Options{Defined: defined}
 	if o.format {
@@ -165,10 +165,11 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	})...), nil
 }
 
-// defined says what is defined for #ifdef: types come from BTF, not from headers.
+// defined reports whether a name is defined for #ifdef: types come from BTF, not from
+// headers.
 func defined(name string) bool { return name == "BPFTRACE_HAVE_BTF" }
 
-// dirs are where imports are looked for: where the script is.
+// dirs returns the directory in which imports are looked for: the script's.
 func (o *options) dirs(script string) []imports.Dir {
 	dir := "."
 	if o.script == "" {
@@ -177,7 +178,7 @@ func (o *options) dirs(script string) []imports.Dir {
 	return []imports.Dir{{Name: dir, FS: hostfs.Dir(dir)}}
 }
 
-// system is the machine that the script is for.
+// system returns the machine that the script is compiled for.
 func (o *options) system() *system.System {
 	var e *probe.EnvOptions
 	if o.root != "" {

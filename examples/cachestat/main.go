@@ -23,7 +23,7 @@ import (
 
 func main() { os.Exit(tool.Main("cachestat", run)) }
 
-// What is counted.
+// The keys of the counts.
 const (
 	accessed uint32 = iota // a page was used, also by those that write it
 	added                  // a page came into the cache
@@ -43,8 +43,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 	counts := action.NewCounter[uint32]("counts", 16)
 	p := action.NewProgram("cachestat")
-	// Functions are named after folios since Linux 5.16 to 5.18. Those of pages
-	// that are still there call those of folios.
+	// Functions are named after folios since Linux 5.16 to 5.18. The functions for pages that
+	// remain call those for folios.
 	for _, on := range []struct {
 		what   uint32
 		target probe.Target
@@ -74,9 +74,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, p)
 }
 
-// rates makes hits and misses of what was counted, as BCC does: pages that were
-// accessed because they were written to are none of them, and a page that was
-// added in order to be written to is no miss.
+// rates computes hits and misses from the counts, as BCC does: pages that were accessed
+// because they were written to are neither, and a page that was added in order to be written
+// to is no miss.
 func rates(n map[uint32]uint64) (hits, misses uint64, ratio float64) {
 	total := n[accessed] - min(n[accessed], n[buffers])
 	misses = n[added] - min(n[added], n[dirtied])

@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// Open first: a misspelt name shall leave no directory behind.
+	// Open the maps first, so that a misspelt name leaves no directory behind.
 	maps, err := openAll(append(append(list{}, o.maps...), o.rings...))
 	defer func() {
 		for _, m := range maps {
@@ -121,7 +121,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) (err error) {
 	return o.record(ctx, rec, maps, stderr)
 }
 
-// recordBTF writes the kernel types that were asked for beside the recording.
+// recordBTF writes the requested kernel types beside the recording.
 func (o *options) recordBTF() error {
 	if len(o.types) == 0 {
 		return nil
@@ -181,7 +181,7 @@ func openMap(name string) (*ebpf.Map, error) {
 		id = next
 		m, err := ebpf.NewMapFromID(id)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // gone meanwhile
+			continue // it is gone by now
 		}
 		if err != nil {
 			return nil, err
@@ -209,7 +209,7 @@ func (o *options) recordFiles(rec *recording.Recorder) error {
 	return nil
 }
 
-// fileName makes a recording's name of a map's.
+// fileName turns a map's name into a valid name in a recording.
 func fileName(name string) string {
 	return strings.Trim(strings.Map(func(r rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.", r) {
@@ -219,7 +219,7 @@ func fileName(name string) string {
 	}, name), "-._")
 }
 
-// record reads until everything asked for is done.
+// record reads the maps until all requested readings are done.
 func (o *options) record(ctx context.Context, rec *recording.Recorder, maps []*ebpf.Map,
 	stderr io.Writer,
 ) error {

@@ -25,25 +25,25 @@ import (
 func main() { os.Exit(tool.Main("characterize", run)) }
 
 type (
-	// process is who.
+	// process answers who: it is the key of who's counts.
 	process struct {
 		PID  uint64
 		Comm action.Comm
 	}
-	// path is why: the stacks of a process, innermost frame first.
+	// path answers why: the stacks of a process, innermost frame first.
 	path struct {
 		PID    uint64
 		Kernel [20]uint64
 		User   [20]uint64
 	}
-	// value is what: a number or a text.
+	// value answers what: a number or a text.
 	value struct {
 		N uint64
 		S [expr.DefaultText]byte
 	}
 )
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid, top *int
@@ -51,7 +51,7 @@ type options struct {
 	values   []*ir.Expr // one or none
 }
 
-// counters are the four answers.
+// counters are the maps for the four answers.
 type counters struct {
 	who  *action.Counter[process]
 	why  *action.Counter[path]
@@ -99,7 +99,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, nil
 }
 
-// program counts an event for all four.
+// program counts every event for all four answers.
 func (o *options) program(m *counters) *action.Program {
 	p := action.NewProgram("characterize")
 	p.On(o.spec.Target, func(c *action.Ctx) {

@@ -20,8 +20,8 @@ type reason struct {
 	User   []string `json:"user,omitempty"`
 }
 
-// answer opens a counter and returns what reads it at the end and prints it, the
-// most frequent first, with the sum.
+// answer opens a counter. It returns a function that reads the counter at the end and calls
+// show with its entries, the most frequent first, and their sum.
 func answer[K comparable](s *tool.Session, c *action.Counter[K],
 	show func(entries []mapx.Entry[K, uint64], sum uint64) error,
 ) func() error {
@@ -42,7 +42,7 @@ func answer[K comparable](s *tool.Session, c *action.Counter[K],
 	}
 }
 
-// percent is for a part of a sum that is not 0.
+// percent returns part in percent of sum, which must not be 0.
 func percent(part, sum uint64) float64 { return 100 * float64(part) / float64(sum) }
 
 func showWho(s *tool.Session, who *action.Counter[process], top int) func() error {
@@ -87,7 +87,7 @@ func showWhat(s *tool.Session, what *action.Counter[value], v *ir.Expr, top int)
 	})
 }
 
-// barWidth is how long the bar of the second with the most events is.
+// barWidth is the number of characters in the bar of the second with the most events.
 const barWidth = 40
 
 func showWhen(s *tool.Session, json bool, when *action.Counter[uint64]) func() error {

@@ -18,10 +18,10 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// maxFrames is more than any stack that did not run away.
+// maxFrames is more than the depth of any stack without runaway recursion.
 const maxFrames = 4096
 
-// thread is what is printed of a thread.
+// thread is a thread as it is printed.
 type thread struct {
 	Core   string           `json:"core"`
 	TID    int              `json:"tid"`
@@ -104,7 +104,7 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 	return nil
 }
 
-// withPython puts a thread's interpreted frames among the native ones.
+// withPython inserts a thread's interpreted frames among the native ones.
 func withPython(native []stack.Frame, tid int, p *python.Interpreter, whole bool,
 	stderr io.Writer,
 ) []stack.Frame {
@@ -139,7 +139,7 @@ func printThread(w io.Writer, t *thread) {
 	}
 }
 
-// namer names addresses by the files that were mapped.
+// namer names addresses from the symbols of the mapped files.
 type namer struct {
 	root  string
 	files map[string]*symbol.ELF

@@ -22,20 +22,20 @@ import (
 
 func main() { os.Exit(tool.Main("dbslower", run)) }
 
-// query is one that has been answered.
+// query is a query that has been answered.
 type query struct {
 	Begin, Took uint64
 	PID         uint32
 	Text        [256]byte
 }
 
-// call is what is kept from a query's start to its end.
+// call is the state that is kept from a query's start to its end.
 type call struct {
 	Nsecs uint64
 	Text  [256]byte
 }
 
-// servers are the executables that are traced where none is named.
+// servers are the executables that are traced if none is named.
 var servers = map[string]string{
 	"postgres": "/usr/lib/postgresql/*/bin/postgres",
 	"mysql":    "/usr/sbin/mysqld",

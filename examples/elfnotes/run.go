@@ -16,7 +16,7 @@ import (
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-// maxStream bounds what is read from standard input and from raw streams.
+// maxStream is the limit for standard input and raw streams, in bytes.
 const maxStream = 1 << 30
 
 const usage = `Usage: elfnotes [-json] FILE…|-
@@ -43,8 +43,8 @@ type line struct {
 	Error  string         `json:"error,omitempty"`
 }
 
-// run prints the notes of every file. A file that can't be read, or not to its
-// end, doesn't keep the others from being printed.
+// run prints the notes of every file. It prints the others even if a file cannot be read, or
+// not to its end.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("elfnotes", flag.ContinueOnError)
 	flags.Usage = func() {
@@ -100,8 +100,8 @@ func file(name string, print func(line) error) error {
 	return errOf()
 }
 
-// open reads an ELF file in place, and everything else as a raw stream of
-// notes, which is what the kernel serves.
+// open reads an ELF file in place, and any other file as a raw stream of notes, the format of
+// the kernel's files.
 func open(name string) (notes iter.Seq[elfnotes.Note], errOf func() error, done func() error,
 	err error,
 ) {

@@ -39,7 +39,7 @@ type part struct {
 	Arg            [128]byte
 }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	clock, times, users, failed, quote *bool
@@ -79,7 +79,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, t.Parse(args, stdout)
 }
 
-// program emits the arguments of a call one by one when it begins, and its end.
+// program emits the arguments of a call one by one when it begins, and then its end.
 func (o *options) program() (*action.Program, *action.Events[part]) {
 	events := action.NewEvents[part]("execs", 1<<20)
 	p := action.NewProgram("execsnoop")
@@ -124,7 +124,7 @@ func (o *options) filter(c *action.Ctx) {
 	}
 }
 
-// show prints calls as they end.
+// show prints calls when they end.
 func (o *options) show(s *tool.Session, events *action.Events[part]) error {
 	tab := s.Table("TIME %-8s", "TIME(s) %-10.3f", "UID %-6d", "PCOMM %-16s", "PID %-7d", "PPID %-7d",
 		"RET %3d", "ARGS %s")
@@ -150,7 +150,7 @@ func (o *options) show(s *tool.Session, events *action.Events[part]) error {
 	})
 }
 
-// argument is one word of the command as it is printed.
+// argument formats one word of the command.
 func argument(e *part, quote bool) string {
 	switch arg := action.Text(e.Arg[:]); {
 	case e.More:

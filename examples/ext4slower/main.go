@@ -27,7 +27,7 @@ import (
 
 func main() { os.Exit(tool.Main("ext4slower", run)) }
 
-// call is what is kept from the call to its return.
+// call is the state that is kept from a call to its return.
 type call struct {
 	Nsecs, File uint64
 	Offset      int64
@@ -43,8 +43,8 @@ type slow struct {
 	Name            [64]byte
 }
 
-// operations are ext4's functions: file is the argument with the file, which for
-// reads and writes is in a struct kiocb.
+// operations are the traced functions of ext4. file is the index of the argument with the
+// file; for reads and writes (kiocb) the file is in a struct kiocb.
 var operations = []struct {
 	letter, function string
 	file             int
@@ -56,7 +56,7 @@ var operations = []struct {
 	{"S", "ext4_sync_file", 0, false},
 }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid      *int
@@ -131,7 +131,7 @@ func (o *options) program() (*action.Program, *action.Events[slow]) {
 	return p, events
 }
 
-// show prints operations as they end.
+// show prints operations when they end.
 func (o *options) show(s *tool.Session, events *action.Events[slow]) error {
 	tab := s.Table("TIME %-8s", "COMM %-14s", "PID %-7d", "T %-1s", "BYTES %-7d", "OFF_KB %-8d",
 		"LAT(ms) %7.2f", "FILENAME %s")

@@ -26,11 +26,11 @@ import (
 
 func main() { os.Exit(tool.Main("filetop", run)) }
 
-// file is a file as one thread uses it, and what of its use is added up.
+// file is the key of a sum: a file, a thread that uses it, and which of their sums it is.
 type file struct {
 	Inode     uint64
 	Dev, TID  uint32
-	Type, Sum uint32 // S_IFMT of its mode; which of its sums
+	Type, Sum uint32 // S_IFMT of its mode; reads to wbytes
 	Comm      action.Comm
 	Name      [40]byte
 }
@@ -47,7 +47,7 @@ const (
 // S_IFMT, S_IFREG and S_IFSOCK of include/uapi/linux/stat.h.
 const format, regular, socket = 0o170000, 0o100000, 0o140000
 
-// orders are what -s sorts by.
+// orders are the sort keys of -s.
 var orders = map[string]func(u []int64) int64{
 	"all": func(u []int64) int64 { return u[reads] + u[writes] + u[rbytes] + u[wbytes] },
 	"reads": func(u []int64) int64 {
@@ -58,7 +58,7 @@ var orders = map[string]func(u []int64) int64{
 	}, "wbytes": func(u []int64) int64 { return u[wbytes] },
 }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid, most *int
@@ -100,8 +100,8 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, t.Parse(args, stdout)
 }
 
-// programs add up at the kernel's functions or, where these cannot be had, at the
-// system calls.
+// programs returns programs that add up at the kernel's functions or, if these cannot
+// be traced, at the system calls.
 func (o *options) programs(sums *action.Aggregate[file]) []*action.Program {
 	functions, calls := action.NewProgram("filetop"), action.NewProgram("filetop")
 	for i, does := range []string{"read", "write"} {
@@ -115,14 +115,14 @@ func (o *options) programs(sums *action.Aggregate[file]) []*action.Program {
 				table, fd := c.CurTask().Member("files->fdt").Ptr(), c.Let(c.Field("fd"))
 				c.ReturnUnless(fd.Ge(0).And(fd.Lt(table.Member("max_fds"))))
 				f := table.Member("fd").Ptr().Index(fd).Ptr()
-				c.ReturnUnless(f.Ne(0)) // not an open file
+				c.ReturnUnless(f.Ne(0)) // the descriptor is not open
 				o.add(c, sums, f, 2*i, c.Field("count"))
 			})
 	}
 	return []*action.Program{functions, calls}
 }
 
-// add has an action add to two sums of a file, of which sum is the first.
+// add makes an action add 1 to the sum of a file with number sum, and bytes to the next one.
 func (o *options) add(c *action.Ctx, sums *action.Aggregate[file], f action.Ptr, sum int,
 	bytes action.Int,
 ) {

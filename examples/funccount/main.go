@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// What a wildcard matches and the kernel refuses is left out.
+	// Matches of a wildcard that the kernel refuses are left out.
 	t.Options.Resolve = &probe.Options{NoTypes: true}
 	t.Options.AttachTo = &probe.AttachOptions{Missing: probe.MissingWarn}
 
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, p)
 }
 
-// name is a probe without its kind and process, which all have in common.
+// name returns a probe without its kind and process, which are the same for all.
 func name(probe string) string {
 	_, name, _ := strings.Cut(probe, ":")
 	name, _, _ = strings.Cut(name, " pid=")

@@ -37,7 +37,7 @@ import (
 
 func main() { os.Exit(tool.Main("funclatency", run)) }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid         *int
@@ -93,7 +93,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, nil
 }
 
-// program measures from calls to their returns.
+// program measures the time from calls to their returns.
 func (o *options) program() (*action.Program, *action.Hist[uint32]) {
 	calls := action.NewPair[uint64]("calls", 0)
 	lats := action.NewHist[uint32]("lats", 0)
@@ -124,7 +124,7 @@ func (o *options) show(s *tool.Session, lats *action.Hist[uint32]) error {
 	})
 }
 
-// returns is the target that fires where calls that entry fires at return.
+// returns returns the target that fires at the return of the calls at which entry fires.
 func returns(entry probe.Target) (probe.Target, error) {
 	switch t := entry.(type) {
 	case probe.Kprobe:

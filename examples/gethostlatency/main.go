@@ -30,7 +30,7 @@ type lookup struct {
 	Host        [80]byte
 }
 
-// call is what is kept from the call to its return.
+// call is the state that is kept from a call to its return.
 type call struct {
 	Nsecs uint64
 	Host  [80]byte
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p := action.NewProgram("gethostlatency")
 	p.On(entries, func(c *action.Ctx) {
 		tool.FilterPID(c, *pid)
-		c.ReturnUnless(c.Arg(0).Ne(0)) // getaddrinfo may ask for a service alone
+		c.ReturnUnless(c.Arg(0).Ne(0)) // getaddrinfo may look up a service alone
 		calls.Enter(c, action.Key(c.Nsecs(), c.Arg(0).UserStr(80)))
 	})
 	p.On(returns, func(c *action.Ctx) {

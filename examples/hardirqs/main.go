@@ -25,7 +25,7 @@ import (
 
 func main() { os.Exit(tool.Main("hardirqs", run)) }
 
-// device is the name of an interrupt's handler, as /proc/interrupts has it.
+// device is the name of an interrupt's handler, as in /proc/interrupts.
 type device [32]byte
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -41,14 +41,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	// A CPU handles one hardware interrupt at a time.
 	starts := action.NewHash[uint32, uint64]("starts", 0)
 	p := spent.Program()
-	p.IncludeSelf = true // they are in the name of whatever thread they come upon
+	p.IncludeSelf = true // interrupts run in the context of whichever thread they interrupt
 	p.On(probe.RawTracepoint{Name: "irq_handler_entry"}, func(c *action.Ctx) {
 		tool.FilterCPU(c, *cpu)
 		starts.Set(c, c.CPU(), c.Nsecs())
 	})
-	// Its arguments are the number, struct irqaction and what the handler
-	// returned: of those that share an interrupt, each is asked whether it was its
-	// device (0: it was not).
+	// The arguments are the number, the struct irqaction and the handler's result. All
+	// handlers of a shared interrupt are called; one returns 0 if its device did not cause
+	// it.
 	p.On(probe.RawTracepoint{Name: "irq_handler_exit"}, func(c *action.Ctx) {
 		starts.Take(c, c.CPU(), func(t0 action.Int) {
 			c.ReturnUnless(c.Arg(2).Ne(0))

@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// options are the command line.
+// options holds the flags.
 type options struct {
 	k         int
 	linear    string
@@ -88,7 +88,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	return errors.Join(err, w.Flush())
 }
 
-// adder is a histogram of either kind.
+// adder is a logarithmic or a linear histogram.
 type adder interface {
 	hist.Distribution
 	Add(v int64)
@@ -138,7 +138,7 @@ func (o *options) value(text string) (int64, error) {
 	return int64(d / unit), nil
 }
 
-// lines calls fn with the fields of each line that has some.
+// lines calls fn with the fields of each line that is not blank.
 func lines(in io.Reader, fn func(fields []string) error) error {
 	sc := bufio.NewScanner(in)
 	sc.Buffer(nil, 1<<20)
@@ -179,7 +179,7 @@ func (o *options) runHist(in io.Reader, w io.Writer) error {
 	for key := range hists {
 		keys = append(keys, key)
 	}
-	slices.SortFunc(keys, func(a, b string) int { // the largest last, as bpftrace
+	slices.SortFunc(keys, func(a, b string) int { // the largest last, as in bpftrace
 		return cmp.Or(cmp.Compare(hists[a].Count(), hists[b].Count()), cmp.Compare(a, b))
 	})
 	for _, key := range keys {

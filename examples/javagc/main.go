@@ -26,27 +26,27 @@ import (
 
 func main() { os.Exit(tool.Main("javagc", run)) }
 
-// collection is a garbage collection, or the part of it that is one pool.
+// collection is a garbage collection, or its part in one pool.
 type collection struct {
 	Begin, Took       uint64
 	Value, After, Max int64 // Value is begun's
 	Manager, Pool     [48]byte
 }
 
-// begun is what is kept until the end.
+// begun is the state that is kept until the end of a collection.
 type begun struct {
 	Nsecs uint64
 	Value int64 // bytes used in a pool, or whether a collection is full
 }
 
-// part is a collection (0, 0) or a manager's part of it in a pool, by the addresses of
-// their names, on a thread.
+// part is the key of a collection on a thread, for which Manager and Pool are 0, or of its
+// part in one pool, for which they are the addresses of the names.
 type part struct {
 	TID           uint64
 	Manager, Pool uint64
 }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	least  *int
@@ -88,7 +88,8 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, nil
 }
 
-// program keeps at a begin what there is, by key, and emits it at the end.
+// program stores the state at the begin of a collection, by key, and emits the collection at
+// its end.
 func (o *options) program() (*action.Program, *action.Events[collection]) {
 	starts := action.NewHash[part, begun]("starts", 0)
 	events := action.NewEvents[collection]("collections", 0)
@@ -114,15 +115,15 @@ func (o *options) program() (*action.Program, *action.Events[collection]) {
 		})
 	}
 	watch("gc", func(c *action.Ctx) action.Tuple { return action.Key(c.TID(), 0, 0) }, 0, false)
-	// Arguments: manager, length of its name, pool, length of its name, bytes at
-	// first, used, committed, at most.
+	// The arguments are the manager, the length of its name, the pool, the length of its
+	// name, and the bytes in it: initially, used, committed, and at most.
 	watch("mem__pool__gc", func(c *action.Ctx) action.Tuple {
 		return action.Key(c.TID(), c.Arg(0), c.Arg(2))
 	}, 5, true)
 	return p, events
 }
 
-// show prints collections as they end.
+// show prints collections when they end.
 func (o *options) show(s *tool.Session, events *action.Events[collection]) error {
 	unit, per := "us", time.Microsecond
 	if *o.millis {
@@ -144,7 +145,7 @@ func (e *collection) describe() string {
 	case pool != "":
 		text := fmt.Sprintf("%s %s: %dK -> %dK", action.Text(e.Manager[:]), pool, e.Value/1024,
 			e.After/1024)
-		if e.Max > 0 { // -1 is no limit
+		if e.Max > 0 { // -1 if there is no limit
 			text += fmt.Sprintf(" of %dK", e.Max/1024)
 		}
 		return text

@@ -32,7 +32,7 @@ type sent struct {
 	Comm        action.Comm
 }
 
-// call is what is kept from the call to its return.
+// call is the state that is kept from a call to its return.
 type call struct{ Target, Sig int32 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	p := action.NewProgram("killsnoop")
 	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_kill"}, func(c *action.Ctx) {
 		tool.FilterPID(c, *pid)
-		// A system call's arguments are as wide as a register here.
+		// The record has a system call's arguments in the width of a register.
 		to, sig := c.Field("pid").As(ir.IntType(4, true)), c.Field("sig").As(ir.IntType(4, true))
 		if *target != 0 {
 			c.ReturnUnless(to.Eq(*target))

@@ -26,14 +26,14 @@ import (
 
 func main() { os.Exit(tool.Main("llcstat", run)) }
 
-// where is who used the cache, and on which CPU.
+// where is a user of the cache: a process or a thread, on a CPU.
 type where struct {
 	PID, TID, CPU uint32
 	Comm          action.Comm
 	Missed        uint32 // 0 or 1
 }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	period  *int
@@ -85,11 +85,11 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, err
 }
 
-// program counts who overflows the counters.
+// program counts the counters' overflows by user of the cache.
 func (o *options) program() (*action.Program, *action.Counter[where]) {
 	counts := action.NewCounter[where]("counts", 1<<14)
 	p := action.NewProgram("llcstat")
-	p.IncludeSelf = true // an overflow hits whoever runs
+	p.IncludeSelf = true // an overflow interrupts whichever thread runs
 	for missed, e := range o.events {
 		p.On(probe.Perf{Event: e, Period: uint64(*o.period)}, func(c *action.Ctx) {
 			tid := c.TID()
@@ -102,7 +102,7 @@ func (o *options) program() (*action.Program, *action.Counter[where]) {
 	return p, counts
 }
 
-// show prints the table, at the end.
+// show prints the table at the end.
 func (o *options) show(s *tool.Session, counts *action.Counter[where]) error {
 	tab := s.Table("PID %-8d", "TID %-8d", "NAME %-16s", "CPU %-4d", "REFERENCE %12d", "MISS %12d",
 		"HIT% %7.2f")
@@ -128,7 +128,7 @@ func (o *options) show(s *tool.Session, counts *action.Counter[where]) error {
 	})
 }
 
-// hits is the part of the references, in percent, that were no misses.
+// hits returns the part of the references, in percent, that were no misses.
 func hits(refs, misses int64) float64 {
 	if refs == 0 {
 		return 0

@@ -24,12 +24,12 @@ A line holds address, size, kind, name and module; of a file also the offset in 
 Flags:
 `
 
-// matcher finds names.
+// matcher finds symbols by name.
 type matcher interface {
 	Match(p *symbol.Pattern) ([]symbol.Symbol, error)
 }
 
-// run is the program.
+// run is the command.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	var file string
 	var pid int
@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return w.Flush()
 }
 
-// nothing is a Closer that holds nothing.
+// nothing is an io.Closer that does nothing.
 type nothing struct{}
 
 func (nothing) Close() error { return nil }
@@ -87,7 +87,7 @@ func open(file string, pid int, kernel, data bool) (matcher, io.Closer, error) {
 	return nil, nil, errors.New("give one of -e FILE, -p PID and -k")
 }
 
-// list writes the symbols that match; none is an error.
+// list writes the symbols that match arg. It is an error if none does.
 func list(w io.Writer, m matcher, arg string, data, asJSON bool) error {
 	p, err := symbol.ParsePattern(arg)
 	if err != nil {

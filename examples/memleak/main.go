@@ -30,7 +30,7 @@ import (
 
 func main() { os.Exit(tool.Main("memleak", run)) }
 
-// leak is what one stack has outstanding, and what -json prints.
+// leak is the outstanding memory of one stack, as -json prints it.
 type leak struct {
 	Bytes  uint64   `json:"bytes"`
 	Allocs int      `json:"allocations"`
@@ -38,7 +38,7 @@ type leak struct {
 	addrs  []string
 }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid, older, top, least, most, room, every *int
@@ -87,7 +87,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	}
 	t.Duration()
 	t.Interval(5 * time.Second)
-	// not every library has all of them
+	// Not every library has all of the functions.
 	t.Options.Resolve = &probe.Options{Missing: probe.MissingIgnore}
 	err := t.Parse(args, stdout)
 	switch {
@@ -100,7 +100,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, err
 }
 
-// show prints what is outstanding, every interval.
+// show prints the outstanding allocations of every interval.
 func (k *keeper) show(s *tool.Session) error {
 	tab, err := k.live.Table(s)
 	if err != nil {
@@ -108,7 +108,7 @@ func (k *keeper) show(s *tool.Session) error {
 	}
 	return s.Every(func() error {
 		if *k.pid != 0 {
-			s.Observe(*k.pid) // to have its names when it has ended
+			s.Observe(*k.pid) // keeps its names after its end
 		}
 		blocks, err := tab.Snapshot()
 		if err != nil {
@@ -142,12 +142,12 @@ func (k *keeper) leaks(s *tool.Session, blocks mapx.Snapshot[uint64, block]) []*
 	})
 }
 
-// names are the functions of a stack.
+// names returns the names of a stack's functions.
 func (k *keeper) names(s *tool.Session, stack []uint64) []string {
 	if *k.pid == 0 {
 		return s.KernelNames(stack)
 	}
-	stack[0]-- // the allocator has returned: it is a return address, too
+	stack[0]-- // the program runs at the return from the allocator: this is a return address too
 	return s.UserNames(*k.pid, stack)
 }
 

@@ -10,29 +10,29 @@ import (
 	"github.com/borescope/borescope/probe/tool"
 )
 
-// execed is no block's address: what is kept by it says when the process began to
-// run another program, which has none of the blocks before.
+// execed is a key that is no block's address. Its entry has the time at which the process
+// began to run another program, which has none of the earlier blocks.
 const execed = 0
 
-// frames is how deep stacks are kept.
+// frames is the depth of the stacks that are kept.
 const frames = 24
 
-// pageSize is that of the machine.
+// pageSize is the machine's page size in bytes.
 var pageSize = int64(os.Getpagesize())
 
-// block is memory that was not freed, by its address.
+// block is memory that was not freed. Its key is its address.
 type block struct {
 	Size, Nsecs uint64
 	Stack       [frames]uint64
 }
 
-// keeper keeps blocks that are allocated until they are freed.
+// keeper records allocated blocks until they are freed.
 type keeper struct {
 	*options
 	live *action.Hash[uint64, block]
 }
 
-// program is for what the kernel allocates, or -p's process.
+// program traces the allocations of the kernel, or of -p's process.
 func (k *keeper) program() *action.Program {
 	if *k.pid == 0 {
 		return k.kernel()
@@ -40,7 +40,7 @@ func (k *keeper) program() *action.Program {
 	return k.process(cmp.Or(*k.library, "libc.so.6"))
 }
 
-// keep has an action keep a block, if its size is one that is wanted.
+// keep makes an action record a block, if its size is one of those to print.
 func (k *keeper) keep(c *action.Ctx, addr, size action.Int, stack action.Stack) {
 	c.ReturnUnless(addr.Ne(0))
 	c.ReturnUnless(size.Ge(*k.least))
@@ -53,10 +53,10 @@ func (k *keeper) keep(c *action.Ctx, addr, size action.Int, stack action.Stack) 
 	k.live.Set(c, addr, action.Key(size, c.Nsecs(), stack))
 }
 
-// kernel is for what the kernel allocates, by its tracepoints.
+// kernel traces the allocations of the kernel with its tracepoints.
 func (k *keeper) kernel() *action.Program {
 	p := action.NewProgram("memleak")
-	p.IncludeSelf = true // what one thread allocates another one may free
+	p.IncludeSelf = true // one thread may free memory that another has allocated
 	if *k.percpu {
 		p.On(probe.Tracepoint{Group: "percpu", Name: "percpu_alloc_percpu"}, func(c *action.Ctx) {
 			k.keep(c, c.Field("ptr"), c.Field("size"), c.Kstack(frames))
@@ -66,7 +66,7 @@ func (k *keeper) kernel() *action.Program {
 		})
 		return p
 	}
-	// The _node forms are before Linux 6.1.
+	// The _node forms exist before Linux 6.1.
 	for _, name := range []string{
 		"kmalloc", "kmalloc_node", "kmem_cache_alloc",
 		"kmem_cache_alloc_node",
@@ -78,7 +78,7 @@ func (k *keeper) kernel() *action.Program {
 	p.On(tool.Tracepoints("kmem", "kfree", "kmem_cache_free"), func(c *action.Ctx) {
 		k.live.Delete(c, c.Field("ptr").As(ir.Uint64Type()))
 	})
-	// Pages have numbers, which are no addresses of anything else.
+	// Pages are recorded by their number, which is never the address of another block.
 	p.On(probe.Tracepoint{Group: "kmem", Name: "mm_page_alloc"}, func(c *action.Ctx) {
 		k.keep(c, c.Field("pfn").As(ir.Uint64Type()), c.Const(pageSize).Shl(c.Field("order")),
 			c.Kstack(frames))
@@ -89,7 +89,7 @@ func (k *keeper) kernel() *action.Program {
 	return p
 }
 
-// process is for what a process allocates by a library's malloc and its kind.
+// process traces the allocations of a process by malloc and its like in a library.
 func (k *keeper) process(library string) *action.Program {
 	p := action.NewProgram("memleak")
 	sizes := action.NewPair[uint64]("sizes", 0)
@@ -105,14 +105,15 @@ func (k *keeper) process(library string) *action.Program {
 		k.live.Set(c, uint64(execed), action.Key(uint64(0), c.Nsecs(), c.Ustack(frames)))
 	})
 
-	// What realloc is given is gone, or kept at the same address by its return.
+	// The argument of realloc is freed; if the block stays where it is, the return records it
+	// again.
 	k.on(p, library, func(c *action.Ctx) {
 		k.live.Delete(c, c.Arg(0))
 		sizes.Enter(c, c.Arg(1))
 	}, "realloc")
 	k.on(p, library, func(c *action.Ctx) { k.live.Delete(c, c.Arg(0)) }, "free")
 
-	// The stack is that of the return, when the caller's frame is in place again.
+	// The stack is that of the return, when the frame of the caller is in place again.
 	var returns probe.Set
 	for _, name := range []string{
 		"malloc", "calloc", "realloc", "memalign", "aligned_alloc", "valloc",
@@ -127,7 +128,7 @@ func (k *keeper) process(library string) *action.Program {
 	return p
 }
 
-// on adds what the process does when it calls functions of the library.
+// on adds an action for the process's calls of functions of the library.
 func (k *keeper) on(p *action.Program, library string, does func(c *action.Ctx), names ...string) {
 	var set probe.Set
 	for _, name := range names {
@@ -139,7 +140,7 @@ func (k *keeper) on(p *action.Program, library string, does func(c *action.Ctx),
 	})
 }
 
-// aligned is for posix_memalign, which says where by its first argument.
+// aligned traces posix_memalign, which stores the address through its first argument.
 func (k *keeper) aligned(p *action.Program, library string) {
 	aligned := action.NewPair[struct{ Where, Size uint64 }]("aligned", 0)
 	k.on(p, library, func(c *action.Ctx) {

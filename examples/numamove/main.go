@@ -22,7 +22,7 @@ import (
 
 func main() { os.Exit(tool.Main("numamove", run)) }
 
-// What is added up.
+// The keys of the sums.
 const (
 	moves uint32 = iota
 	nsecs
@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	function, tracepoints := action.NewProgram("numamove"), action.NewProgram("numamove")
 	function.IncludeSelf, tracepoints.IncludeSelf = true, true
-	// the latter before Linux 6.7
+	// It is migrate_misplaced_page before Linux 6.7.
 	name := t.Symbol("migrate_misplaced_folio", "migrate_misplaced_page")
 	function.On(probe.Fentry{Symbol: name}, begin)
 	function.On(probe.Fexit{Symbol: name}, end)

@@ -29,7 +29,7 @@ import (
 
 func main() { os.Exit(tool.Main("offcputime", run)) }
 
-// waited is what -json prints.
+// waited is a stack as -json prints it.
 type waited struct {
 	Comm   string   `json:"comm"`
 	PID    int      `json:"pid"`
@@ -40,7 +40,7 @@ type waited struct {
 	Usecs  int64    `json:"us"`
 }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid, tid, shortest, longest, state, room *int
@@ -87,7 +87,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, err
 }
 
-// attach begins to collect waits.
+// attach starts to collect waits.
 func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
 	w := &collect.WaitOptions{
 		Min:    time.Duration(*o.shortest) * time.Microsecond,
@@ -96,12 +96,12 @@ func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
 	}
 	w.Env, w.MaxStacks, w.PerThread = env, *o.room, *o.tid != 0
 	if *o.pid != 0 {
-		w.PIDs, w.Hold = []int{*o.pid}, true // all of its stacks are to be whole
+		w.PIDs, w.Hold = []int{*o.pid}, true // so that all of its stacks are complete
 	}
 	return collect.AttachWaits(collect.OffCPU, w)
 }
 
-// show prints the stacks at the end, where the time went last.
+// show prints the stacks at the end, those with the most time last.
 func (o *options) show(s *tool.Session, st *tool.Stacks) error {
 	return s.Every(func() error {
 		samples, err := st.Read()

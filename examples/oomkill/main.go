@@ -24,15 +24,15 @@ import (
 
 func main() { os.Exit(tool.Main("oomkill", run)) }
 
-// kill is a process that was chosen.
+// kill is a process that was chosen to be killed.
 type kill struct {
 	Nsecs, TotalVM, Anon, File, Shmem uint64 // sizes in kB
 	PID, Victim                       uint32
-	Detailed                          uint32 // whether the kernel says more than the victim's number
+	Detailed                          uint32 // whether the record has more than the victim's number
 	Comm, VictimComm                  action.Comm
 }
 
-// killed is what -json prints.
+// killed is a kill as -json prints it.
 type killed struct {
 	Time       string `json:"time"`
 	PID        uint32 `json:"pid"`
@@ -55,7 +55,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	events := action.NewEvents[kill]("kills", 0)
-	// Older kernels say only who is killed, and not by its task.
+	// In older kernels the record has only the victim's number, and the raw tracepoint's
+	// argument is not its task.
 	tasks, detailed, plain := program(events, true, true), program(events, true, false),
 		program(events, false, false)
 
@@ -64,7 +65,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		dying := map[uint32]uint64{} // when a process was marked last
+		dying := map[uint32]uint64{} // when each process was last marked, in ns
 		return tool.Each(s, events, func(e *kill) error {
 			if again(dying, e) {
 				return nil
@@ -89,13 +90,13 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, tasks, detailed, plain)
 }
 
-// dies is how long after a mark the next one of that process is of the same kill: no
-// process with its number comes to be and runs out of memory so soon.
+// dies is the time after a mark in which another mark of the same process belongs to the same
+// kill: no new process gets its number and runs out of memory so soon.
 const dies = 10_000_000_000 // ns
 
-// again tells whether a kill was printed already: a thread that needs memory on its
-// way out, its process killed, is marked as well, so that it gets some (task_will_free_mem
-// in the kernel's mm/oom_kill.c).
+// again reports whether a kill was printed already. A thread of a killed process that needs
+// memory on its way out is marked as well, so that it gets some (task_will_free_mem in the
+// kernel's mm/oom_kill.c).
 func again(dying map[uint32]uint64, e *kill) bool {
 	maps.DeleteFunc(dying, func(_ uint32, at uint64) bool { return e.Nsecs > at+dies })
 	_, ok := dying[e.Victim]
@@ -105,8 +106,9 @@ func again(dying map[uint32]uint64, e *kill) bool {
 
 func program(events *action.Events[kill], detailed, tasks bool) *action.Program {
 	p := action.NewProgram("oomkill")
-	// The record's number of the victim is the initial pid namespace's. Its task has
-	// this tool's namespace's too: it is seen sooner, as it is attached to first.
+	// The record has the victim's number in the initial pid namespace. The raw tracepoint has
+	// its task, and so its number in this tool's namespace; it is attached first, and so
+	// fires first.
 	victims := action.NewLRU[uint32, uint32]("victims", 0)
 	if tasks {
 		p.On(probe.RawTracepoint{Name: "mark_victim"}, func(c *action.Ctx) {
@@ -114,10 +116,10 @@ func program(events *action.Events[kill], detailed, tasks bool) *action.Program 
 			victims.Set(c, victim.Member("pid"), victim.TaskPID())
 		})
 	}
-	// It fires in the thread that needed memory.
+	// The tracepoint fires in the thread that needed memory.
 	p.On(probe.Tracepoint{Group: "oom", Name: "mark_victim"}, func(c *action.Ctx) {
 		victim := c.Let(c.Field("pid"))
-		// One that was killed already is marked by its thread that needs more.
+		// If the victim is this thread, it belongs to a killed process and needs more memory.
 		process := action.Select(victim.Eq(c.TID()), c.PID(), victim)
 		if tasks {
 			own := victims.Get(c, victim)

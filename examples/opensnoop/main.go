@@ -33,29 +33,29 @@ type opened struct {
 	Flags    uint64
 	PID, UID uint32
 	TID      uint32
-	Dir      bool // Path is a directory on the way to what TID opens, for -F
+	Dir      bool // Path is a directory on the way to the file that TID opens, for -F
 	Comm     action.Comm
 	Path     [256]byte
 }
 
-// call is what is kept from the call to its return.
+// call is the state that is kept from a call to its return.
 type call struct {
 	Path, Flags uint64
-	Dir         int64 // what a relative path begins at
+	Dir         int64 // the descriptor that a relative path begins at
 }
 
 const workingDir = -100 // AT_FDCWD
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid, tid, uid, pages              *int
 	comm                              *string
 	failed, times, users, flags, full *bool
-	only                              []int // flags that are to be there
+	only                              []int // flags that have to be set
 }
 
-// snoop keeps calls until they return.
+// snoop records calls until they return.
 type snoop struct {
 	*options
 	calls  *action.Pair[call]
@@ -98,19 +98,19 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	})
 	o.pages = t.Int("b,buffer-pages", "N", 256, "a buffer of N pages of 4 KiB")
 	t.Duration()
-	// Not every architecture has open, not every kernel openat2.
+	// Not every architecture has open, and not every kernel has openat2.
 	t.Options.Resolve = &probe.Options{Missing: probe.MissingIgnore}
 	return o, t.Parse(args, stdout)
 }
 
-// program emits calls at their return.
+// program emits calls when they return.
 func (sn *snoop) program() *action.Program {
 	p := action.NewProgram("opensnoop")
 	flags := func(c *action.Ctx) action.Int { return c.Field("flags") }
 	dir := func(c *action.Ctx) action.Int { return c.Field("dfd").As(ir.IntType(4, true)) }
 	sn.enter(p, "open", flags, func(c *action.Ctx) action.Int { return c.Const(workingDir) })
 	sn.enter(p, "openat", flags, dir)
-	sn.enter(p, "openat2", func(c *action.Ctx) action.Int { // struct open_how begins with them
+	sn.enter(p, "openat2", func(c *action.Ctx) action.Int { // struct open_how begins with the flags
 		return c.Field("how").Ptr().Load(0, ir.Uint64Type())
 	}, dir)
 	p.On(tool.Tracepoints("syscalls", "sys_exit_open", "sys_exit_openat", "sys_exit_openat2"),
@@ -136,7 +136,7 @@ func (sn *snoop) program() *action.Program {
 	return p
 }
 
-// enter keeps a call, if it is one that is wanted.
+// enter records a call, if it is one of those to print.
 func (sn *snoop) enter(p *action.Program, name string, flags, dir func(c *action.Ctx) action.Int) {
 	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_" + name}, func(c *action.Ctx) {
 		tool.FilterPID(c, *sn.pid)
@@ -162,12 +162,12 @@ func (sn *snoop) leave(c *action.Ctx, v action.Int) {
 		b.Set(&e.PID, c.PID())
 		b.Set(&e.UID, c.UID())
 		b.Set(&e.Comm, c.Comm())
-		// Read at the return, when the page is certainly there.
+		// The path is read at the return, when its page is certainly in memory.
 		b.Set(&e.Path, v.Elem("Path").UserStr(256))
 	})
 }
 
-// show prints opens as they come, with the columns that were asked for.
+// show prints opens when they return, with the requested columns.
 func (sn *snoop) show(s *tool.Session) error {
 	tab := s.Table("TIME(s) %-12.6f", "UID %-6d", "PID %-6d", "COMM %-16s", "FD %4d", "ERR %3d",
 		"FLAGS %08o", "PATH %s")

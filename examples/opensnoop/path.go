@@ -5,13 +5,12 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// depth is how many directories and mounts of a relative path are followed.
+// depth is the number of directories and mounts of a relative path that are followed.
 const depth = 32
 
-// directories has an action do what emit records with the name of the directory
-// that a relative path begins at, the working directory or a descriptor, and of
-// those above it, up to the root of the machine's mounts. A descriptor that is not
-// an open file has none.
+// directories makes an action call emit with the name of the directory that a relative path
+// begins at, the working directory or a descriptor, and with those of the directories above
+// it, up to the root of the machine's mounts. A descriptor that is not an open file has none.
 func directories(c *action.Ctx, descriptor action.Int, emit func(name action.Str)) {
 	none := c.Const(0).As(ir.Uint64Type())
 	mnt, dentry := c.NewVar(none), c.NewVar(none)
@@ -33,7 +32,7 @@ func directories(c *action.Ctx, descriptor action.Int, emit func(name action.Str
 		c.If(d.Eq(vfs.Member("mnt_root")), func() {
 			mount := vfs.Container("struct mount", "mnt")
 			up := mount.Member("mnt_parent").Ptr()
-			c.If(up.Eq(mount.Int()), func() { c.Break() }) // the root of all
+			c.If(up.Eq(mount.Int()), func() { c.Break() }) // the root of all mounts
 			dentry.Set(mount.Member("mnt_mountpoint"))
 			mnt.Set(up.Addr("mnt").Int())
 		}, func() {

@@ -9,7 +9,7 @@ import (
 	"github.com/borescope/borescope/pmc"
 )
 
-// printCheck says for a person what the machine can count.
+// printCheck prints a summary of the events that the machine can count.
 func printCheck(w *bufio.Writer, m pmc.Machine) error {
 	kind := "machine"
 	if m.Hypervisor {
@@ -79,8 +79,8 @@ func pmuDetails(p pmc.PMU) string {
 	return ": " + strings.Join(parts, ", ")
 }
 
-// printAbilities lists what works, and what does not under its reason, so that
-// a reason that holds for many is said once.
+// printAbilities lists the events that work, and the others by their reasons, so that a
+// reason that many share is printed once.
 func printAbilities(w *bufio.Writer, title string, all []pmc.Ability) {
 	var works, reasons []string
 	not := map[string][]string{}

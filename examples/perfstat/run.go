@@ -34,7 +34,7 @@ them where this machine has no PMU.
 
 `
 
-// options are the command line.
+// options holds the parsed command line.
 type options struct {
 	events   string
 	scope    pmc.Scope
@@ -114,7 +114,7 @@ func (o *options) validate(ms int) error {
 	return nil
 }
 
-// subject is what the table says it counted.
+// subject returns the subject of the table's heading.
 func (o *options) subject() string {
 	switch {
 	case o.scope.Process != 0:
@@ -129,11 +129,11 @@ func (o *options) subject() string {
 	return "'" + strings.Join(o.command, " ") + "'"
 }
 
-// measured is one run: the counts, and how long it took.
+// measured is the result of one run.
 type measured struct {
 	counts    pmc.Counts
 	elapsed   time.Duration
-	user, sys time.Duration // of the command
+	user, sys time.Duration // CPU time of the command
 }
 
 func stat(ctx context.Context, o options, out *bufio.Writer) error {
@@ -168,7 +168,7 @@ func stat(ctx context.Context, o options, out *bufio.Writer) error {
 	return err
 }
 
-// chooseEvents parses -e, or takes perf's default events.
+// chooseEvents parses -e, or returns perf's default events.
 func chooseEvents(list string) (groups [][]pmc.Event, note string, err error) {
 	if list != "" {
 		groups, err = pmc.ParseList(list, nil)
@@ -196,7 +196,7 @@ func chooseEvents(list string) (groups [][]pmc.Event, note string, err error) {
 func once(ctx context.Context, o options, groups [][]pmc.Event, out *bufio.Writer) (m measured,
 	err error,
 ) {
-	// The command is started by this thread, whose events it inherits.
+	// This thread starts the command, which inherits the thread's events.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	scope := o.scope
@@ -208,7 +208,7 @@ func once(ctx context.Context, o options, groups [][]pmc.Event, out *bufio.Write
 		return m, err
 	}
 	defer c.Close()
-	if len(o.command) == 0 { // which is to have what its user has
+	if len(o.command) == 0 { // a command keeps its user's privileges
 		if err := tool.Attached(ctx, "perfstat"); err != nil {
 			return m, err
 		}
@@ -240,7 +240,7 @@ func once(ctx context.Context, o options, groups [][]pmc.Event, out *bufio.Write
 	return m, err
 }
 
-// waitForEnd sends once the process is gone.
+// waitForEnd sends nil once the process has ended.
 func waitForEnd(pid int, stop <-chan struct{}, done chan<- error) {
 	for {
 		select {
@@ -255,8 +255,8 @@ func waitForEnd(pid int, stop <-chan struct{}, done chan<- error) {
 	}
 }
 
-// watch waits for the end, and prints intervals meanwhile. A command that
-// Ctrl-C ended has not failed.
+// watch waits for the end, and prints intervals until then. It is no error if Ctrl-C ended
+// the command.
 func watch(ctx context.Context, o options, c *pmc.Counters, done <-chan error, start time.Time,
 	out *bufio.Writer,
 ) error {

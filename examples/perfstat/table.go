@@ -19,12 +19,12 @@ type line struct {
 	value   pmc.Value
 	mean    float64 // in the event's unit, over the runs
 	spread  float64 // ± in percent of the mean, over the runs
-	metric  float64 // the number after the #, and what it is
+	metric  float64 // the number after the #, with the text what
 	what    string
 	samples int
 }
 
-// lines works out the table of one or more runs.
+// lines computes the table of one or more runs.
 func lines(runs []measured) []line {
 	var out []line
 	for i, v := range runs[0].counts.Totals() {
@@ -46,7 +46,7 @@ func lines(runs []measured) []line {
 	return out
 }
 
-// worse keeps the value whose coverage is lower, so that the table shows that.
+// worse returns the value with the lower coverage, which the table shows.
 func worse(a, b pmc.Value) pmc.Value {
 	if a.Confidence <= pmc.NotCounted || b.Coverage < a.Coverage {
 		return b
@@ -54,7 +54,7 @@ func worse(a, b pmc.Value) pmc.Value {
 	return a
 }
 
-// meanSpread is the mean and its standard error in percent, as perf stat -r has it.
+// meanSpread returns the mean and its standard error in percent of it, as perf stat -r does.
 func meanSpread(xs []float64) (mean, spread float64, n int) {
 	n = len(xs)
 	if n == 0 {
@@ -82,8 +82,8 @@ func meanElapsed(runs []measured) time.Duration {
 	return sum / time.Duration(len(runs))
 }
 
-// derive is what stands after the #: a ratio where the events for it are there,
-// else the rate per second of task-clock, or of time where that was not counted.
+// derive returns the number and the text after the #: a ratio if the events for it were
+// counted, else the rate per second of task-clock, or of time if that was not counted.
 func derive(all []line, i int, elapsed time.Duration) (float64, string) {
 	l := all[i]
 	e := l.value.Event
@@ -107,7 +107,7 @@ func derive(all []line, i int, elapsed time.Duration) (float64, string) {
 			continue
 		}
 		for _, d := range all {
-			// The same modifiers, and the same kind of CPU.
+			// The divisor must have the same modifiers and kind of CPU.
 			v := d.value.Event
 			if is(v, r.divisor) && v.Exclude == e.Exclude && v.PMU == e.PMU && d.mean > 0 {
 				return r.scale * l.mean / d.mean, r.what
@@ -117,7 +117,7 @@ func derive(all []line, i int, elapsed time.Duration) (float64, string) {
 	return rate(l.mean / seconds)
 }
 
-// ratios are what perf stat shows instead of a rate.
+// ratios are the ratios that perf stat shows in place of a rate.
 var ratios = []struct {
 	event, divisor pmc.Event
 	scale          float64
@@ -128,8 +128,8 @@ var ratios = []struct {
 	{pmc.CacheMisses(), pmc.CacheReferences(), 100, "% of all cache refs"},
 }
 
-// is reports whether e is the generic event g, on whichever kind of CPU: the
-// upper half of config has its PMU.
+// is reports whether e is the generic event g on any kind of CPU: the upper half of config is
+// its PMU.
 func is(e, g pmc.Event) bool {
 	return e.Type == g.Type && uint32(e.Config) == uint32(g.Config) && !e.IsZero()
 }
@@ -163,7 +163,7 @@ func printTable(w *bufio.Writer, subject, note string, runs []measured) error {
 	return w.Flush()
 }
 
-// text is one row. What was not counted says so where the number would be.
+// text formats one row. If the event was not counted, the reason is in the number's place.
 func (l line) text(runs bool) string {
 	name := l.value.Event.Short()
 	var b strings.Builder
@@ -187,7 +187,7 @@ func (l line) text(runs bool) string {
 	return b.String()
 }
 
-// number writes a count with commas between thousands.
+// number formats a count with commas between thousands.
 func number(x float64, fraction bool) string {
 	digits, rest := strconv.FormatFloat(x, 'f', 0, 64), ""
 	if fraction {
@@ -221,8 +221,7 @@ func printTimes(w io.Writer, runs []measured) {
 	}
 }
 
-// printNotes says what the numbers don't: why events are missing, and which
-// counts are extrapolated.
+// printNotes explains the numbers: why events are missing, and which counts are extrapolated.
 func printNotes(w io.Writer, note string, all []line) {
 	if note != "" {
 		escape.Fprintf(w, "Note: %s.\n", note)
@@ -245,7 +244,7 @@ func printNotes(w io.Writer, note string, all []line) {
 	}
 }
 
-// jsonLine has the keys of perf stat -j.
+// jsonLine is a line of -json, with the keys of perf stat -j.
 type jsonLine struct {
 	Interval   *float64 `json:"interval,omitempty"`
 	Value      string   `json:"counter-value"`
@@ -256,7 +255,7 @@ type jsonLine struct {
 	Running    float64  `json:"pcnt-running"`
 	Metric     *float64 `json:"metric-value,omitempty"`
 	MetricUnit string   `json:"metric-unit,omitempty"`
-	// Confidence and Error are this tool's own.
+	// Confidence and Error are not in perf's output.
 	Confidence string `json:"confidence"`
 	Error      string `json:"error,omitempty"`
 }
@@ -292,7 +291,7 @@ func printJSON(w *bufio.Writer, runs []measured) error {
 	return w.Flush()
 }
 
-// intervals prints what was counted since the last time.
+// intervals prints the counts since the last interval.
 type intervals struct {
 	json    bool
 	last    pmc.Counts

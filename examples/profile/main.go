@@ -41,7 +41,7 @@ func (o *options) run(ctx context.Context, args []string, stdout io.Writer) erro
 	return o.RunStacks(ctx, stdout, start, o.attach, o.show, o.target())
 }
 
-// options are the command line.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	freq         *int
@@ -55,7 +55,7 @@ type options struct {
 	svg, pprof   *string
 }
 
-// demo is a recording that works everywhere; demo/README.md says how it was made.
+// demo is a recording that works everywhere; demo/README.md describes how it was made.
 //
 //go:embed demo
 var demo embed.FS
@@ -84,14 +84,14 @@ func newOptions() *options {
 	o.folded = t.Bool("f", "folded stacks")
 	o.svg = t.String("svg", "FILE", "write a flame graph")
 	o.pprof = t.String("pprof", "FILE", "write a profile for go tool pprof")
-	t.Demo, _ = fs.Sub(demo, "demo") // it is a valid path
+	t.Demo, _ = fs.Sub(demo, "demo") // the path is valid
 	return o
 }
 
-// parse finds combinations that make no sense, and settles -c, which is a thread's
-// name in BCC's tools and a period in perf's.
+// parse rejects combinations that make no sense. It decides what -c is: the name of a thread,
+// as in BCC's tools, or a period, as in perf's.
 func (o *options) parse(args []string, stdout io.Writer) error {
-	if err := o.EndAfter("10"); err != nil { // unless something else is said
+	if err := o.EndAfter("10"); err != nil { // unless the user gives another duration
 		return err
 	}
 	if err := o.Parse(args, stdout); err != nil {
@@ -113,11 +113,11 @@ func (o *options) parse(args []string, stdout io.Writer) error {
 	case *o.freq == 0 && o.period == 0:
 		return o.Usagef("-F 0: a frequency is at least 1")
 	}
-	o.NotesToStderr = *o.folded // what is folded is for another program
+	o.NotesToStderr = *o.folded // folded stacks are input of another program
 	return nil
 }
 
-// target is the probe to attach.
+// target returns the probe to attach.
 func (o *options) target() probe.Target {
 	ev := o.event
 	if ev.IsZero() && *o.idle {
@@ -129,7 +129,7 @@ func (o *options) target() probe.Target {
 func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
 	return collect.Attach([]probe.Target{o.target()}, &collect.Options{
 		NoKernel: *o.user, NoUser: *o.kernel, PIDs: *o.pids, Comm: *o.comm, Env: env,
-		Idle: *o.idle, IncludeSelf: *o.idle, // all of the time, or what others use of it
+		Idle: *o.idle, IncludeSelf: *o.idle, // all of the time, or what other processes use
 		Hold: len(*o.pids) > 0,
 	})
 }

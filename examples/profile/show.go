@@ -14,7 +14,7 @@ import (
 	"github.com/borescope/borescope/stack/profile"
 )
 
-// show makes all the outputs that were asked for, when the time is over.
+// show writes all requested outputs at the end.
 func (o *options) show(s *tool.Session, st *tool.Stacks) error {
 	return s.Every(func() error {
 		p, err := st.Profile()
@@ -42,18 +42,18 @@ func (o *options) show(s *tool.Session, st *tool.Stacks) error {
 	})
 }
 
-// describe says in the profile, and in words, what was sampled, of which the probes
-// tell: one for each CPU.
+// describe sets the types and the period of a profile from its probes, one for each CPU, and
+// returns a title with them.
 func describe(p *profile.Profile, probes []string) (title string) {
 	var t probe.Perf
 	if len(probes) > 0 {
-		target, _ := probe.ParseTarget(probes[0]) // of another tool's recording it is another kind
+		target, _ := probe.ParseTarget(probes[0]) // a recording of another tool has other kinds
 		t, _ = target.(probe.Perf)
 	}
 	event := t.Event.String()
 	rate := fmt.Sprintf("at %d Hz", t.Freq)
 	p.SampleTypes = []profile.ValueType{{Type: "samples", Unit: "count"}}
-	cpu := int64(0) // nanoseconds of a sample
+	cpu := int64(0) // nanoseconds for each sample
 	switch {
 	case t.Period != 0:
 		rate = fmt.Sprintf("every %d", t.Period)
@@ -81,7 +81,7 @@ type counts struct {
 	Lost       uint64 `json:"lost"`
 	Unresolved int64  `json:"unresolved"`        // samples with a frame that has no name
 	User       int64  `json:"user"`              // samples with a user stack
-	Truncated  int64  `json:"truncated"`         // of those, the ones that look cut off
+	Truncated  int64  `json:"truncated"`         // of those, the ones that seem to be cut off
 	Stopped    []int  `json:"stopped,omitempty"` // CPUs that went offline: not sampled from then on
 }
 
@@ -106,7 +106,7 @@ func count(p *profile.Profile) (c counts) {
 	return c
 }
 
-// stackLine is a stack in -json; root first, like a folded line.
+// stackLine is a stack as -json prints it, root first like a folded line.
 type stackLine struct {
 	Type   string           `json:"type"`
 	PID    int              `json:"pid"`
@@ -116,8 +116,8 @@ type stackLine struct {
 	Frames []string         `json:"frames"`
 }
 
-// print writes the stacks, or the busiest functions by themselves and with what they
-// call, and a last line.
+// print writes the stacks, or the busiest functions with their own samples and those of the
+// functions that they call, and a last line with the counts.
 func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Folded,
 	c counts,
 ) error {
@@ -161,7 +161,7 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 	return nil
 }
 
-// write writes the files.
+// write writes the files of -svg and -pprof.
 func (o *options) write(p *profile.Profile, folded *profile.Folded, title string) error {
 	if *o.svg != "" {
 		svg := &profile.SVGOptions{Title: "CPU flame graph", Subtitle: title, CountName: "samples"}
@@ -177,7 +177,7 @@ func (o *options) write(p *profile.Profile, folded *profile.Folded, title string
 	return nil
 }
 
-// writeFile writes a whole file or says why it could not.
+// writeFile writes a whole file. If it fails, it removes the file.
 func writeFile(name string, write func(io.Writer) error) (err error) {
 	f, err := os.Create(name)
 	if err != nil {
@@ -187,7 +187,7 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 		info, _ := f.Stat()
 		err = cmp.Or(err, f.Close())
 		if err != nil && info != nil && info.Mode().IsRegular() {
-			os.Remove(name) // half a file only misleads
+			os.Remove(name) // a part of a file only misleads
 		}
 	}()
 	w := bufio.NewWriter(f)

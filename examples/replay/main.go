@@ -31,7 +31,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second one ends the process
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 	if status := cli.Status("replay", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
 		os.Exit(status)
 	}
@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer rec.Close()
-	defer context.AfterFunc(ctx, func() { rec.Close() })() // ends a wait for a table's time
+	defer context.AfterFunc(ctx, func() { rec.Close() })() // ends the wait for a table's time
 	if *tables || *stream != "" {
 		rec.Pace(recording.ReplayOptions{Speed: *speed})
 	}
@@ -70,7 +70,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return errors.Join(err, w.Flush())
 }
 
-// cutOff makes a note of a recording that ends early: all before is good.
+// cutOff prints a note if a recording ends early, and returns no error then: the part before
+// is valid.
 func cutOff(w io.Writer, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		_, err = escape.Fprintf(w, "  (%v)\n", err)
@@ -136,7 +137,7 @@ func printTable(w *bufio.Writer, rec *recording.Recording, name string, all bool
 		for _, e := range entries {
 			escape.Fprintf(w, "  %s: %s\n", e.Key, e.Value)
 		}
-		w.Flush() // at its pace; an error stays, and is the last Flush's too
+		w.Flush() // at its pace; the last Flush returns the error too
 	}
 	escape.Fprintf(w, "table %s: %d snapshots, %d entries\n", name, snapshots, total)
 	return nil
@@ -162,7 +163,7 @@ func countStream(ctx context.Context, w io.Writer, rec *recording.Recording, nam
 	}
 	n, size := 0, 0
 	err = each(ctx, p, func(r *mapx.Record) { n, size = n+1, size+len(r.Data) })
-	s, _ := p.Stats() // of a replay: no error
+	s, _ := p.Stats() // a replay returns no error
 	escape.Fprintf(w, "stream %s: %d records, %d bytes, %d lost\n", name, n, size, s.Lost)
 	return cutOff(w, err)
 }
@@ -182,7 +183,7 @@ func printStream(ctx context.Context, w *bufio.Writer, rec *recording.Recording,
 		}
 		escape.Fprintf(w, " %s\n", hex.EncodeToString(r.Data))
 		if paced {
-			w.Flush() // an error stays, and is the last Flush's too
+			w.Flush() // the last Flush returns the error too
 		}
 	})
 	return cutOff(w, err)

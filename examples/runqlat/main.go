@@ -38,7 +38,7 @@ import (
 
 func main() { os.Exit(tool.Main("runqlat", run)) }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid   *int
@@ -46,7 +46,7 @@ type options struct {
 	unit  string
 	per   int64 // nanoseconds
 	label string
-	key   func(task action.Ptr) action.Int // what there is a histogram for each of, or nil
+	key   func(task action.Ptr) action.Int // selects a task's histogram; nil for only one
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -74,7 +74,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	byTID := t.Bool("L,tids", "a histogram for each thread")
 	byNS := t.Bool("pidnss", "a histogram for each PID namespace")
 	t.Interval(0)
-	// Fields of tasks are then loaded, not copied by calls.
+	// With BTF, programs read fields of tasks with loads instead of calls of helpers.
 	t.Options.Resolve = &probe.Options{PreferBTF: true}
 	err := t.Parse(args, stdout)
 	if *millis {
@@ -93,15 +93,15 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, err
 }
 
-// program measures the time from when a thread could run, because it was woken or
-// because it was switched out while running, to when it runs. state is
-// task_struct's field, __state since Linux 5.14.
+// program measures the time from when a thread becomes runnable, because it is woken or
+// because it is switched out while running, until it runs. state is the name of task_struct's
+// field, __state since Linux 5.14.
 func (o *options) program(waits *action.Hist[uint32], state string) *action.Program {
 	starts := action.NewHash[uint32, uint64]("starts", 0)
 	p := action.NewProgram("runqlat")
-	p.IncludeSelf = true // a thread is woken by, and comes after, whichever runs
+	p.IncludeSelf = true // any thread may wake another one, or run before it
 	ready := func(c *action.Ctx, task action.Ptr) {
-		tid := task.Member("pid") // the initial namespace's: all threads differ in it
+		tid := task.Member("pid") // in the initial namespace, where it is unique
 		mine := tid.Ne(0)         // the idle thread waits for nothing
 		if *o.pid != 0 {
 			mine = task.TaskPID().Eq(*o.pid)

@@ -27,8 +27,7 @@ import (
 
 func main() { os.Exit(tool.Main("softirqs", run)) }
 
-// names are the kinds of soft interrupts by number: enum in
-// include/linux/interrupt.h.
+// names are the kinds of soft interrupts by number: the enum in include/linux/interrupt.h.
 var names = []string{
 	"hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched",
 	"hrtimer", "rcu",
@@ -54,7 +53,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	// A CPU handles one soft interrupt at a time.
 	starts := action.NewHash[uint32, uint64]("starts", 0)
 	p := spent.Program()
-	p.IncludeSelf = true // they are in the name of whatever thread they come upon
+	p.IncludeSelf = true // interrupts run in the context of whichever thread they interrupt
 	p.On(probe.RawTracepoint{Name: "softirq_entry"}, func(c *action.Ctx) {
 		tool.FilterCPU(c, *cpu)
 		starts.Set(c, c.CPU(), c.Nsecs())

@@ -28,7 +28,7 @@ import (
 
 func main() { os.Exit(tool.Main("stackcount", run)) }
 
-// counted is what -json prints.
+// counted is a count as -json prints it.
 type counted struct {
 	Comm   string   `json:"comm,omitempty"` // with -P
 	PID    int      `json:"pid,omitempty"`  // with -P
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	attach := func(env *probe.Env) (*collect.Collector, error) {
 		o := &collect.Options{NoKernel: *user, NoUser: *kernel, Env: env}
 		if *pid != 0 {
-			o.PIDs, o.Hold = []int{*pid}, true // all of its stacks are to be whole
+			o.PIDs, o.Hold = []int{*pid}, true // so that all of its stacks are complete
 		}
 		return collect.Attach([]probe.Target{target}, o)
 	}
@@ -89,8 +89,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, target)
 }
 
-// sum adds up samples with the same stacks, of all processes or of each, the most
-// frequent last.
+// sum adds up the samples with the same stacks, for each process if byPID, the most frequent
+// last.
 func sum(samples []tool.StackSample, byPID bool) []counted {
 	var out []counted
 	at := map[string]int{}

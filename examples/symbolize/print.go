@@ -14,8 +14,8 @@ import (
 type printFunc func(w *bufio.Writer, pc uint64, frames []symbol.Frame) error
 
 func printer(c *config) (printFunc, error) {
-	// Without inlined calls both tools give the innermost position, addr2line
-	// with the innermost name and llvm-symbolizer with the outermost.
+	// Without inlined calls both tools print the innermost position, addr2line with the
+	// innermost name and llvm-symbolizer with the outermost.
 	shown := func(frames []symbol.Frame) []symbol.Frame {
 		if c.inlines {
 			return frames
@@ -68,7 +68,7 @@ func or(s, other string) string {
 	return s
 }
 
-// gnuLine is addr2line's way to write a line: "?" where the file is known only.
+// gnuLine formats a line number as addr2line does: "?" if only the file is known.
 func gnuLine(f symbol.Frame) string {
 	if f.Line == 0 && f.File != "" {
 		return "?"
@@ -76,8 +76,8 @@ func gnuLine(f symbol.Frame) string {
 	return strconv.Itoa(f.Line)
 }
 
-// printText writes a line for an address, and one for each function that its
-// code is inlined in. There may be millions, so it does without fmt.
+// printText writes a line for an address, and one for each function that its code is inlined
+// in. It does not use fmt, because there may be millions of addresses.
 func printText(w *bufio.Writer, pc uint64, frames []symbol.Frame, inlines bool) error {
 	if !inlines {
 		frames = frames[len(frames)-1:]
@@ -110,8 +110,8 @@ func printText(w *bufio.Writer, pc uint64, frames []symbol.Frame, inlines bool) 
 	return err
 }
 
-// object is the JSON form of an address: the function that the code belongs to,
-// and what is inlined there, innermost first.
+// object is an address as -json prints it: the function that the code belongs to, and the
+// inlined calls, innermost first.
 type object struct {
 	Addr    string   `json:"addr"`
 	Name    string   `json:"name,omitempty"`

@@ -17,7 +17,7 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// config is what the flags say.
+// config holds the flags.
 type config struct {
 	file, perfmap string
 	pid           int
@@ -38,7 +38,7 @@ const usage = `symbolize names addresses, given as arguments or one a line on st
 Flags:
 `
 
-// run is the program.
+// run is the command.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	c := config{stdin: os.Stdin}
 	fs := flag.NewFlagSet("symbolize", flag.ContinueOnError)
@@ -61,7 +61,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return symbolize(ctx, &c, fs.Args(), stdout)
 }
 
-// symbolize names the addresses of args, or of standard input if there are none.
+// symbolize prints the symbols of the addresses in args, or in standard input if args is
+// empty.
 func symbolize(ctx context.Context, c *config, args []string, stdout io.Writer) error {
 	r, done, err := open(c)
 	if err != nil {
@@ -90,8 +91,8 @@ func symbolize(ctx context.Context, c *config, args []string, stdout io.Writer) 
 		}
 		return w.Flush()
 	}
-	// A script that writes an address and waits for the answer must get it: whatever
-	// is written is given out before more input is waited for.
+	// Flush the output before each read of input: a script may write an address and wait for
+	// the answer.
 	sc := bufio.NewScanner(flushed{c.stdin, w})
 	for sc.Scan() && ctx.Err() == nil {
 		if line := strings.TrimSpace(sc.Text()); line != "" {
@@ -126,8 +127,8 @@ func parseAddr(s string) (uint64, error) {
 	return pc, nil
 }
 
-// debugDirs are the directories of debug files: where distributions install them,
-// and what a debuginfod client has fetched (debuginfod_find_debuginfo(3)).
+// debugDirs returns the directories of debug files: that of distributions' packages, and the
+// cache of a debuginfod client (debuginfod_find_debuginfo(3)).
 func debugDirs(getenv func(string) string) []string {
 	cache := getenv("DEBUGINFOD_CACHE_PATH")
 	if cache == "" {
@@ -145,7 +146,7 @@ func debugDirs(getenv func(string) string) []string {
 	return []string{"/usr/lib/debug", cache}
 }
 
-// open opens what the addresses belong to.
+// open opens the file, process, kernel or perf map that the addresses belong to.
 func open(c *config) (r symbol.Resolver, done func(), err error) {
 	n := 0
 	for _, set := range []bool{c.file != "", c.pid != 0, c.kernel, c.perfmap != ""} {

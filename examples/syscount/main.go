@@ -39,7 +39,7 @@ import (
 
 func main() { os.Exit(tool.Main("syscount", run)) }
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	pid, tid, parent, top   *int
 	errno, call             int // call is -1 for all
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return count(ctx, stdout, t, o, byCall)
 }
 
-// by is what is counted: its key in the program, and the columns of a key.
+// by is a way to count: the key in the program, and the columns of a key in the table.
 type by[K comparable] struct {
 	key     func(*action.Ctx) []any
 	columns []string

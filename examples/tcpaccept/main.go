@@ -21,8 +21,8 @@ import (
 
 func main() { os.Exit(tool.Main("tcpaccept", run)) }
 
-// accepted is a connection that accept has returned. Of an IPv4 socket the
-// addresses are in V4.
+// accepted is a connection that accept has returned. The addresses of an IPv4 socket are in
+// LocalV4 and RemoteV4.
 type accepted struct {
 	Nsecs        uint64
 	PID          uint32
@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		program(probe.Kretprobe{Symbol: "inet_csk_accept"}))
 }
 
-// mapped is an IPv4 address mapped into IPv6.
+// mapped returns an IPv4 address mapped into IPv6.
 func mapped(v4 [4]byte) [16]byte {
 	return [16]byte{10: 0xff, 11: 0xff, 12: v4[0], 13: v4[1], 14: v4[2], 15: v4[3]}
 }

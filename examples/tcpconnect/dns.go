@@ -8,13 +8,12 @@ import (
 	"github.com/borescope/borescope/probe/ir"
 )
 
-// answerSize is how much of a name server's answer is looked at: UDP's limit
+// answerSize is the number of bytes of a name server's answer that are read: the limit of UDP
 // without extensions.
 const answerSize = 512
 
-// answers has an action do what use records with what a packet carries that
-// arrives by UDP from port 53, the name server's, and has answers in it. use is
-// given how much of it there is.
+// answers makes an action call use with the payload of a packet and the size of the payload's
+// linear part, if the packet arrives by UDP from port 53, the name server's, and has answers.
 func answers(c *action.Ctx, skb action.Ptr, use func(payload action.Ptr, size action.Int)) {
 	const ethIPv4, ethIPv6, protocolUDP, domain = 0x0800, 0x86dd, 17, 53
 	u8, u16 := ir.IntType(1, false), ir.IntType(2, false)
@@ -36,8 +35,8 @@ func answers(c *action.Ctx, skb action.Ptr, use func(payload action.Ptr, size ac
 	use(payload, linear.Sub(header.Int()).Sub(8))
 }
 
-// parseAnswer reads an answer to one question (RFC 1035, section 4): its name, and
-// the addresses that were found for it. What is cut off is left out.
+// parseAnswer parses an answer to one question (RFC 1035, section 4). It returns the name,
+// and the addresses that were found for it. Records that are cut off are left out.
 func parseAnswer(b []byte) (name string, addrs []netip.Addr) {
 	const header, typeA, typeAAAA = 12, 1, 28
 	if len(b) < header || binary.BigEndian.Uint16(b[4:]) != 1 {
@@ -67,15 +66,15 @@ func parseAnswer(b []byte) (name string, addrs []netip.Addr) {
 	return name, addrs
 }
 
-// cutName reads a name, "" of one that only points to another, and returns what
-// follows it: nil if it is cut off.
+// cutName reads a name, "" if it is only a pointer to another one. It returns the bytes after
+// the name, nil if it is cut off.
 func cutName(b []byte) (name string, rest []byte) {
 	for len(b) > 0 {
 		n := int(b[0])
 		switch {
 		case n == 0:
 			return name, b[1:]
-		case n >= 0xc0: // a pointer is the end
+		case n >= 0xc0: // a pointer ends the name
 			return name, b[min(2, len(b)):]
 		case len(b) < 1+n:
 			return "", nil

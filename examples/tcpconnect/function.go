@@ -10,11 +10,11 @@ import (
 
 const familyIPv4 = 2 // AF_INET
 
-// function emits connections at the one function that opens them, which is not
-// called for every other change of a connection's state.
+// function emits connections at the one kernel function that opens them, which is not called
+// at other changes of a connection's state.
 func (o *options) function(m *maps) *action.Program {
 	p := action.NewProgram("tcpconnect")
-	// Not fentry, with which the tool takes a third more memory, and longer to start.
+	// Not fentry, which costs the tool a third more memory and a longer start.
 	p.On(probe.Kprobe{Symbol: "tcp_connect"}, func(c *action.Ctx) {
 		sk := c.Arg(0).Ptr()
 		family, dport := c.Let(sk.Member("__sk_common.skc_family")),
@@ -46,7 +46,7 @@ func (o *options) function(m *maps) *action.Program {
 	return p
 }
 
-// addrs are the local and the remote address.
+// addrs returns the local and the remote address.
 func (e *connect) addrs() (local, remote netip.Addr) {
 	if e.SAddr4 != [4]byte{} || e.DAddr4 != [4]byte{} {
 		return netip.AddrFrom4(e.SAddr4), netip.AddrFrom4(e.DAddr4)

@@ -25,28 +25,28 @@ import (
 
 func main() { os.Exit(tool.Main("tcpconnect", run)) }
 
-// connect is a connection that is being opened, or with -d an answer of a name
-// server. Addresses are IPv6, or IPv4 mapped into it; where SAddr4 and DAddr4 are
-// not 0, these are the addresses.
+// connect is a connection that is being opened or, with -d, an answer of a name server.
+// Addresses are IPv6, or IPv4 mapped into it. If SAddr4 and DAddr4 are not 0, they are the
+// addresses.
 type connect struct {
 	Nsecs          uint64
 	PID, UID       uint32
 	SAddr, DAddr   [16]byte
 	SAddr4, DAddr4 [4]byte
 	SPort, DPort   uint16
-	Size           uint32 // of the answer; 0 is a connection
+	Size           uint32 // of the answer; 0 for a connection
 	Comm           action.Comm
 	Answer         [answerSize]byte
 }
 
-// caller is who opens a connection, kept until it is open for -L.
+// caller is the process that opens a connection, kept until the connection is open for -L.
 type caller struct {
 	Nsecs    uint64
 	PID, UID uint32
 	Comm     action.Comm
 }
 
-// flow is what -c counts.
+// flow is the key of -c's counts.
 type flow struct {
 	SAddr, DAddr [16]byte
 	DPort        uint16
@@ -57,7 +57,7 @@ const (
 	synSent     = 2 // TCP_SYN_SENT, include/net/tcp_states.h
 )
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid, uid                           *int
@@ -66,7 +66,7 @@ type options struct {
 	versions                           *tool.IPVersions
 }
 
-// maps are what programs write, whichever the kernel runs.
+// maps are the maps that the programs write, whichever of them the kernel runs.
 type maps struct {
 	events  *action.Events[connect]
 	counts  *action.Counter[flow]
@@ -118,14 +118,14 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, err
 }
 
-// states emits or counts connections by the states that they go through and, for
-// -d, what name servers answer.
+// states emits or counts connections by the changes of their state and, for -d, emits the
+// answers of name servers.
 func (o *options) states(m *maps) *action.Program {
 	p := action.NewProgram("tcpconnect")
-	p.IncludeSelf = *o.lports || *o.names // what arrives does so in the name of whatever runs
+	p.IncludeSelf = *o.lports || *o.names // packets arrive in the context of whichever thread runs
 	p.On(probe.Tracepoint{Group: "sock", Name: "inet_sock_set_state"}, func(c *action.Ctx) {
 		c.ReturnUnless(c.Field("protocol").Eq(protocolTCP))
-		if *o.lports { // there is no local port before this state is left
+		if *o.lports { // a connection has no local port in this state
 			c.If(c.Field("oldstate").Eq(synSent), func() {
 				m.callers.Take(c, c.Field("skaddr"), func(v action.Int) {
 					m.emit(c, v.Elem("Nsecs"), v.Elem("PID"), v.Elem("UID"), v.Elem("Comm"))
@@ -177,7 +177,7 @@ func (m *maps) emit(c *action.Ctx, nsecs, pid, uid action.Int, comm any) {
 	})
 }
 
-// show prints connections as they come, with the columns that were asked for.
+// show prints connections when they are opened, with the requested columns.
 func (o *options) show(s *tool.Session, events *action.Events[connect]) error {
 	tab := s.Table("TIME(s) %-9.3f", "UID %-6d", "PID %-7d", "COMM %-16s", "IP %-2d", "SADDR %-16s",
 		"LPORT %-5d", "DADDR %-16s", "DPORT %-5d", "QUERY %s")

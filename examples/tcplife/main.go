@@ -31,13 +31,13 @@ type session struct {
 	Comm                         action.Comm
 }
 
-// owner is who a connection belongs to.
+// owner is the process that a connection belongs to.
 type owner struct {
 	PID  uint32
 	Comm action.Comm
 }
 
-// States of a connection: include/net/tcp_states.h.
+// States of a connection (include/net/tcp_states.h).
 const (
 	synSent  = 2
 	finWait1 = 4
@@ -45,7 +45,7 @@ const (
 	lastAck  = 9
 )
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid                     *int
@@ -84,13 +84,13 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, t.Parse(args, stdout)
 }
 
-// program keeps connections until they are closed.
+// program records connections until they are closed.
 func (o *options) program() (*action.Program, *action.Events[session]) {
 	births := action.NewLRU[uint64, uint64]("births", 0)
 	owners := action.NewLRU[uint64, owner]("owners", 0)
 	events := action.NewEvents[session]("sessions", 0)
 	p := action.NewProgram("tcplife")
-	p.IncludeSelf = true // a packet arrives in the name of whatever thread runs
+	p.IncludeSelf = true // packets arrive in the context of whichever thread runs
 	p.On(probe.Tracepoint{Group: "sock", Name: "inet_sock_set_state"}, func(c *action.Ctx) {
 		c.ReturnUnless(c.Field("protocol").Eq(6)) // TCP
 		tool.FilterPorts(c, c.Field("sport"), *o.locals)
@@ -98,7 +98,7 @@ func (o *options) program() (*action.Program, *action.Events[session]) {
 		o.versions.Filter(c, c.Field("family"))
 		sk, state := c.Field("skaddr"), c.Let(c.Field("newstate"))
 		c.If(state.Lt(finWait1), func() { births.Set(c, sk, c.Nsecs()) })
-		// Here, and nowhere else, the current thread is the connection's.
+		// Only in these states is the current thread the connection's.
 		c.If(state.Eq(synSent).Or(state.Eq(lastAck)), func() {
 			owners.Set(c, sk, action.Key(c.PID(), c.Comm()))
 		})
@@ -130,12 +130,12 @@ func (o *options) program() (*action.Program, *action.Events[session]) {
 	return p, events
 }
 
-// show prints connections as they end.
+// show prints connections when they end.
 func (o *options) show(s *tool.Session, events *action.Events[session]) error {
 	addr := map[bool]string{false: "ADDR %-15s", true: "ADDR %-39s"}[*o.wide]
 	owner, comm := "PID %-7d", "COMM %-10.10s"
 	if *o.clock || *o.times {
-		owner, comm = "PID %-5d", "COMM %-5.5s" // the line is to fit a terminal
+		owner, comm = "PID %-5d", "COMM %-5.5s" // so that the line fits a terminal
 	}
 	tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", owner, comm, "IP %-2d", "L"+addr, "LPORT %-5d",
 		"R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")

@@ -27,8 +27,7 @@ import (
 
 func main() { os.Exit(tool.Main("tcpretrans", run)) }
 
-// flow is one direction of a connection. Addresses are IPv6, or IPv4 mapped into
-// it.
+// flow is one direction of a connection. Addresses are IPv6, or IPv4 mapped into it.
 type flow struct {
 	Local, Remote tool.SockAddr
 	LPort, RPort  uint16
@@ -43,7 +42,7 @@ type retransmit struct {
 	LossProbe  bool // an attempt to send the last segment again, before it is due
 }
 
-// states are those of include/net/tcp_states.h.
+// states are the names of the states in include/net/tcp_states.h.
 var states = []string{
 	1: "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", "TIME_WAIT",
 	"CLOSE", "CLOSE_WAIT", "LAST_ACK", "LISTEN", "CLOSING", "NEW_SYN_RECV",
@@ -64,7 +63,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	events := action.NewEvents[retransmit]("retransmits", 0)
 	counts := action.NewCounter[flow]("counts", 0)
 	p := action.NewProgram("tcpretrans")
-	p.IncludeSelf = true // a timer expires in the name of whatever thread runs
+	p.IncludeSelf = true // timers expire in the context of whichever thread runs
 	note := func(c *action.Ctx, sk action.Ptr, more func(e *retransmit, b *action.Bind)) {
 		tool.SockAddrs(c, sk, versions, func(local, remote action.Tuple) {
 			parts := []any{

@@ -38,10 +38,10 @@ type conn struct {
 
 const (
 	protocolTCP = 6 // IPPROTO_TCP
-	peek        = 2 // MSG_PEEK: what is read stays, to be read again
+	peek        = 2 // MSG_PEEK: the data stays in the queue, to be read again
 )
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid      *int
@@ -75,7 +75,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 func (o *options) functions(bytes *action.Aggregate[conn]) *action.Program {
 	p := action.NewProgram("tcptop")
 	sending := action.NewPair[uint64]("sending", 0)
-	// the latter before Linux 6.5
+	// tcp_sendpage exists before Linux 6.5.
 	for _, name := range slices.Compact([]string{
 		"tcp_sendmsg",
 		o.Symbol("tcp_sendpage", "tcp_sendmsg"),
@@ -98,7 +98,7 @@ func (o *options) functions(bytes *action.Aggregate[conn]) *action.Program {
 	return p
 }
 
-// sockets counts at tracepoints of Linux 6.3.
+// sockets counts at the tracepoints that exist since Linux 6.3.
 func (o *options) sockets(bytes *action.Aggregate[conn]) *action.Program {
 	p := action.NewProgram("tcptop")
 	for sent, name := range []string{"sock_recv_length", "sock_send_length"} {
@@ -111,7 +111,7 @@ func (o *options) sockets(bytes *action.Aggregate[conn]) *action.Program {
 	return p
 }
 
-// add has an action add what a socket has sent or received.
+// add makes an action add the n bytes that a socket has sent or received.
 func (o *options) add(c *action.Ctx, bytes *action.Aggregate[conn], sk action.Ptr, sent int,
 	n action.Int,
 ) {

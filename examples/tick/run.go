@@ -66,8 +66,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 			return nil
 		case <-ticker.C:
 		}
-		// A tracer raises the semaphore a moment before it listens, so the tick
-		// after that is its first, and it counts from 0.
+		// A tracer raises the semaphore a moment before it listens. The first tick that it
+		// receives is therefore the next one, which has the number 0.
 		enabled := loop.Enabled()
 		if enabled && wasEnabled {
 			if err := loop.Fire(n); err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-// fewCollections suits a process that lists and ends: a thousand probes are a
-// megabyte or two, which there is no need to collect three times.
+// fewCollections makes garbage collections rare, as suits a process that lists and ends: a
+// thousand probes take a megabyte or two, which need not be collected three times.
 func fewCollections() { debug.SetGCPercent(800) }
 
 func main() {
 	fewCollections()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second one ends the process
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 	if status := cli.Status("tplist", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
 		os.Exit(status)
 	}

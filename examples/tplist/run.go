@@ -45,7 +45,7 @@ type arg struct {
 	Signed bool   `json:"signed"`
 	Float  bool   `json:"float"`
 	Kind   string `json:"kind"`
-	Reason string `json:"reason,omitempty"` // why it can't be read at run time
+	Reason string `json:"reason,omitempty"` // why it cannot be read at run time
 }
 
 // tracepoint is a kernel tracepoint as -json prints it.
@@ -55,19 +55,18 @@ type tracepoint struct {
 	Fields   []string `json:"fields,omitempty"`
 }
 
-// lister prints what matches a pattern.
+// lister prints the probes that match a pattern.
 type lister struct {
 	w       *bufio.Writer
 	enc     *escape.Encoder // nil for text
 	verbose bool
 	pattern string
 	errs    []error
-	line    []byte // that is being put together
+	line    []byte // buffer of the line that is being built
 }
 
-// run lists probes: those of the files, directories and process that args
-// name, or without any the kernel's tracepoints. What can't be read doesn't
-// keep the rest from being listed.
+// run lists the probes of the files, directories and process in args or, without any, the
+// kernel's tracepoints. It lists the others even if one of them cannot be read.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("tplist", flag.ContinueOnError)
 	asJSON := flags.Bool("json", false, "print one JSON object per site or tracepoint")
@@ -122,14 +121,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return errors.Join(append(l.errs, l.w.Flush())...)
 }
 
-// libraries are where libraries are, Debian's directories among them.
+// libraries are the directories of libraries, Debian's among them.
 var libraries = []string{
 	"/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib64", "/usr/lib64", "/lib",
 	"/usr/lib", "/usr/local/lib",
 }
 
-// lookUp is the path of a library in dirs ("stdc++", "libc.so.6") or else of a
-// program.
+// lookUp returns the path of a library in dirs ("stdc++", "libc.so.6") or, if there is none,
+// of a program.
 func lookUp(name string, dirs []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -151,9 +150,9 @@ func lookUp(name string, dirs []string) (string, error) {
 	return exec.LookPath(name)
 }
 
-// cutTarget takes a word apart that is spelled as a target: the pattern of
-// "t:sched:*", or that and the place of "usdt:libc:*", which may be "*"; ok is
-// false for other words.
+// cutTarget splits a word that is spelled as a target. It returns the pattern of "t:sched:*",
+// or the pattern and the place of "usdt:libc:*", which may be "*". ok is false for other
+// words.
 func cutTarget(word string) (pattern, place string, ok bool) {
 	kind, rest, _ := strings.Cut(word, ":")
 	switch kind {
@@ -166,7 +165,7 @@ func cutTarget(word string) (pattern, place string, ok bool) {
 	return "", "", false
 }
 
-// isFile tells a file from a pattern: patterns have no '/'.
+// isFile reports whether a word is a file and not a pattern: patterns have no '/'.
 func isFile(name string) bool {
 	if strings.Contains(name, "/") {
 		return true
@@ -181,8 +180,7 @@ func (l *lister) fail(err error) {
 	}
 }
 
-// matches reports whether the pattern is that of "provider:name", or of the
-// name alone.
+// matches reports whether the pattern matches "provider:name" or the name alone.
 func (l *lister) matches(provider, name string) bool {
 	if l.pattern == "*" {
 		return true
@@ -213,7 +211,7 @@ func (l *lister) file(name string) {
 	}))
 }
 
-// elf lists a file. Files that are none are an error only if they were named.
+// elf lists a file. Only if it was named is it an error that it is not an ELF file.
 func (l *lister) elf(name string, named bool) {
 	if !named && !hasMagic(name) {
 		return
@@ -240,7 +238,7 @@ func hasMagic(name string) bool {
 	return true
 }
 
-// process lists what a process has mapped.
+// process lists the probes of the files that a process has mapped.
 func (l *lister) process(pid int) {
 	modules, err := usdt.Modules(pid, nil)
 	l.fail(err)
@@ -250,7 +248,7 @@ func (l *lister) process(pid int) {
 	}
 }
 
-// sites prints the sites of a file: one object each, or by probe.
+// sites prints the sites of a file: as an object each, or by probe.
 func (l *lister) sites(path string, sites []usdt.Site) {
 	if l.enc != nil {
 		for _, s := range sites {
@@ -275,8 +273,8 @@ func (l *lister) sites(path string, sites []usdt.Site) {
 	}
 }
 
-// locations prints the sites of a probe. There are thousands in some files, so
-// the lines are put together by hand.
+// locations prints the sites of a probe. It does not use fmt, because some files have
+// thousands.
 func (l *lister) locations(p usdt.Probe) {
 	for i, s := range p.Sites {
 		b := append(l.line[:0], "  location #"...)
@@ -305,7 +303,7 @@ func (l *lister) locations(p usdt.Probe) {
 			b = append(b, '\n')
 		}
 		l.line = b
-		l.w.Write(b) // an error stays, and is the last Flush's too
+		l.w.Write(b) // the last Flush returns the error too
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 
 func main() { os.Exit(tool.Main("trace", run)) }
 
-// hit is a probe that fired. Numbers and texts are in the order of the message's
+// hit is a firing of a probe. The numbers and the texts are in the order of the message's
 // values.
 type hit struct {
 	Nsecs                  uint64
@@ -35,13 +35,13 @@ type hit struct {
 	Kernel, User           [frames]uint64 // of -K and -U
 }
 
-// frames is how deep stacks are shown.
+// frames is the number of frames of a stack that are printed.
 const frames = 24
 
 func (h *hit) numbers() []*uint64  { return []*uint64{&h.N0, &h.N1, &h.N2, &h.N3, &h.N4, &h.N5} }
 func (h *hit) texts() []*[128]byte { return []*[128]byte{&h.S0, &h.S1, &h.S2} }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid, tid, uid, most, pages *int
@@ -96,7 +96,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	return o, t.Parse(args, stdout)
 }
 
-// tracer has the messages of the probes, and their events.
+// tracer holds the messages of the probes, and their events.
 type tracer struct {
 	*options
 	messages []*message
@@ -104,7 +104,7 @@ type tracer struct {
 	group    uint64 // of -c
 }
 
-// program emits what the probes of the command line say.
+// program emits an event when a probe of the command line fires.
 func (tr *tracer) program() (_ *action.Program, err error) {
 	if *tr.cgroup != "" && !tr.Replaying() {
 		if tr.group, err = action.CgroupID(*tr.cgroup); err != nil {
@@ -142,7 +142,7 @@ func (tr *tracer) filter(c *action.Ctx) {
 	}
 }
 
-// emit emits an event of a probe, by its number.
+// emit emits an event of the command line's probe i.
 func (tr *tracer) emit(c *action.Ctx, i int) {
 	tr.events.Emit(c, func(h *hit, b *action.Bind) {
 		b.Set(&h.Nsecs, c.Nsecs())
@@ -162,7 +162,7 @@ func (tr *tracer) emit(c *action.Ctx, i int) {
 	})
 }
 
-// show prints messages as they come, or with -A counts them.
+// show prints messages as events arrive or, with -A, counts them.
 func (tr *tracer) show(s *tool.Session) error {
 	tab := s.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "COUNT %-7d", "PID %-7d", "TID %-7d",
 		"COMM %-15s", "FUNC %-16s", "MESSAGE %s")
@@ -196,7 +196,7 @@ func (tr *tracer) show(s *tool.Session) error {
 	return err
 }
 
-// at is when an event was, for -t.
+// at returns the time of an event in seconds, for -t.
 func (tr *tracer) at(s *tool.Session, h *hit) float64 {
 	if *tr.unix {
 		return float64(s.Time(h.Nsecs).UnixMicro()) / 1e6
@@ -204,7 +204,7 @@ func (tr *tracer) at(s *tool.Session, h *hit) float64 {
 	return s.Seconds(h.Nsecs)
 }
 
-// line is what -A counts.
+// line is the key of -A's counts.
 type line struct {
 	pid, tid       uint32
 	comm           action.Comm
@@ -229,9 +229,10 @@ func stacks(s *tool.Session, h *hit, addresses bool) {
 			}
 			call := pc
 			if i > 0 {
-				call-- // a return address may be the next function's first
+				call-- // a return address may be the start of the next function
 			}
-			// One by one, because functions that are inlined have no address.
+			// Names are looked up one by one, because inlined functions have no address of
+			// their own.
 			more := part.names([]uint64{call})
 			if addresses && len(more) > 0 {
 				more[len(more)-1] = fmt.Sprintf("%016x %s", pc, more[len(more)-1])
@@ -245,7 +246,7 @@ func stacks(s *tool.Session, h *hit, addresses bool) {
 	}
 }
 
-// function is the last part of a probe's name.
+// function returns the last part of a probe's name.
 func function(probe string) string {
 	probe, _, _ = strings.Cut(probe, " ")
 	return probe[strings.LastIndexByte(probe, ':')+1:]

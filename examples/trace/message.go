@@ -18,17 +18,17 @@ type message struct {
 	values   []value
 }
 
-// value is one value of a message: text, or a number in slot of its kind.
+// value is one value of a message: slot is its index among the event's texts, or its numbers.
 type value struct {
 	expr           *ir.Expr
 	text, unsigned bool
 	slot           int
 }
 
-// verb matches what printf does, with its flags and width in the first group.
+// verb matches a verb of printf. The first group has its flags and width.
 var verb = regexp.MustCompile(`%([-+ #0]*[0-9]*(?:\.[0-9]+)?)[hlqjzt]*([a-zA-Z%])`)
 
-// parseMessage reads `"FORMAT", VALUE, ...`; nothing is an empty message.
+// parseMessage parses `"FORMAT", VALUE, ...`. Without text, the message is empty.
 func parseMessage(spec expr.Spec) (*message, error) {
 	m := new(message)
 	if spec.Rest == "" {
@@ -53,7 +53,7 @@ func parseMessage(spec expr.Spec) (*message, error) {
 	return m, m.convert(format, values)
 }
 
-// convert turns printf's verbs into Go's, and gives every value its slot.
+// convert turns printf's verbs into Go's, and assigns a slot to every value.
 func (m *message) convert(format string, values []*ir.Expr) error {
 	var errs []error
 	m.goFormat = verb.ReplaceAllStringFunc(format, func(s string) string {
@@ -80,7 +80,7 @@ func (m *message) convert(format string, values []*ir.Expr) error {
 	return errors.Join(errs...)
 }
 
-// place is the next value, printed by the verb s, with Go's verb.
+// place returns the next value, which verb s prints, and its verb in Go.
 func (m *message) place(s string, x *ir.Expr) (v value, goVerb string, err error) {
 	part := verb.FindStringSubmatch(s)
 	flags, kind := part[1], part[2]
@@ -105,7 +105,7 @@ func (m *message) place(s string, x *ir.Expr) (v value, goVerb string, err error
 	return v, "%" + flags + kind, err
 }
 
-// count is how many values are texts, or numbers.
+// count returns the number of values that are texts, or that are numbers.
 func (m *message) count(text bool) (n int) {
 	for _, v := range m.values {
 		if v.text == text {
@@ -115,7 +115,7 @@ func (m *message) count(text bool) (n int) {
 	return n
 }
 
-// bind has the values put into an event.
+// bind makes the program store the values in an event.
 func (m *message) bind(h *hit, b *action.Bind) {
 	for _, v := range m.values {
 		if v.text {
@@ -126,7 +126,7 @@ func (m *message) bind(h *hit, b *action.Bind) {
 	}
 }
 
-// format is the message of an event.
+// format formats the message of an event.
 func (m *message) format(h *hit) string {
 	var args []any
 	for _, v := range m.values {

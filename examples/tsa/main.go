@@ -33,7 +33,7 @@ import (
 
 func main() { os.Exit(tool.Main("tsa", run)) }
 
-// states of a thread; waiting ones are in the order of the columns.
+// The states of a thread. Those of waiting are in the order of the columns.
 const (
 	onCPU = iota
 	runQueue
@@ -43,24 +43,24 @@ const (
 	numStates
 )
 
-// span is what a thread is doing, since when.
+// span is the state of a thread, and the time since which it is in it.
 type span struct {
 	Since       uint64
 	State, Call uint32
 }
 
-// spent is a key of the time spent: by a thread in a state and, if it waits, in a
-// system call: its number plus one, 0 outside of one (a page fault).
+// spent is the key of the time that a thread spends in a state and, if it waits, in a system
+// call. Call is its number plus one, 0 outside of one (a page fault).
 type spent struct{ TID, State, Call uint32 }
 
-// options are the command line's.
+// options holds the parsed command line.
 type options struct {
 	*tool.Tool
 	pid *int
 }
 
-// follower follows threads by numbers of the pid namespace that the tool is in, as -p
-// is; own has them by those of the records, which are the initial one's.
+// follower follows threads by their numbers in the tool's pid namespace, in which -p is too.
+// own maps the numbers in the records, which are the initial namespace's, to these.
 type follower struct {
 	*options
 	own, calls *action.Hash[uint32, uint32]
@@ -98,7 +98,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 
 func (f *follower) program() *action.Program {
 	p := action.NewProgram("tsa")
-	p.IncludeSelf = true // what comes before a thread on its CPU may be this tool
+	p.IncludeSelf = true // this tool may run before a thread on its CPU
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) {
 		tool.FilterPID(c, *f.pid)
 		f.calls.Set(c, c.TID(), c.Field("id").Add(1).As(ir.IntType(4, false)))
@@ -112,7 +112,7 @@ func (f *follower) program() *action.Program {
 	return p
 }
 
-// switched is for threads that come to a CPU, or leave it.
+// switched handles the switch of a CPU from one thread to another.
 func (f *follower) switched(c *action.Ctx) {
 	now := c.Let(c.Nsecs())
 	f.own.Find(c, c.Field("next_pid"), func(next action.Int) {
@@ -122,11 +122,11 @@ func (f *follower) switched(c *action.Ctx) {
 		})
 	})
 	tool.FilterPID(c, *f.pid)
-	prev := c.TID() // it is the current one
+	prev := c.TID() // the previous thread is still the current one
 	f.spans.Find(c, prev, func(v action.Int) { f.leave(c, prev, now, v) })
 	bits := c.Let(c.Field("prev_state"))
 	is := func(mask int) action.Bool { return bits.And(mask).Ne(0) }
-	state := action.Select(is(0xff), c.Const(other), runQueue) // 0, or 0x100: it would run on
+	state := action.Select(is(0xff), c.Const(other), runQueue) // 0, or 0x100 if preempted: runnable
 	state = action.Select(is(2), c.Const(disk), state)
 	state = action.Select(is(1), c.Const(sleeping), state)
 	c.If(is(0x30), // it has ended
@@ -140,7 +140,7 @@ func (f *follower) switched(c *action.Ctx) {
 		})
 }
 
-// woken is for threads that begin to wait for a CPU.
+// woken handles a thread that begins to wait for a CPU.
 func (f *follower) woken(c *action.Ctx) {
 	now := c.Let(c.Nsecs())
 	f.own.Find(c, c.Field("pid"), func(tid action.Int) {
@@ -152,7 +152,7 @@ func (f *follower) woken(c *action.Ctx) {
 	})
 }
 
-// leave counts what a thread did until now.
+// leave adds the time that a thread spent in its state until now.
 func (f *follower) leave(c *action.Ctx, tid, now, v action.Int) {
 	f.times.Observe(c, now.Sub(v.Elem("Since")), tid, v.Elem("State"), v.Elem("Call"))
 }
@@ -175,7 +175,7 @@ func (f *follower) show(s *tool.Session) error {
 			return err
 		}
 		total := mapx.Values(sums)
-		for _, e := range open.Entries { // as of now
+		for _, e := range open.Entries { // the spans that are not over
 			since := max(0, s.Now().Sub(s.Time(e.Value.Since)))
 			total[spent{e.Key, e.Value.State, e.Value.Call}] += int64(since)
 		}
@@ -200,7 +200,7 @@ type thread struct {
 	calls map[uint32]int64 // nanoseconds of waiting, by Call
 }
 
-// threads are the differences by thread, the one that ran longest first.
+// threads returns the differences by thread, the one that ran longest first.
 func threads(now, before map[spent]int64) (out []*thread) {
 	at := map[uint32]*thread{}
 	for k, n := range now {
@@ -223,7 +223,7 @@ func threads(now, before map[spent]int64) (out []*thread) {
 	return out
 }
 
-// where is the system call in which most of the waiting was done.
+// where returns the system call in which the thread waited longest.
 func (t *thread) where(arch string) string {
 	most := tool.Ascending(t.calls)
 	if len(most) == 0 {

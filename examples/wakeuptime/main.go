@@ -30,7 +30,7 @@ import (
 
 func main() { os.Exit(tool.Main("wakeuptime", run)) }
 
-// woken is what -json prints.
+// woken is a wakeup as -json prints it.
 type woken struct {
 	Target    string   `json:"target"`
 	TargetPID int      `json:"target_pid"`
@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			o.PIDs = []int{*pid}
 		}
 		if *users {
-			o.States = collect.Blocked &^ collect.Idle &^ collect.Parked // which only kernel threads are in
+			o.States = collect.Blocked &^ collect.Idle &^ collect.Parked // for kernel threads only
 		}
 		return collect.AttachWaits(collect.Wakeups, o)
 	}

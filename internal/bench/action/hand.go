@@ -24,7 +24,8 @@ func handMaps() map[string]*ebpf.MapSpec {
 // exit ends a program.
 var exit = asm.Instructions{asm.Mov.Imm(asm.R0, 0).WithSymbol("exit"), asm.Return()}
 
-// addOne adds one to the entry of the key at the frame's offset key.
+// addOne adds one to the entry whose key is on the stack, at offset key from the frame
+// pointer.
 func addOne(name string, key int32) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, key),
@@ -52,8 +53,8 @@ func handComm() asm.Instructions {
 	return append(append(ins, addOne("by_comm", -16)...), exit...)
 }
 
-// handFields counts by current->real_parent->tgid, at the offsets that a person
-// looked up.
+// handFields counts by current->real_parent->tgid, at the offsets that a person would look
+// up.
 func handFields() (asm.Instructions, error) {
 	parent, err := taskOffset("real_parent")
 	if err != nil {
@@ -77,7 +78,7 @@ func handFields() (asm.Instructions, error) {
 	return append(append(ins, addOne("by_parent", -8)...), exit...), nil
 }
 
-// taskOffset is where a member of struct task_struct is, in bytes.
+// taskOffset returns the offset of a member of struct task_struct in bytes.
 func taskOffset(member string) (int32, error) {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -155,7 +156,7 @@ func handLeave() asm.Instructions {
 	return append(ins, exit...)
 }
 
-// handSpec is a collection of the hand-written programs of one action.
+// handSpec returns a collection of the hand-written programs of one action.
 func handSpec(action string) (*ebpf.CollectionSpec, error) {
 	progs := map[string]asm.Instructions{
 		"empty": exit, "comm": handComm(), "stack": handStack(), "enter": handEnter(),
@@ -192,7 +193,7 @@ func handSpec(action string) (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// programsOf are the programs that make an action.
+// programsOf returns the names of an action's programs.
 func programsOf(action string) []string {
 	switch action {
 	case "latency":
@@ -212,8 +213,8 @@ func attachHand(action string) (func(), error) {
 	return attachSpec(spec, action)
 }
 
-// attachSpec loads and attaches programs by name to sys_enter, or sys_exit for
-// leave.
+// attachSpec loads the programs of an action, and attaches them to sys_enter, or to sys_exit
+// if the program is leave.
 func attachSpec(spec *ebpf.CollectionSpec, action string) (func(), error) {
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Command action measures what package probe/action costs beside the same
-// actions written by hand in assembly, compiled by clang -O2, and run by
-// bpftrace: nanoseconds added to a getppid call on one CPU, and time and memory
-// until a fresh process is attached. It needs root; clang and bpftrace are left
-// out where they are not installed. Run it on a quiet machine:
+// Command action measures the cost of package probe/action next to that of the same actions
+// written by hand in assembly, compiled by clang -O2, and run by bpftrace: the nanoseconds
+// added to a getppid call on one CPU, and the time and memory until a fresh process is
+// attached. It needs root. It leaves out clang and bpftrace if they are not installed. Run it
+// on a quiet machine:
 //
 //	go -C internal/bench run ./action
 package main
@@ -88,7 +88,7 @@ func measure() (float64, error) {
 	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }
 
-// tracer attaches an action and returns how to detach it.
+// tracer is a way to attach an action. attach returns a function that detaches it.
 type tracer struct {
 	name   string
 	attach func(action string) (func(), error)
@@ -114,7 +114,7 @@ func run() error {
 	} else {
 		fmt.Fprintf(os.Stderr, "bpftrace is left out: %v %s\n", err, bytes.TrimSpace(out))
 	}
-	if *starts > 0 { // first: a child's greatest resident size is at least its parent's
+	if *starts > 0 { // before the rest: a child's greatest resident size is at least its parent's
 		if err := startup(peer); err != nil {
 			return err
 		}
@@ -125,14 +125,14 @@ func run() error {
 	return perCall(tracers)
 }
 
-// perCall prints the added time per call by action and tracer.
+// perCall prints the time added to each call, by action and tracer.
 func perCall(tracers []tracer) error {
 	actions := []string{"empty", "comm", "fields", "latency", "stack", "tpstack"}
 	if *only != "" {
 		actions = []string{*only}
 	}
-	// "ours" leaves this process's own events out, as every program does by
-	// default; "ours, all" does not, and so does what the others do.
+	// "ours" leaves out the events of this process, as every program does by default; "ours,
+	// all" includes them, as the other tracers do.
 	best := map[string]float64{}
 	note := func(key string, v float64) {
 		if old, ok := best[key]; !ok || v < old {
@@ -148,7 +148,7 @@ func perCall(tracers []tracer) error {
 		for _, a := range actions {
 			for _, t := range tracers {
 				if t.name == "bpftrace" && a == "stack" {
-					continue // 0.17 can't attach to this raw tracepoint: see tpstack
+					continue // 0.17 cannot attach to this raw tracepoint: see tpstack
 				}
 				v, err := traced(t, a)
 				if err != nil {
@@ -227,7 +227,7 @@ func attachClang(spec *ebpf.CollectionSpec, action string) (func(), error) {
 	return attachSpec(s, action)
 }
 
-// bpftraceScripts are the actions as bpftrace writes them.
+// bpftraceScripts are the actions in bpftrace's language.
 var bpftraceScripts = map[string]string{
 	"empty":   `tracepoint:raw_syscalls:sys_enter { }`,
 	"comm":    `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }`,
@@ -267,15 +267,15 @@ func attachBpftrace(action string) (func(), error) {
 	return nil, fmt.Errorf("bpftrace ended early")
 }
 
-// starters are what startup measures: programs that end as soon as they are
-// attached. The count by name is what hand-written assembly and bpftrace do too.
+// starters are the programs that startup measures: they end when they are attached.
+// Hand-written assembly and bpftrace have the count by name, too.
 var starters = map[string]func() (func(), error){
 	"hand":  func() (func(), error) { return attachHand("comm") },
 	"comm":  func() (func(), error) { return attachOurs("comm") },
 	"opens": func() (func(), error) { return attachOurs("opens") },
 }
 
-// attachOnce is a tracer that only starts: it says when it is attached.
+// attachOnce is the command that attaches one of starters, prints "attached" and ends.
 func attachOnce(who string) error {
 	stop, err := starters[who]()
 	if err != nil {
@@ -286,13 +286,13 @@ func attachOnce(who string) error {
 	return nil
 }
 
-// bpftraceStart says "attached" when the last of its probes, which comes after
-// the one it is about, has fired.
+// bpftraceStart prints "attached" when its last probe has fired, which bpftrace attaches
+// after the measured one.
 const bpftraceStart = `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); } interval:ms:1 { printf("attached\n"); exit(); }`
 
-// startup prints how long a fresh process takes until it is attached, and its
-// greatest resident size. The tracers take turns, so that a busy machine is busy
-// for all of them. The peer is bpftrace.
+// startup prints the time until a fresh process is attached, and its greatest resident size.
+// The tracers take turns, so that other load on the machine affects all of them. peer is
+// whether bpftrace is measured.
 func startup(peer bool) error {
 	type row struct {
 		name  string
@@ -334,7 +334,8 @@ func startup(peer bool) error {
 	return nil
 }
 
-// startOnce runs a tracer until it says that it is attached.
+// startOnce runs a tracer until it prints that it is attached. It returns the time until
+// then, and the greatest resident size.
 func startOnce(cmd *exec.Cmd) (time.Duration, int64, error) {
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/borescope/borescope/probe/action"
 )
 
-// ourProgram is the action written with package action.
+// ourProgram returns an action's program, written with package action.
 func ourProgram(name string) (*action.Program, error) {
 	p := action.NewProgram(name)
 	enter, leave := probe.RawTracepoint{Name: "sys_enter"}, probe.RawTracepoint{Name: "sys_exit"}
@@ -43,7 +43,7 @@ func ourProgram(name string) (*action.Program, error) {
 	return p, nil
 }
 
-// openEvent is what opens tells of a call of openat.
+// openEvent is the record of a call of openat.
 type openEvent struct {
 	PID, Parent int32
 	Start       uint64
@@ -51,7 +51,7 @@ type openEvent struct {
 	Name        [128]byte
 }
 
-// opens is opensnoop with what it takes from the kernel's structures by BTF.
+// opens adds opensnoop's program, with values from the kernel's structures by BTF.
 func opens(p *action.Program) *action.Program {
 	ev := action.NewEvents[openEvent]("opens", 0)
 	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_openat"}, func(c *action.Ctx) {

@@ -1,13 +1,12 @@
-// Attach measures how long it takes to attach one program to thousands of
-// functions, and to detach it, with package probe and with bpftrace, on this
-// machine in one run. The pattern may be several, with commas in between.
+// Attach measures how long it takes to attach one program to thousands of functions, and to
+// detach it, with package probe and with bpftrace, on this machine in one run. PATTERN may be
+// several patterns, separated by commas.
 //
 //	go -C internal/bench run ./attach [-rounds 3] [PATTERN]      (as root)
 //
-// bpftrace is timed from its start to its end, less a run of it that attaches
-// nothing; ours is timed from a fresh environment, which has to read the lists of
-// functions again, to the end of Close. Rounds are interleaved and the best of
-// each counts.
+// The time of bpftrace is that from its start to its end, less that of a run which attaches
+// nothing. Ours is the time from a fresh environment, which has to read the lists of
+// functions again, to the end of Close. Rounds are interleaved, and the best of each counts.
 package main
 
 import (
@@ -70,14 +69,14 @@ func run(pattern string, rounds int) error {
 
 func tenths(d time.Duration) time.Duration { return d.Round(time.Millisecond / 10) }
 
-// times are what each step took, by round.
+// times are the times that each step took, by round.
 type times struct {
 	resolve, attach, detach []time.Duration
 	sites                   int
 }
 
-// round resolves, attaches and detaches; loading the one program is left out, as
-// bpftrace's compiling is.
+// round resolves, attaches and detaches. The time to load the one program is left out, as is
+// that of bpftrace's compiler.
 func (t *times) round(pattern string) error {
 	target, err := probe.ParseTarget(pattern)
 	if err != nil {
@@ -115,15 +114,15 @@ func (t *times) round(pattern string) error {
 	return err
 }
 
-// bpftraceTimes are what bpftrace took, by round; nothing more is asked of it after
-// an error, such as that it knows a probe of the pattern not.
+// bpftraceTimes are the times that bpftrace took, by round. It is not run again after an
+// error, such as a probe of the pattern that it does not have.
 type bpftraceTimes struct {
 	all, idle []time.Duration
 	sites     int
 	err       error
 }
 
-// list counts the functions that a pattern stands for as bpftrace takes it.
+// list counts the functions that match a pattern in bpftrace.
 func (t *bpftraceTimes) list(pattern string) {
 	for p := range strings.SplitSeq(pattern, ",") {
 		out, err := exec.Command("bpftrace", "-l", p).Output()
@@ -143,7 +142,7 @@ func (t *bpftraceTimes) round(pattern string) {
 		program string
 		took    *[]time.Duration
 	}{
-		// Attached last, the timer fires when all the rest is.
+		// The timer is attached last, so it fires when all probes are attached.
 		{pattern + " { @ = 1; } interval:ms:1 { exit(); }", &t.all},
 		{"interval:ms:1 { exit(); }", &t.idle},
 	} {

@@ -82,7 +82,7 @@ func (s *score) warning(sn snippet, got string) {
 	}
 }
 
-// parse runs what the test runs.
+// parse runs the passes that the test runs.
 func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
 	f, err = syntax.Parse("stdin", []byte(sn.src), nil)
 	if err != nil {
@@ -115,7 +115,7 @@ func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
 	return f, p, nil
 }
 
-// warn adds warnings to a script that is accepted.
+// warn turns warnings into an error, if there is no other.
 func warn(err *error, warnings syntax.Errors) {
 	if *err == nil {
 		*err = warned{warnings}
@@ -125,7 +125,8 @@ func warn(err *error, warnings syntax.Errors) {
 // shadowed reports whether bpftrace's library has a name that the suite's macros shadow.
 func shadowed(name string) bool { return name == "cpu" || name == "comm" }
 
-// format formats a script, and what comes of it.
+// format formats a script, and checks that the result parses to the same tree and is
+// formatted to the same text.
 func (s *score) format(sn snippet, _ *syntax.File) {
 	s.formats++
 	f, err := syntax.Parse("stdin", []byte(sn.src), nil)
@@ -147,7 +148,7 @@ func (s *score) format(sn snippet, _ *syntax.File) {
 	}
 }
 
-// runtimeProgs are the PROG directives of the runtime suite: a line, or several up to
+// runtimeProgs returns the PROG directives of the runtime suite: a line, or the lines up to
 // the next directive. Those that are expected to fail are left out.
 func runtimeProgs(dir string) ([]snippet, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))

@@ -14,7 +14,7 @@ type token struct {
 	line int
 }
 
-// tokens reads C++ as far as finding strings needs it.
+// tokens splits C++ into tokens, as far as is needed to find strings.
 func tokens(src string) []token {
 	var list []token
 	line := 1
@@ -77,7 +77,7 @@ func unquote(s string) string {
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\n`, "\n", `\t`, "\t", `\0`, "\x00").Replace(s)
 }
 
-// snippets are the calls of a row's functions in its tests.
+// snippets returns the calls of a row's functions in its tests.
 func (r row) snippets(src string) []snippet {
 	var list []snippet
 	ts := tokens(src)
@@ -96,7 +96,7 @@ func (r row) snippets(src string) []snippet {
 	return list
 }
 
-// closing is the index behind the bracket that closes the one at i.
+// closing returns the index after the bracket that closes the one at i.
 func closing(ts []token, i int) int {
 	depth := 0
 	for ; i < len(ts); i++ {
@@ -168,7 +168,7 @@ func (r row) inTest(name string, ts []token) []snippet {
 	return list
 }
 
-// fill takes script and text from the arguments; the first may be a BPFtrace.
+// fill sets the script and the text from the arguments. The first argument may be a BPFtrace.
 func (sn snippet) fill(args []argument, unsafe bool) snippet {
 	if len(args) > 1 && !args[0].constant && args[0].words == 1 {
 		args = args[1:]
@@ -187,7 +187,7 @@ func (sn snippet) fill(args []argument, unsafe bool) snippet {
 	return sn
 }
 
-// typed takes what the types make of a snippet from the arguments: Error{…}, Warning{…}, or
+// typed sets the expected result of the types from the arguments: Error{…}, Warning{…}, or
 // texts in the place of these.
 func (sn *snippet) typed(args []argument, places []string) {
 	sn.accepted, sn.text, sn.partly, sn.passes = true, "", true, []string{"types"}
@@ -216,8 +216,8 @@ func (sn *snippet) typed(args []argument, places []string) {
 	}
 }
 
-// outcome takes what a pass makes of a snippet from the arguments: true or 0, false or 1, and
-// texts, which are errors or, in tests of warnings, these.
+// outcome sets the expected result of a pass from the arguments: true or 0, false or 1, and
+// texts. The texts are of errors or, in tests of warnings, of warnings.
 func (sn *snippet) outcome(args []argument, warns bool) {
 	sn.accepted, sn.text, sn.partly = true, "", true
 	if args[0].words == 1 && !args[0].constant && len(args) > 1 {
@@ -235,7 +235,7 @@ func (sn *snippet) outcome(args []argument, warns bool) {
 	}
 }
 
-// argument is a constant string, or how many words it has else.
+// argument is a constant string, or the number of words of another expression.
 type argument struct {
 	text     string
 	first    string // its first word
@@ -261,7 +261,7 @@ func arguments(ts []token) []argument {
 	return list
 }
 
-// evaluate joins strings, also by + and in std::string(…).
+// evaluate joins strings, also those joined by + and in std::string(…).
 func evaluate(ts []token) argument {
 	a := argument{constant: true}
 	if len(ts) > 0 && ts[0].kind == 'i' {

@@ -1,11 +1,11 @@
-// Command btsnippets compares probe/script/syntax and types with bpftrace by the snippets of
-// bpftrace's own tests, which it reads from a checkout of v0.26.1:
+// Command btsnippets compares packages probe/script/syntax and types with bpftrace by the
+// snippets in bpftrace's own tests, which it reads from a checkout of v0.26.1:
 //
 //	go -C internal/bench run ./btsnippets -suite DIR [-old DIR] [-book DIR] [-v]
 //
-// It prints, for each of the suite's files, how many snippets are accepted or refused
-// alike, how many exact error texts are the same, and how many scripts that are formatted
-// parse to the same tree and stay as they are when they are formatted again.
+// For each of the suite's files it prints how many snippets are accepted or refused alike,
+// how many exact error texts are the same, and how many scripts parse to the same tree after
+// formatting and do not change when they are formatted again.
 package main
 
 import (
@@ -109,7 +109,7 @@ func newScore(name string, details *strings.Builder) *score {
 	return &score{name: name, details: details}
 }
 
-// score counts for one line of the table.
+// score has the counts for one line of the table.
 type score struct {
 	name                     string
 	details                  *strings.Builder

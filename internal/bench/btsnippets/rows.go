@@ -1,13 +1,13 @@
 package main
 
-// snippet is a script, and what bpftrace says of it.
+// snippet is a script, and bpftrace's result for it.
 type snippet struct {
 	where    string // test and line
 	src      string
-	constant bool // false where the test makes it at run time
+	constant bool // false if the test makes it at run time
 	accepted bool
 	either   bool   // refused, by the grammar or by types
-	text     string // of the error: all of it, or with partly a part of it
+	text     string // of the error: all of it or, if partly, a part of it
 	partly   bool
 	passes   []string // after parsing: "attach", "macros"
 	params   []string
@@ -15,28 +15,29 @@ type snippet struct {
 	process  bool
 	// warning is a part of the warnings.
 	warning string
-	wants   []want // what types the test asks for afterwards
-	// says are the errors that count, if there are any.
+	wants   []want // types that the test checks afterwards
+	// says are texts of the errors that count. If it is empty, all do.
 	says []string
 	// oldKernel has none of the features that some functions need.
 	oldKernel bool
 }
 
-// row is a file of gtests. Another one whose tests are only of the language is one more row.
+// row is a file of gtests. If some of a file's tests are of the language only, these have
+// another row.
 type row struct {
 	file   string
 	accept []string // functions whose snippets are accepted; with a text too, refused
 	refuse []string
 	partly bool     // texts are part of the output
 	passes []string // what the test runs after parsing
-	// types says that the test goes on to types, and places what the arguments after the
-	// script are that are texts.
+	// types is whether the test goes on to types. places are the kinds of the arguments after
+	// the script that are texts.
 	types         bool
 	places        []string
-	says          []string // the errors that the test's passes have; others come later
-	outcomes      bool     // arguments after the script say what comes of it
-	before, after string   // what the test puts around its snippets
-	// machine are the tests that need files, processes or the kernel.
+	says          []string // the errors of the test's passes; others come later
+	outcomes      bool     // arguments after the script have the result
+	before, after string   // the text that the test puts around its snippets
+	// machine has the tests that need files, processes or the kernel.
 	machine []string
 }
 
@@ -71,19 +72,19 @@ func rows() []row {
 	}
 }
 
-// foldTexts are what the folding of literals says.
+// foldTexts are the error texts of the folding of literals.
 var foldTexts = []string{
 	"unable to fold", "negative value will underflow", "illegal literal operation",
 }
 
-// ofTypes is a file whose snippets are typed.
+// ofTypes returns the row of a file whose snippets are typed.
 func ofTypes(file string, places ...string) row {
 	return row{
 		file: file, accept: []string{"test", "test_error"}, types: true, places: places,
 	}
 }
 
-// ofPass is a file of one pass, whose tests say what comes of it in words.
+// ofPass returns the row of a file of one pass, whose tests have the result in words.
 func ofPass(file string, passes ...string) row {
 	return row{
 		file: file, accept: []string{"test", "test_error", "test_for_warning"}, outcomes: true,

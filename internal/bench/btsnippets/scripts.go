@@ -16,11 +16,11 @@ import (
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// folder is one of whole scripts.
+// folder is a folder of whole scripts.
 type folder struct{ name, dir string }
 
-// typeScripts types the scripts of folders for the machine that this runs on, with what they
-// may do to it, and prints how many have types, and why the others have none.
+// typeScripts types the scripts of folders for this machine, with unsafe functions allowed.
+// It prints how many have types, and the errors of the others.
 func typeScripts(w io.Writer, folders []folder) error {
 	sys := system.New(probe.NewEnv(nil), nil)
 	for _, d := range folders {

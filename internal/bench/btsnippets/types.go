@@ -28,17 +28,17 @@ func typed(f *syntax.File, sn snippet) (*types.Program, error) {
 	return p, err
 }
 
-// warned is a script that is accepted with warnings.
+// warned is the error of a script that is accepted with warnings.
 type warned struct{ syntax.Errors }
 
-// kernel has the types that the suite's tests use, in C.
+// kernel has the types that the suite's tests use, from their declarations in C.
 type kernel struct {
 	decls *cdecl.Decls
 	old   bool
 }
 
-// kernelText names the types and functions that the suite's own kernel has. An argument is a
-// field of a struct that is named after the function.
+// kernelText declares the types and functions of the suite's own kernel. An argument is a
+// field of a struct with the function's name.
 const kernelText = `
 enum FooEnum { VALUE };
 struct Foo1 { int a; char b; long c; };
@@ -98,7 +98,7 @@ func (k *kernel) Type(name string) btf.Type {
 	return basic[name]
 }
 
-// basic are the types that C has, and those that every kernel defines.
+// basic are C's types, and those that every kernel defines.
 var basic = map[string]btf.Type{
 	"char":               &btf.Int{Name: "char", Size: 1, Encoding: btf.Signed},
 	"unsigned char":      &btf.Int{Name: "unsigned char", Size: 1},

@@ -15,7 +15,7 @@ type want struct {
 	text string // of the type
 }
 
-// wanted reads the EXPECT_EQ lines that follow a test's call, up to the next call.
+// wanted parses the EXPECT_EQ lines that follow a test's call, up to the next call.
 func wanted(ts []token) []want {
 	var list []want
 	for i := 0; i+8 < len(ts); i++ {
@@ -36,7 +36,7 @@ func wanted(ts []token) []want {
 	return list
 }
 
-// created is the text of a type that Create… calls make, and what follows them.
+// created returns the text of the type that Create… calls make, and the tokens after them.
 func created(ts []token) (text string, rest []token, ok bool) {
 	if len(ts) < 3 || ts[1].kind != '(' {
 		return "", nil, false
@@ -68,7 +68,8 @@ func created(ts []token) (text string, rest []token, ok bool) {
 	return "", nil, false
 }
 
-// tupleText is CreateTuple(Struct::CreateTuple({ … })).
+// tupleText returns the text of CreateTuple(Struct::CreateTuple({ … })), and the tokens after
+// it.
 func tupleText(args, rest []token) (string, []token, bool) {
 	for len(args) > 0 && args[0].kind != '{' {
 		args = args[1:]
@@ -91,7 +92,7 @@ func tupleText(args, rest []token) (string, []token, bool) {
 	return "(" + strings.Join(elems, ",") + ")", rest, true
 }
 
-// compareTypes compares the types that a test asks for.
+// compareTypes compares the types that a test checks.
 func (s *score) compareTypes(sn snippet, p *types.Program) {
 	for _, w := range sn.wants {
 		key, value := p.Map(w.name)

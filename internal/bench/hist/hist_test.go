@@ -15,8 +15,8 @@ import (
 	"github.com/borescope/borescope/hist"
 )
 
-// values are positive integers; without powers of two unless asked for, since
-// those are one bucket off in the exponential forms, as documented.
+// values returns n positive integers. Powers of two are among them only if powers is true:
+// they are one bucket off in the exponential forms, as documented.
 func values(n int, powers bool) []int64 {
 	r := rand.New(rand.NewPCG(1, 2))
 	var out []int64
@@ -49,7 +49,7 @@ func written(t *testing.T, h prometheus.Histogram) *dto.Histogram {
 	return m.Histogram
 }
 
-// TestPrometheusClassic: the client library, given our edges, counts the same.
+// TestPrometheusClassic checks that the client library, given our edges, counts the same.
 func TestPrometheusClassic(t *testing.T) {
 	vs := values(20000, true)
 	p := hist.ToPrometheus(ours(t, 2, vs), 1)
@@ -74,7 +74,7 @@ func TestPrometheusClassic(t *testing.T) {
 	}
 }
 
-// TestPrometheusNative: the client library's schema 0 has the same spans and
+// TestPrometheusNative checks that the client library's schema 0 has the same spans and
 // deltas.
 func TestPrometheusNative(t *testing.T) {
 	vs := values(20000, false)
@@ -117,7 +117,7 @@ func TestPrometheusNative(t *testing.T) {
 	}
 }
 
-// TestOpenTelemetry: the SDK's exponential histogram at scale 0 has the same
+// TestOpenTelemetry checks that the SDK's exponential histogram at scale 0 has the same
 // buckets.
 func TestOpenTelemetry(t *testing.T) {
 	vs := append(values(20000, false), 0, 0)

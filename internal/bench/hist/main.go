@@ -1,11 +1,10 @@
-// Hist measures recording cost, memory and error of package hist next to
+// Hist measures the recording cost, the memory and the error of package hist next to
 // hdrhistogram-go, DDSketch and Prometheus' native histogram, in one run.
 //
 //	go -C internal/bench run ./hist
 //	go -C internal/bench test ./hist     (conversions against the same libraries)
 //
-// Each is given the same 65,536 lognormal values, the best of several rounds
-// counts.
+// Each records the same 65,536 lognormal values, and the best of several rounds counts.
 package main
 
 import (
@@ -24,8 +23,7 @@ import (
 	"github.com/borescope/borescope/hist"
 )
 
-// recorder is one way to record values. quantile is nil where the library has
-// none of its own.
+// recorder is one way to record values. quantile is nil if the library has none.
 type recorder struct {
 	add      func(v int64)
 	quantile func(q float64) float64
@@ -117,10 +115,10 @@ func run() error {
 	return nil
 }
 
-// measure returns the best nanoseconds per value, and the live memory after.
+// measure returns the least nanoseconds per value, and the live memory afterwards.
 func measure(make func() (recorder, error), values []int64) (float64, int64, recorder, error) {
 	runtime.GC()
-	runtime.GC() // what finalizers held
+	runtime.GC() // frees what finalizers held
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	rec, err := make()

@@ -1,11 +1,10 @@
-// Mapx measures reading of maps and rings with package mapx next to cilium/ebpf's
-// Iterate, its raw batch lookups, and its ring reader, on this machine in one
-// run.
+// Mapx measures the reading of maps and rings with package mapx next to cilium/ebpf's
+// Iterate, its raw batch lookups and its ring reader, on this machine in one run.
 //
 //	go -C internal/bench run ./mapx [-rounds 9]      (as root)
 //
-// Rounds are interleaved and the best of each counts, so that other load on the
-// machine falls out.
+// Rounds are interleaved and the best of each counts, so that other load on the machine has
+// little effect.
 package main
 
 import (
@@ -35,10 +34,10 @@ func main() {
 	}
 }
 
-// contender is one way to do the job; run does it once for n items.
+// contender is one way to read the items. run reads all n of them once.
 type contender struct {
 	name string
-	// setup runs before each round, untimed.
+	// setup runs before each round and is not timed.
 	setup func() error
 	run   func() error
 
@@ -132,7 +131,7 @@ func expect(got, want int, err error) error {
 	return err
 }
 
-// batchAll is the loop that a user of the raw batches writes.
+// batchAll is the loop that a user of raw batches writes.
 func batchAll(m *ebpf.Map, n, batch int) error {
 	keys, values := make([]key, batch), make([]value, batch)
 	all := make([]mapx.Entry[key, value], 0, n)
@@ -267,8 +266,8 @@ func benchRing(rounds int) error {
 		got, _, err := r.Drain(0, func(*mapx.Record) error { return nil })
 		return expect(got, n, err)
 	}
-	// One reader's position is the other's: each keeps its own from the page
-	// they share, so mapx is opened anew behind cilium's.
+	// The readers share the ring's position, of which each keeps a copy. So mapx is opened
+	// anew after cilium's reader.
 	reopen := func() (err error) {
 		r.Close()
 		if r, err = mapx.OpenRing(m, nil); err != nil {

@@ -1,4 +1,4 @@
-// Package peer ends the tools that the comparisons run.
+// Package peer ends the tools that the benchmarks compare with.
 package peer
 
 import (
@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Interrupt ends cmd, whose Wait's result ended receives, as Ctrl-C does. It
-// interrupts again what goes on, as bpftrace 0.17 does where the signal finds it
-// outside of epoll_wait; what does not end within ten seconds is killed, and is the
-// error.
+// Interrupt interrupts cmd as Ctrl-C does, and waits for its end; ended receives the result
+// of its Wait. It interrupts again if cmd goes on, as bpftrace 0.17 does if it is outside of
+// epoll_wait at the signal. It kills a process that does not end within ten seconds, and
+// returns an error.
 func Interrupt(cmd *exec.Cmd, ended <-chan error) error {
 	for range 5 {
 		cmd.Process.Signal(os.Interrupt)

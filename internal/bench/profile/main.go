@@ -1,19 +1,19 @@
-// Profile measures examples/profile next to perf record and bpftrace on this
-// machine, in one run: what a sample costs, how long a start takes until
-// sampling begins, and the tool's peak memory.
+// Profile measures examples/profile next to perf record and bpftrace on this machine, in one
+// run: the cost of a sample, the time from a start until sampling begins, and the tool's peak
+// memory.
 //
 //	go -C internal/bench run ./profile [-rounds 5] [-procs 2000] [-before FILE]     (as root)
 //	go -C internal/bench run ./profile -stacks
 //	go -C internal/bench run ./profile -algorithms 2
 //
-// With -stacks it prints instead how many samples of stripped programs reach the
-// program's start, as each of the three sees them at the same time; with -algorithms
-// those of openssl speed, for each of 23 algorithms, as borescope sees them.
+// With -stacks it prints instead how many samples of stripped programs reach the program's
+// start, for each of the three at the same time; with -algorithms, how many samples of
+// openssl speed do in borescope, for each of 23 algorithms.
 //
-// The cost is what a pinned, busy program loses: its throughput under each
-// tracer against its throughput alone, divided by the samples taken. Rounds
-// are interleaved and each tracer's best counts, so that other load on the
-// machine falls out. A peer that is not installed is left out and said so.
+// The cost is the loss of a pinned, busy program: the difference between its throughput alone
+// and under each tracer, divided by the number of samples. Rounds are interleaved and each
+// tracer's best counts, so that other load on the machine has little effect. A peer that is
+// not installed is left out, with a note.
 package main
 
 import (
@@ -36,8 +36,8 @@ import (
 	"github.com/borescope/borescope/internal/bench/peer"
 )
 
-// freq is high, so that the cost stands out of the noise. The kernel may lower
-// its limit under load: kernel.perf_event_max_sample_rate.
+// freq is high, so that the cost is well above the noise. Under load the kernel may lower its
+// limit, kernel.perf_event_max_sample_rate.
 const freq = 4999
 
 const (
@@ -86,7 +86,7 @@ type tracer struct {
 	maxRSS int64 // KiB
 }
 
-// buildProfile builds examples/profile in a directory, and says where.
+// buildProfile builds examples/profile in a directory, and returns the file's path.
 func buildProfile(dir string) (string, error) {
 	path := filepath.Join(dir, "profile")
 	if out, err := exec.Command("go", "build", "-o", path,
@@ -144,7 +144,7 @@ func run(rounds, procs int, before string) error {
 	return nil
 }
 
-// crowd prints the peak memory of a run among many processes, each of which is
+// crowd prints the peak memory of a run on a machine with n processes, each of which is
 // sampled now and then.
 func crowd(tool string, n int) error {
 	self, err := os.Executable()
@@ -159,7 +159,7 @@ func crowd(tool string, n int) error {
 		}
 		defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	}
-	time.Sleep(3 * time.Second) // they start
+	time.Sleep(3 * time.Second) // until they have started
 	cmd := exec.Command(tool, "-d", "10s")
 	out, err := cmd.Output()
 	if err != nil {
@@ -211,8 +211,8 @@ func (t *tracer) round() error {
 	return err
 }
 
-// attached waits until the process holds a perf event, or the link of one, for
-// every CPU: the same sign of readiness for all tracers, seen from outside.
+// attached waits until the process holds a perf event, or the link of one, for every CPU.
+// This sign of readiness is the same for all tracers, and seen from outside.
 func attached(pid int) error {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(100 * time.Microsecond) {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// programs have no frame pointers, as Debian ships them. The last part of the
-// command is what they do.
+// programs are programs without frame pointers, as Debian ships them. The last argument is
+// the work that they do.
 var programs = []struct {
 	name string
 	argv []string
@@ -40,11 +40,11 @@ var programs = []struct {
 	}},
 }
 
-// stackSeconds is how long each program is sampled, by all tracers at once.
+// stackSeconds is the time for which all tracers sample each program.
 const stackSeconds = 10
 
-// wholeStacks prints for each program the share of samples whose user stack
-// reaches the program's start, as each tracer sees them, at the same time.
+// wholeStacks prints for each program the share of the samples whose user stack reaches the
+// program's start, for each tracer, all at the same time.
 func wholeStacks() error {
 	dir, err := os.MkdirTemp("", "bench-profile")
 	if err != nil {
@@ -65,8 +65,8 @@ func wholeStacks() error {
 	return nil
 }
 
-// algorithms are OpenSSL's that are measured one by one, each with hand-written
-// assembly of its own: ciphers, digests, and what signs and agrees on keys.
+// algorithms are the algorithms of OpenSSL that are measured one by one, each with
+// hand-written assembly of its own: ciphers, digests, signatures and key agreements.
 var algorithms = [][]string{
 	{"-evp", "aes-128-cbc"},
 	{"-evp", "aes-256-gcm"},
@@ -93,8 +93,8 @@ var algorithms = [][]string{
 	{"ed25519"},
 }
 
-// wholeAlgorithms prints for each algorithm the share of samples whose user stack
-// reaches the program's start, as borescope sees them.
+// wholeAlgorithms prints for each algorithm the share of borescope's samples whose user stack
+// reaches the program's start.
 func wholeAlgorithms(seconds int) error {
 	dir, err := os.MkdirTemp("", "bench-profile")
 	if err != nil {
@@ -189,7 +189,8 @@ func wholeStacksOf(name string, argv []string, ours, dir string) error {
 	return nil
 }
 
-// busiest waits until the program works, which a child of it may do.
+// busiest waits until the program works, and returns the process that does: it may be a
+// child.
 func busiest(pid int) (int, error) {
 	time.Sleep(2 * time.Second)
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid)); err != nil {
@@ -202,16 +203,16 @@ func busiest(pid int) (int, error) {
 	return pid, nil
 }
 
-// isStart says whether one of a stack's two outermost frames is where the program
-// begins. _start itself may have no name in a stripped program; what libc calls
-// it by has one.
+// isStart reports whether one of a stack's two outermost frames is where the program begins.
+// In a stripped program _start itself may have no name, but the function of libc that it
+// calls has one.
 func isStart(outermost ...string) bool {
 	return slices.ContainsFunc(outermost, func(name string) bool {
 		return strings.HasPrefix(name, "_start") || strings.HasPrefix(name, "__libc_start")
 	})
 }
 
-// countFolded counts the stacks that begin with the program's start, and all.
+// countFolded counts the folded stacks that begin with the program's start, and all of them.
 func countFolded(b *bytes.Buffer) (n [2]int) {
 	for line := range strings.Lines(b.String()) {
 		i := strings.LastIndexByte(line, ' ')
@@ -227,7 +228,7 @@ func countFolded(b *bytes.Buffer) (n [2]int) {
 	return n
 }
 
-// countBpftrace does so for maps of ustack(perf): a line "\tADDR NAME+OFF (FILE)" for
+// countBpftrace does the same for maps of ustack(perf): a line "\tADDR NAME+OFF (FILE)" for
 // each frame, the outermost last, then "]: COUNT".
 func countBpftrace(b *bytes.Buffer) (n [2]int) {
 	var last [2]string
@@ -247,8 +248,8 @@ func countBpftrace(b *bytes.Buffer) (n [2]int) {
 	return n
 }
 
-// countPerf does so for perf script: an address and a name for each frame, and an
-// empty line behind each sample.
+// countPerf does the same for perf script: an address and a name for each frame, and an empty
+// line after each sample.
 func countPerf(b *bytes.Buffer) (n [2]int) {
 	var last [2]string
 	for line := range strings.Lines(b.String() + "\n") {

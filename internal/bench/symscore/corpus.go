@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// corpus lists the files that are here, each made in another way: with and
+// corpus returns the files that exist on this machine, each built in another way: with and
 // without .symtab, C, C++, Go, Rust, static, position independent or not.
 func corpus() []string {
 	home, _ := os.UserHomeDir()
@@ -25,7 +25,7 @@ func corpus() []string {
 	)
 }
 
-// debugCorpus lists files with DWARF, in dir a Go program among them.
+// debugCorpus returns the files with DWARF, a Go program in dir among them.
 func debugCorpus(dir string) []string {
 	var files []string
 	for _, lib := range existing("/lib/*-linux-gnu/libc.so.6", "/lib*/ld-linux-*.so.*",
@@ -34,7 +34,7 @@ func debugCorpus(dir string) []string {
 			files = append(files, d)
 		}
 	}
-	// What go run makes has no DWARF, so this program is built once more.
+	// The binaries of go run have no DWARF, so this program is built once more.
 	self := filepath.Join(dir, "go-program")
 	if err := exec.Command("go", "build", "-o", self, "./symscore").Run(); err == nil {
 		files = append(files, self)
@@ -79,7 +79,7 @@ func debugFileOf(path string) string {
 	return name
 }
 
-// testCase is a file with addresses to ask for.
+// testCase is a file with addresses to look up.
 type testCase struct {
 	path string
 	pcs  []uint64
@@ -87,7 +87,8 @@ type testCase struct {
 	syms []elf.Symbol // functions by address
 }
 
-// openCase draws two addresses in functions for each one anywhere in the code.
+// openCase returns a file with n random addresses: two in functions for each one anywhere in
+// the code.
 func openCase(path string, n, runs int) (*testCase, error) {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -103,7 +104,7 @@ func openCase(path string, n, runs int) (*testCase, error) {
 	dyn, _ := f.DynamicSymbols()
 	syms = append(syms, dyn...)
 	if d, err := elf.Open(debugFileOf(path)); err == nil {
-		more, _ := d.Symbols() // what tools name a stripped library by
+		more, _ := d.Symbols() // tools name a stripped library's functions by these
 		syms = append(syms, more...)
 		d.Close()
 	}
@@ -132,8 +133,8 @@ func openCase(path string, n, runs int) (*testCase, error) {
 	return c, nil
 }
 
-// aliasesAt returns a function that says whether two names are of symbols with
-// the same bounds around an address.
+// aliasesAt returns a function that reports whether two names are of symbols with the same
+// bounds around an address.
 func (c *testCase) aliasesAt(pc uint64) func(a, b string) bool {
 	return func(a, b string) bool {
 		if a == "" || b == "" {
@@ -145,7 +146,7 @@ func (c *testCase) aliasesAt(pc uint64) func(a, b string) bool {
 	}
 }
 
-// bounds returns the bounds of symbols of that name that hold the address.
+// bounds returns the bounds of the symbols with a name that contain the address.
 func (c *testCase) bounds(name string, pc uint64) (list [][2]uint64) {
 	for _, s := range c.syms {
 		if s.Value > pc {

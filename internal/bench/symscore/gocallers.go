@@ -21,8 +21,8 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// goBuilds are the ways to build a Go program that differ in where its function
-// table lies, and what else there is to go by.
+// goBuilds are ways to build a Go program which differ in the place of its function table,
+// and in its other symbols.
 var goBuilds = []struct {
 	name string
 	cgo  string
@@ -37,8 +37,9 @@ var goBuilds = []struct {
 	{"cgo, external, pie", "1", []string{"-buildmode=pie", "-ldflags=-linkmode=external -s -w"}},
 }
 
-// goCallers builds this very program in several ways, lets each name places in
-// itself with runtime.CallersFrames, and scores what the file alone tells.
+// goCallers builds this very program in several ways, and runs each build to name places in
+// itself with runtime.CallersFrames. It scores the tools, which have only the file, against
+// these names.
 func goCallers(w *tabwriter.Writer, n, runs int, verbose bool) error {
 	dir, err := os.MkdirTemp("", "symscore")
 	if err != nil {
@@ -79,7 +80,7 @@ func goBuild(w *tabwriter.Writer, name, exe string, n, runs int, verbose bool) e
 	}
 	for _, t := range []struct {
 		tool
-		// part is what of the reference's answer the tool can give.
+		// part returns the part of the reference's answer that the tool can give.
 		part func(chain string) string
 	}{
 		{tool{"borescope", child("borescope-go")}, func(s string) string { return s }},
@@ -104,8 +105,8 @@ func goBuild(w *tabwriter.Writer, name, exe string, n, runs int, verbose bool) e
 	return nil
 }
 
-// callers prints addresses of this program, as its file numbers them, each with
-// what the runtime says: half of them are of calls, half anywhere.
+// callers prints addresses in this program, as they are in its file, each with the names from
+// the runtime: half of them are of calls, half are anywhere.
 func callers(out io.Writer, n int) error {
 	lo, code, bias, err := ownCode()
 	if err != nil {
@@ -120,10 +121,10 @@ func callers(out io.Writer, n int) error {
 		}
 		pc := lo + uintptr(at)
 		if runtime.FuncForPC(pc+1) == nil || runtime.FuncForPC(pc+1).Entry() == pc+1 {
-			continue // padding: no return address
+			continue // padding: not a return address
 		}
-		// The runtime takes addresses for return addresses, and it expands inlined
-		// calls of those that are not the last.
+		// The runtime takes addresses for return addresses, and expands the inlined calls of
+		// all but the last one.
 		frames := runtime.CallersFrames([]uintptr{pc + 1, 1})
 		var b strings.Builder
 		line := 0
@@ -148,9 +149,9 @@ func callers(out io.Writer, n int) error {
 	return w.Flush()
 }
 
-// nextCall returns an address in the first call of a Go function after code[at]
-// (the call's last byte, where who walks a stack looks things up), or at. It
-// knows the instructions of amd64 only.
+// nextCall returns an address in the first call of a Go function after code[at], or at if
+// there is none. It is that of the call's last byte, which a stack walker looks up. It
+// decodes only the instructions of amd64.
 func nextCall(lo uintptr, code []byte, at int) int {
 	const size = 5 // E8 and a distance
 	if runtime.GOARCH != "amd64" {
@@ -169,8 +170,8 @@ func nextCall(lo uintptr, code []byte, at int) int {
 	return at
 }
 
-// ownCode returns where this program's code begins, the code, and how far it lies
-// from where the file says.
+// ownCode returns the address of this program's code, the code, and the difference between
+// its address and the one in the file.
 func ownCode() (lo uintptr, code []byte, bias uint64, err error) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -215,9 +216,9 @@ func ownCode() (lo uintptr, code []byte, bias uint64, err error) {
 	return 0, nil, 0, errors.New("this program's code is mapped from no file")
 }
 
-// The answers of child processes to goBuild.
+// The functions below are the answers of child processes to goBuild.
 
-// borescopeGo gives chains with all names.
+// borescopeGo returns chains with all names.
 func borescopeGo(path string, pcs []uint64) ([]string, error) {
 	return resolved(path, nil, pcs, func(frames []symbol.Frame) string {
 		var b strings.Builder
@@ -230,7 +231,7 @@ func borescopeGo(path string, pcs []uint64) ([]string, error) {
 	})
 }
 
-// debugGosym gives the function that the code belongs to: it has no more.
+// debugGosym returns the function that the code belongs to; the package has no inlined calls.
 func debugGosym(path string, pcs []uint64) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -269,15 +270,15 @@ func goName(s string) string {
 	return s
 }
 
-// elided reports whether the runtime leaves a function out of the callers of an
-// inlined one: what the compiler marks as a wrapper (abi.FuncIDWrapper).
+// elided reports whether the runtime leaves a function out of the callers of an inlined one,
+// because the compiler marks it as a wrapper (abi.FuncIDWrapper).
 func elided(name, file string) bool {
 	return file == "<autogenerated>" || wrapper.MatchString(name)
 }
 
 var wrapper = regexp.MustCompile(`^reflect\.call(Method|Reflect)$|\.(defer|go)wrap\d+$`)
 
-// withoutOuter takes the name of the last function off a chain, as chain does.
+// withoutOuter removes the name of the last function from a chain, as chain does.
 func withoutOuter(s string) string {
 	s = strings.TrimSuffix(s, "; ")
 	head, last := "", s
@@ -287,7 +288,7 @@ func withoutOuter(s string) string {
 	return head + last[strings.LastIndexByte(last, ' '):] + "; "
 }
 
-// outer is the name of the last function of a chain.
+// outer returns the name of the last function of a chain.
 func outer(s string) string {
 	s = strings.TrimSuffix(s, "; ")
 	s = s[strings.LastIndex(s, "; ")+1:]

@@ -45,13 +45,13 @@ public class Work {
 }
 `
 
-// jitCase is a program whose generated code is to be named.
+// jitCase is a program whose generated code is named.
 type jitCase struct {
 	name    string
-	source  string // file that work is written to
+	source  string // file to which work is written
 	work    string
 	command []string
-	dump    bool // it writes a jitdump
+	dump    bool // the program writes a jitdump
 }
 
 var jitCases = []jitCase{
@@ -62,8 +62,8 @@ var jitCases = []jitCase{
 	}, false},
 }
 
-// jit has perf record programs with JIT compilers and scores the names of all
-// places that were seen against those that perf script gives.
+// jit records programs with JIT compilers by perf, and scores the names of all sampled
+// addresses against those of perf script.
 func jit(w *tabwriter.Writer, verbose bool) error {
 	for _, c := range jitCases {
 		if _, err := exec.LookPath(c.command[0]); err != nil {
@@ -140,8 +140,8 @@ func (c *jitCase) run(w *tabwriter.Writer, verbose bool) error {
 	return nil
 }
 
-// parseScript reads lines of "PID ADDRESS NAME+OFFSET (MODULE)" and returns the
-// names, with their offsets, of the addresses that are in generated code.
+// parseScript parses lines of "PID ADDRESS NAME+OFFSET (MODULE)". It returns the names, with
+// their offsets, of the addresses in generated code.
 func parseScript(out string) (names map[uint64]string, pid int, err error) {
 	names = map[uint64]string{}
 	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
@@ -170,7 +170,7 @@ func parseScript(out string) (names map[uint64]string, pid int, err error) {
 	return names, pid, nil
 }
 
-// open reads what the program's compiler left.
+// open reads the file that the program's compiler wrote.
 func (c *jitCase) open(dir string, pid int) (symbol.Resolver, error) {
 	path := fmt.Sprintf("/tmp/perf-%d.map", pid)
 	if c.dump {

@@ -1,17 +1,15 @@
-// Command symscore scores symbolizers: for each file of a corpus, what is on
-// this machine, it draws addresses, takes the answers of a reference tool, and
-// counts how many of each tool's answers are right, wrong and missing, and what
-// they cost: each tool is a process of its own.
+// Command symscore scores symbolizers. For each file of a corpus that is on this machine, it
+// draws addresses, takes the answers of a reference tool, and counts how many of each tool's
+// answers are right, wrong and missing, and their cost. Each tool is a process of its own.
 //
 //	go -C internal/bench run ./symscore [-n 2000] [-runs 3] [-match libm]
 //	go -C internal/bench run ./symscore -speed
 //
-// Functions are scored against eu-addr2line, the only tool of those that honours
-// symbols' sizes and nesting; an alias (a symbol of the same address and size) is
-// as right as the name itself. Readable names are scored against c++filt and
-// llvm-cxxfilt, which differ among themselves. Chains of inlined calls with their lines are
-// scored against llvm-symbolizer. With -speed it measures what a program that
-// imports the package pays, next to what it would pay otherwise.
+// Functions are scored against eu-addr2line, the only one of the tools that respects symbols'
+// sizes and nesting; an alias (a symbol of the same address and size) is as right as the name
+// itself. Readable names are scored against c++filt and llvm-cxxfilt, which differ. Chains of
+// inlined calls with their lines are scored against llvm-symbolizer. With -speed it measures
+// the cost for a program that imports the package, next to that of the alternatives.
 package main
 
 import (
@@ -109,7 +107,7 @@ func run(n, runs int, verbose bool, match string) error {
 	return nil
 }
 
-// matching returns the files whose names hold a text.
+// matching returns the files whose names contain a text.
 func matching(files []string, text string) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return !strings.Contains(f, text) })
 }
@@ -151,7 +149,7 @@ func functions(w *tabwriter.Writer, path string, n, runs int, verbose bool) erro
 	return w.Flush()
 }
 
-// inlines scores us, and GNU addr2line, on chains of calls.
+// inlines scores borescope and GNU addr2line on chains of calls.
 func inlines(w *tabwriter.Writer, path string, n, runs int, verbose bool) error {
 	c, err := openCase(path, n, runs)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// readable scores names as people read them: what c++filt and llvm-cxxfilt make of
-// the symbol at each address. The two differ among themselves, so each is a
-// reference of its own, and the other one is scored next to us.
+// readable scores names in the form for people: the output of c++filt and llvm-cxxfilt for
+// the symbol at each address. The two differ, so each is a reference of its own, and the
+// other one is scored next to borescope.
 func readable(w *tabwriter.Writer, path string, n, runs int, verbose bool) error {
 	c, err := openCase(path, n, runs)
 	if err != nil {
@@ -71,14 +71,15 @@ func readable(w *tabwriter.Writer, path string, n, runs int, verbose bool) error
 	return w.Flush()
 }
 
-// borescopeReadable gives the names as a user of the package gets them.
+// borescopeReadable returns the names as a user of the package gets them.
 func borescopeReadable(path string, pcs []uint64) ([]string, error) {
 	return resolved(path, nil, pcs, func(frames []symbol.Frame) string {
 		return frames[len(frames)-1].Name
 	})
 }
 
-// filtered has a demangler answer for names, some times; the cost is the best.
+// filtered runs a demangler on names, runs times, and returns its answers with the least
+// cost.
 func filtered(name string, names []string, runs int) ([]string, cost, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -104,9 +105,9 @@ func filtered(name string, names []string, runs int) ([]string, cost, error) {
 	return lines, best, nil
 }
 
-// spelling leaves out what demanglers write differently for the same name: spaces,
-// the standard abbreviations, how they call what has no name, and the hash that
-// rustc's older names end with.
+// spelling removes what demanglers write differently in the same name: spaces, the standard
+// abbreviations, the words for entities without a name, and the hash at the end of rustc's
+// older names.
 func spelling(s string) string {
 	return rustHash.ReplaceAllString(strings.ReplaceAll(abbreviations.Replace(s), " ", ""), "")
 }
@@ -125,7 +126,7 @@ var abbreviations = strings.NewReplacer(
 	"(anonymous namespace)", "{anonymous}",
 )
 
-// readableCorpus lists files of C++ and of Rust.
+// readableCorpus returns files of C++ and of Rust.
 func readableCorpus() []string {
 	home, _ := os.UserHomeDir()
 	return existing(

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// bccSource asks libbcc for the addresses of a library that it loads itself:
-// libbcc names the addresses of processes.
+// bccSource is a program that loads a library and looks up addresses in it with libbcc, which
+// only names addresses of processes.
 const bccSource = `
 #define _GNU_SOURCE
 #include <bcc/bcc_syms.h>
@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
 }
 `
 
-// libbcc compiles bccSource and asks it.
+// libbcc compiles bccSource and runs it.
 func libbcc(c *testCase) ([]string, cost, error) {
 	if !strings.Contains(filepath.Base(c.path), ".so") ||
 		strings.HasPrefix(filepath.Base(c.path), "ld-") {
@@ -70,7 +70,7 @@ func libbcc(c *testCase) ([]string, cost, error) {
 	return names, took, nil
 }
 
-// blazesym asks the program in the folder of that name, if it is installed.
+// blazesym runs symscore-blazesym, built from the folder of that name, if it is installed.
 func blazesym(what string) func(c *testCase) ([]string, cost, error) {
 	return func(c *testCase) ([]string, cost, error) {
 		out, took, err := feed(c, "symscore-blazesym", what, c.path)
@@ -92,7 +92,7 @@ func blazesym(what string) func(c *testCase) ([]string, cost, error) {
 	}
 }
 
-// debugELF is the plain Go way: all symbols, sorted, and a binary search.
+// debugELF is the simple way with debug/elf: all symbols, sorted, and a binary search.
 func debugELF(path string, pcs []uint64) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func debugELF(path string, pcs []uint64) ([]string, error) {
 	return out, nil
 }
 
-// unitLines is what debugDWARF keeps of a unit.
+// unitLines is the part of a unit that debugDWARF keeps.
 type unitLines struct {
 	lines []dwarf.LineEntry // by address
 	calls []inlinedCall     // outer ones first
@@ -134,8 +134,8 @@ type inlinedCall struct {
 	line   int
 }
 
-// debugDWARF uses debug/dwarf as a program would that keeps what it read of each
-// unit: lines, and inlined calls by a walk over the entries.
+// debugDWARF uses debug/dwarf like a program that caches the contents of each unit: the
+// lines, and the inlined calls from a walk over the entries.
 func debugDWARF(path string, pcs []uint64) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -213,7 +213,7 @@ func readUnit(d *dwarf.Data, unit *dwarf.Entry) *unitLines {
 	return u
 }
 
-// originName follows an entry to the one that has a name.
+// originName follows an entry's origins to the one that has a name.
 func originName(d *dwarf.Data, e *dwarf.Entry) string {
 	for range 8 {
 		if s, ok := e.Val(dwarf.AttrLinkageName).(string); ok {

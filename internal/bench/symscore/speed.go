@@ -19,8 +19,8 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// best returns the least CPU time of some runs: that of the whole process, with
-// the garbage collector's, and without the time that others had the processor.
+// best returns the least CPU time of the runs: that of the whole process with its garbage
+// collector, without the time in which other processes had the CPU.
 func best(runs int, f func() error) (time.Duration, error) {
 	b := time.Duration(1 << 62)
 	for range runs {
@@ -33,7 +33,7 @@ func best(runs int, f func() error) (time.Duration, error) {
 	return b, nil
 }
 
-// cpuTime is the user and system time that this process took so far.
+// cpuTime returns the user and system time that this process has used.
 func cpuTime() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -42,7 +42,7 @@ func cpuTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// measure prints times and their ratios, each pair measured in turn in this run.
+// measure prints times and their ratios. The two of a pair are measured in turn, in this run.
 func measure(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
 	defer w.Flush()
@@ -127,8 +127,8 @@ func measureELF(path string, row rowFunc) error {
 	return nil
 }
 
-// measureGo compares function, file and line of this program with debug/gosym,
-// which knows of no inlined calls.
+// measureGo compares lookups of function, file and line in this program with debug/gosym,
+// which has no inlined calls.
 func measureGo(row rowFunc) error {
 	exe, err := os.Executable()
 	if err != nil {
@@ -190,7 +190,7 @@ func measureGo(row rowFunc) error {
 	return nil
 }
 
-// measureKernel compares reading /proc/kallsyms into a table with reading it.
+// measureKernel compares reading /proc/kallsyms into a table with only reading it.
 func measureKernel(row rowFunc) error {
 	var text []byte
 	var ours, theirs, oursWall, theirsWall time.Duration = 1 << 62, 1 << 62, 1 << 62, 1 << 62

@@ -16,17 +16,17 @@ import (
 	"github.com/borescope/borescope/symbol"
 )
 
-// tool names the addresses of a case, one answer each, in a process of its own.
+// tool returns the names of a case's addresses, one answer each, from a process of its own.
 type tool struct {
 	name string
 	ask  func(c *testCase) ([]string, cost, error)
 }
 
-// cost is what an answer took: wall time with the process's start, and CPU time.
+// cost is the time of an answer: wall time with the start of the process, and CPU time.
 type cost struct{ wall, cpu time.Duration }
 
-// children are the ways to answer that are part of this program: it runs itself
-// with "-child NAME FILE", so that all tools pay for their start.
+// children are the tools that are part of this program: it runs itself with "-child NAME
+// FILE", so that all tools pay for a process's start.
 var children = map[string]func(path string, pcs []uint64) ([]string, error){
 	"borescope":          borescopeNames,
 	"borescope-readable": borescopeReadable,
@@ -55,7 +55,7 @@ func child(name string) func(c *testCase) ([]string, cost, error) {
 	}
 }
 
-// runChild answers for child.
+// runChild runs the tool name in a child process.
 func runChild(name, path string, in io.Reader, w io.Writer) error {
 	var pcs []uint64
 	for s := bufio.NewScanner(in); s.Scan(); {
@@ -80,14 +80,14 @@ func runChild(name, path string, in io.Reader, w io.Writer) error {
 	return out.Flush()
 }
 
-// borescopeNames gives the name of the function that the code belongs to.
+// borescopeNames returns the names of the functions that the code belongs to.
 func borescopeNames(path string, pcs []uint64) ([]string, error) {
 	return resolved(path, &symbol.ELFOptions{RawNames: true}, pcs, func(frames []symbol.Frame) string {
 		return clean(frames[len(frames)-1].Name)
 	})
 }
 
-// borescopeChains gives chains of inlined calls with their lines.
+// borescopeChains returns chains of inlined calls with their lines.
 func borescopeChains(path string, pcs []uint64) ([]string, error) {
 	opts := &symbol.ELFOptions{RawNames: true, Source: true, DebugDirs: []string{}}
 	return resolved(path, opts, pcs, func(frames []symbol.Frame) string {
@@ -103,7 +103,7 @@ func borescopeChains(path string, pcs []uint64) ([]string, error) {
 	})
 }
 
-// resolved returns what text makes of the frames of each address.
+// resolved returns the result of text for the frames of each address.
 func resolved(path string, opts *symbol.ELFOptions, pcs []uint64,
 	text func([]symbol.Frame) string,
 ) ([]string, error) {
@@ -121,13 +121,13 @@ func resolved(path string, opts *symbol.ELFOptions, pcs []uint64,
 	return out, nil
 }
 
-// link is one call of a chain; chain is empty if nothing is known.
+// link formats one call of a chain.
 func link(name, file string, line int) string {
 	return fmt.Sprintf("%s %s:%d; ", goName(name), filepath.Base(file), line)
 }
 
-// A function without a line is that as well: llvm-symbolizer takes the file of
-// such a one from the symbol table.
+// chain returns a chain, or "" if nothing is known. A single function without a line counts
+// as that: llvm-symbolizer takes the file of such a function from the symbol table.
 func chain(s string) string {
 	if strings.Count(s, "; ") == 1 && strings.HasSuffix(s, ":0; ") {
 		return ""
@@ -135,8 +135,8 @@ func chain(s string) string {
 	return s
 }
 
-// feed runs a tool with all addresses on its standard input, some times; the
-// cost is the best of them.
+// feed runs a tool several times, with all addresses on its standard input; the cost is the
+// least of them.
 func feed(c *testCase, name string, args ...string) (string, cost, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -161,17 +161,17 @@ func feed(c *testCase, name string, args ...string) (string, cost, error) {
 	return string(out), best, nil
 }
 
-// clean takes off what tools add to names.
+// clean removes what tools add to names.
 func clean(name string) string {
 	if name == "??" {
 		return ""
 	}
 	name, _, _ = strings.Cut(name, "@")
-	// Go's linker writes its middle dot as a dot into the symbol table.
+	// In the symbol table, Go's linker writes its middle dot as a dot.
 	return strings.ReplaceAll(strings.TrimSuffix(name, ".abi0"), "·", ".")
 }
 
-// pairs reads output of two lines for each address.
+// pairs parses output of two lines for each address.
 func pairs(out string, n int) ([]string, error) {
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	if len(lines) != 2*n {
@@ -185,7 +185,7 @@ func pairs(out string, n int) ([]string, error) {
 }
 
 func euAddr2line(c *testCase) ([]string, cost, error) {
-	// -S would add offsets; the symbol is what -f prints where there is no DWARF.
+	// -S would add offsets; the symbol is what -f prints if there is no DWARF.
 	out, took, err := feed(c, "eu-addr2line", "-S", "-e", c.path)
 	if err != nil {
 		return nil, cost{}, err
@@ -216,7 +216,7 @@ func addr2line(c *testCase) ([]string, cost, error) {
 	return names, took, err
 }
 
-// blocks splits llvm-symbolizer's output: an empty line after each address.
+// blocks splits llvm-symbolizer's output, which has an empty line after each address.
 func blocks(out string, n int) ([][]string, error) {
 	list := strings.Split(strings.TrimSuffix(out, "\n\n"), "\n\n")
 	if len(list) != n {
@@ -272,7 +272,7 @@ func llvmChains(c *testCase) ([]string, cost, error) {
 	return chains, took, nil
 }
 
-// splitLine reads "file:line" with or without ":column".
+// splitLine parses "file:line" with or without ":column".
 func splitLine(s string) (file string, line int) {
 	f := strings.Split(s, ":")
 	if len(f) >= 3 {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account is what the kernel counted of programs: how often they ran, and for how
-// long altogether. It does so while it was told to (ebpf.EnableStats, Linux 5.8).
+// account is the kernel's count of the runs of programs, and their total time. The kernel
+// counts only while this is enabled (ebpf.EnableStats, Linux 5.8).
 type account struct {
 	runs uint64
 	time time.Duration
@@ -21,7 +21,7 @@ type account struct {
 
 func (a account) less(b account) account { return account{a.runs - b.runs, a.time - b.time} }
 
-// each says what that is for each of so many events.
+// each formats the time and the runs for each of so many events.
 func (a account) each(events int) string {
 	return fmt.Sprintf("%d ns in %.2f runs", a.time.Nanoseconds()/int64(events),
 		float64(a.runs)/float64(events))
@@ -29,8 +29,8 @@ func (a account) each(events int) string {
 
 var programID = regexp.MustCompile(`(?m)^prog_id:\s+(\d+)$`)
 
-// accountOf is that of the programs of a process: those that it, or a link of its,
-// has a descriptor of.
+// accountOf returns the account of a process's programs: those of which it has a descriptor,
+// or a descriptor of a link.
 func accountOf(pid int) (sum account, err error) {
 	dir := fmt.Sprintf("/proc/%d/fdinfo", pid)
 	fds, err := os.ReadDir(dir)
@@ -39,7 +39,7 @@ func accountOf(pid int) (sum account, err error) {
 	}
 	seen := map[string]bool{}
 	for _, fd := range fds {
-		info, _ := os.ReadFile(filepath.Join(dir, fd.Name())) // closed meanwhile
+		info, _ := os.ReadFile(filepath.Join(dir, fd.Name())) // fails if it was closed by now
 		m := programID.FindSubmatch(info)
 		if m == nil || seen[string(m[1])] {
 			continue
@@ -64,8 +64,8 @@ func accountOf(pid int) (sum account, err error) {
 	return sum, nil
 }
 
-// accounted makes one burst while the kernel counts, and returns what programs of
-// the processes took.
+// accounted makes one burst while the kernel counts, and returns the account of each
+// process's programs.
 func (l *load) accounted(running []*process) ([]account, error) {
 	stop, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {

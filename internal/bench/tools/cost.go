@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// costOf is a tool of ours that has no peer in comparisons, with a load of theirs.
-// What an event is, is said there: the load's burst, or its cost.
+// costOf is one of our tools that no comparison has, with a load of one that does. The load
+// defines an event: it is one of its burst or, if it has a cost, one of that.
 type costOf struct {
 	what, load string
 	args       []string // the tool first
@@ -30,8 +30,8 @@ var costs = []costOf{
 	{"two switches and wakeups", "runqlat", []string{"wakeuptime"}},
 }
 
-// guestCosts need kprobes or trampolines. The first is there natively, too, and
-// tells how slow a guest is.
+// guestCosts need kprobes or trampolines. The first is also measured without a guest, and so
+// shows how slow a guest is.
 var guestCosts = []costOf{
 	{"open of no file", "opensnoop", []string{"opensnoop"}},
 	{"read of a cached page", "read", []string{"vfsstat", "60"}},
@@ -39,7 +39,7 @@ var guestCosts = []costOf{
 	{"read of a cached page", "read", []string{"ext4slower"}},
 }
 
-// runCosts runs cost for the tools that the kernel is for, here or in a guest.
+// runCosts runs cost for the tools that work on the kernel, here or in a guest.
 func (s *settings) runCosts() error {
 	list := append(slices.Clone(costs), guestCosts[0])
 	if s.guest != "" || s.bin != "" {
@@ -65,8 +65,8 @@ func (s *settings) runCosts() error {
 	return s.cost(list)
 }
 
-// cost prints what our tools add to an event each: the quickest of many batches,
-// less the same without the tool, and what the kernel counts for its programs.
+// cost prints the time that each of our tools adds to an event, which is that of the quickest
+// of many batches less the same without the tool, and the kernel's account of its programs.
 func (s *settings) cost(list []costOf) error {
 	for _, k := range list {
 		name := k.args[0]

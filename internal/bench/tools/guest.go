@@ -17,9 +17,9 @@ import (
 // peersSuite is the Debian release whose bpftrace is the peer, version 0.17.
 const peersSuite = "bookworm"
 
-// inGuest runs this command in a guest of that kernel, with tools that are built
-// and with Debian's bpftrace. BCC, which would have to compile there, is not
-// installed. bpftrace needs a shell and headers.
+// inGuest runs this command in a guest of the kernel s.guest, with the built tools and
+// Debian's bpftrace. BCC is not installed, because it would have to compile there. bpftrace
+// needs a shell and headers.
 func (s *settings) inGuest(ctx context.Context, tools []string, args ...string) error {
 	k, err := kernel.Get(s.guest, "amd64")
 	if err != nil {

@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// comparison is a tool of ours, the first, and its peers.
+// comparison is a tool of ours, which is the first, and its peers.
 type comparison struct {
 	name, what             string
 	pulseEvent, burstEvent string
 	loads                  string // the program that causes them
 	tools                  []*tool
 	guest                  bool              // only in a guest
-	prepare                func() error      // what has to be there, or nil
+	prepare                func() error      // makes what the load needs, or nil
 	rows                   func(string) hist // of a tool's histogram, or nil
 	each                   int               // events of each burst
 
-	alone time.Duration // an event of the burst that nobody traces
+	alone time.Duration // an event of the burst without a tracer
 }
 
 func (c *comparison) burst() int {
 	return kinds[c.name].batches * kinds[c.name].batch * max(c.each, 1)
 }
 
-// names are the comparisons that can be made: all, or those for which the peers
-// need no kprobes and the load no driver.
+// names returns the comparisons that can be made: all, or those for which the peers need no
+// kprobes and the load no driver.
 func names(guest bool) (list []string) {
 	for _, c := range comparisons("", "") {
 		if guest || !c.guest {
@@ -41,8 +41,8 @@ func names(guest bool) (list []string) {
 	return list
 }
 
-// comparisons lists what is measured. What bpftrace runs is what its own tools
-// of that name run, without the limits of their output.
+// comparisons returns the measured comparisons. bpftrace runs the programs of its own tools
+// of the same names, without the limits of their output.
 func comparisons(dir, loads string) (all []*comparison) {
 	ours := func(name string, args ...string) []string {
 		return append([]string{filepath.Join(dir, name)}, args...)
@@ -93,7 +93,7 @@ func comparisons(dir, loads string) (all []*comparison) {
 	return all
 }
 
-// newer are those whose events last for a known time, or need kprobes.
+// newer returns the comparisons whose events last for a known time, or need kprobes.
 func newer(ours func(name string, args ...string) []string) []*comparison {
 	return []*comparison{
 		{
@@ -110,7 +110,7 @@ func newer(ours func(name string, args ...string) []string) []*comparison {
 			tools: []*tool{
 				{name: "borescope", args: ours("runqlat", "-p", victim), seen: buckets},
 				{name: "BCC", args: []string{"runqlat-bpfcc", "-p", victim}, seen: buckets},
-				// Without kernel headers it does not know the state's name.
+				// Without kernel headers bpftrace does not have the name of the state.
 				{name: "bpftrace", args: script("runqlat",
 					"#include <linux/sched.h>", "", "TASK_RUNNING", "0", "if ($ns)",
 					"if ($ns && args->next_pid == "+victim+")"), seen: buckets},
@@ -121,7 +121,7 @@ func newer(ours func(name string, args ...string) []string) []*comparison {
 			tools: []*tool{
 				{name: "borescope", args: ours("tcpconnect"), seen: strings.Count},
 				{name: "BCC", args: []string{"tcpconnect-bpfcc"}, seen: strings.Count},
-				// Nor that of the address family.
+				// Without kernel headers it does not have the address family's name either.
 				{
 					name: "bpftrace", args: script("tcpconnect", "#include <linux/socket.h>", "",
 						"#include <net/sock.h>", "", "#include <sys/socket.h>", "", "AF_INET6", "10", "AF_INET", "2"),
@@ -140,11 +140,11 @@ func newer(ours func(name string, args ...string) []string) []*comparison {
 	}
 }
 
-// victim stands for the process that is traced.
+// victim is replaced by the process that is traced.
 const victim = "@VICTIM@"
 
-// script runs a tool of bpftrace's with some words replaced by others. Where it
-// is not installed, running it says so.
+// script returns the command for a tool of bpftrace's with some words replaced. If the tool
+// is not installed, the command reports that when it runs.
 func script(name string, oldnew ...string) []string {
 	file := "/usr/sbin/" + name + ".bt"
 	text, err := os.ReadFile(file)
@@ -154,11 +154,10 @@ func script(name string, oldnew ...string) []string {
 	return []string{"bpftrace", "-e", strings.NewReplacer(oldnew...).Replace(string(text))}
 }
 
-// hist is a histogram in microseconds: the count of each bucket, by its lowest
-// value.
+// hist is a histogram in microseconds: it maps the lowest value of a bucket to its count.
 type hist map[int]int
 
-// bucketRow is a row as we and BCC print it, "4 -> 7 : 12 |**|", or as bpftrace
+// bucketRow matches a row as our tools and BCC print it, "4 -> 7 : 12 |**|", or as bpftrace
 // does, "[4, 8) 12 |@@|".
 var bucketRow = regexp.MustCompile(
 	`(?m)^(?: +(\d+) -> \d+ +:|\[(\d+)(K?)(?:, \d+K?\)|\])) +(\d+) +\|`)
@@ -166,12 +165,12 @@ var bucketRow = regexp.MustCompile(
 func parseHist(out string) hist {
 	h := hist{}
 	for _, m := range bucketRow.FindAllStringSubmatch(out, -1) {
-		low, _ := strconv.Atoi(m[1] + m[2]) // one of them, digits
+		low, _ := strconv.Atoi(m[1] + m[2]) // one of the two, digits
 		if m[3] != "" {
 			low <<= 10
 		}
 		if low == 1 {
-			low = 0 // only bpftrace tells these apart
+			low = 0 // only bpftrace has buckets for 0 and 1
 		}
 		n, _ := strconv.Atoi(m[4])
 		h[low] += n
@@ -179,7 +178,7 @@ func parseHist(out string) hist {
 	return h
 }
 
-// buckets is how many events the buckets have whose lowest values are given.
+// buckets returns the number of events in the buckets with the given lowest values.
 func buckets(out, lows string) (n int) {
 	h := parseHist(out)
 	for low := range strings.FieldsSeq(lows) {
@@ -191,13 +190,13 @@ func buckets(out, lows string) (n int) {
 
 const syscountBT = "tracepoint:raw_syscalls:sys_enter { @syscall[args->id] = count(); @process[comm] = count(); }"
 
-// row finds a table's row: the event at its beginning or after blanks, and a
-// number after it.
+// row returns the number in a table's row, which follows the event. The event is at the row's
+// beginning, or after blanks.
 func row(out, event string) int {
 	return number(regexp.MustCompile(`(?m)^.*`+regexp.QuoteMeta(event)+`'?\s+(\d+)\s*$`), out)
 }
 
-// mapKey finds what bpftrace prints of a map with one key.
+// mapKey returns the number that bpftrace prints for an event in a map with one key.
 func mapKey(out, event string) int {
 	return number(regexp.MustCompile(fmt.Sprintf(`(?m)^@.*\[%s\]: (\d+)$`, regexp.QuoteMeta(event))),
 		out)

@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kind is what a load does.
+// kind is the work of a load.
 type kind struct {
 	pulse, burst   func()
 	batches, batch int           // of the burst
 	every          time.Duration // of the pulse
 
-	// Where a burst's events are made to last, cost is one that takes no time
-	// of its own, and of which there are as many batches more.
+	// If a burst's events are made to last, cost is an event that takes no time of its own.
+	// The burst has costBatches more batches of it.
 	cost                   func()
 	costBatches, costBatch int
 	costEach               int                 // events of one cost; 0 is 1
 	victim                 func() (int, error) // the process that is traced, if not this one
 }
 
-// timed is the event whose cost is measured.
+// timed returns the event whose cost is measured.
 func (k *kind) timed() (event func(), batches, batch int) {
 	if k.cost != nil {
 		return k.cost, k.costBatches, k.costBatch
@@ -37,7 +37,7 @@ func (k *kind) timed() (event func(), batches, batch int) {
 	return k.burst, k.batches, k.batch
 }
 
-// events is how many a burst has.
+// events returns the number of events in a burst.
 func (k *kind) events() int {
 	n := k.batches * k.batch
 	if k.cost != nil {
@@ -46,11 +46,11 @@ func (k *kind) events() int {
 	return n
 }
 
-// The burst's files and arguments, which the tools print.
+// The files and arguments of the pulse and the burst, which the tools print.
 const (
 	pulseName = "/nonexistent/borescope-pulse"
 	burstName = "/nonexistent/borescope-burst"
-	// More than the kernel gives to any process.
+	// Greater than the number of any process.
 	pulsePID, burstPID = 1<<22 + 1, 1<<22 + 2
 )
 
@@ -83,8 +83,7 @@ func open(path string) {
 	}
 }
 
-// cached reads pages of a file that the page cache has, each another one than the
-// last.
+// cached reads pages of a file from the page cache, each time another page than the last.
 func cached() *kind {
 	fd, page, at := -1, make([]byte, 4096), int64(0)
 	read := func() {
@@ -105,7 +104,7 @@ const trueFile = "/bin/true"
 
 func execTrue(arg string) { exec.Command(trueFile, arg).Run() }
 
-// eventPulse and eventBurst are what uprobes are set on.
+// eventPulse and eventBurst are the functions for uprobes.
 //
 //go:noinline
 func eventPulse() { calls.Add(1) }
@@ -115,8 +114,8 @@ func eventBurst() { calls.Add(2) }
 
 var calls atomic.Int64
 
-// serveLoad does on standard input's commands ('p' to pulse, 's' to stop, 'b'
-// for a burst, 'v' for the victim) and answers with a line of JSON.
+// serveLoad executes the commands on standard input ('p' to pulse, 's' to stop, 'b' for a
+// burst, 'v' for the victim), and answers with a line of JSON.
 func serveLoad(name string) error {
 	k, ok := kinds[name]
 	if !ok {
@@ -153,7 +152,7 @@ func serveLoad(name string) error {
 	}
 }
 
-// pulses causes events until it is stopped, and returns when each was.
+// pulses causes events until stop is set, and returns the time of each.
 func (k *kind) pulses(stop *atomic.Bool) []time.Time {
 	var at []time.Time
 	for ; !stop.Load(); time.Sleep(k.every) {
@@ -163,8 +162,8 @@ func (k *kind) pulses(stop *atomic.Bool) []time.Time {
 	return at
 }
 
-// bursts causes the known number of events, and returns what one takes in the
-// quickest batch.
+// bursts causes the known number of events, and returns the time of one in the quickest
+// batch.
 func (k *kind) bursts() time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -181,12 +180,12 @@ func (k *kind) bursts() time.Duration {
 			event()
 		}
 		best = least(best, time.Since(begin))
-		time.Sleep(2 * time.Millisecond) // readers of buffers keep up
+		time.Sleep(2 * time.Millisecond) // so that readers of buffers keep up
 	}
 	return best / time.Duration(batch*max(k.costEach, 1))
 }
 
-// load is the other side of serveLoad.
+// load is a process that runs serveLoad.
 type load struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

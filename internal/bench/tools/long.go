@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events that last as long as they are made to, each in the middle of a bucket
-// of powers of two: a histogram of what is known. The first is the pulse; a burst
-// has one of each of the others. In an emulated machine on a busy host all takes
-// longer than it should by some milliseconds, so that they last longer there.
+// lasts are the times that events are made to last, each in the middle of a power-of-two
+// bucket, so that the histogram is known. The first is the pulse's; a burst has one event of
+// each of the others. Events last longer in a guest: in an emulated machine on a busy host
+// everything takes some milliseconds more than it should.
 var lasts = [3]time.Duration{5 * slower, 2500 * slower / 1000, 10 * slower}
 
-// slower is a millisecond of these times, a power of two of them in a guest.
+// slower is a millisecond of these times: 1 ms, in a guest 16 ms.
 var slower = func() time.Duration {
 	if os.Getenv("BORESCOPE_GUEST") != "" {
 		return 16 * time.Millisecond
@@ -29,8 +29,7 @@ var slower = func() time.Duration {
 	return time.Millisecond
 }()
 
-// bucketsOf names the buckets of these times, as histograms have them in
-// microseconds.
+// bucketsOf returns the lowest values of these times' buckets, in microseconds.
 func bucketsOf(times ...time.Duration) string {
 	var lows []string
 	for _, d := range times {
@@ -47,10 +46,10 @@ func must(err error) {
 	}
 }
 
-// The ports that are connected to.
+// The ports to which the load connects.
 const pulsePort, burstPort = 18423, 18424
 
-// connects connects to itself on the loopback device.
+// connects opens connections to itself on the loopback device.
 func connects() *kind {
 	listeners := map[int]int{}
 	connect := func(port int) {
@@ -65,7 +64,7 @@ func connects() *kind {
 		}
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		must(err)
-		// The end of a connection is a reset, which leaves nothing that waits.
+		// Closing resets the connection, which leaves no socket in TIME_WAIT.
 		must(unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}))
 		must(unix.Connect(fd, at))
 		peer, _, err := unix.Accept(listeners[port])
@@ -79,8 +78,8 @@ func connects() *kind {
 	}
 }
 
-// waits has a process wait for its CPU: cat, whom a thread of higher priority on
-// the same CPU wakes and keeps waiting. All of its waits are known.
+// waits makes a process wait for its CPU: cat, which a thread of higher priority on the same
+// CPU wakes and keeps waiting. All of its waits are known.
 func waits() *kind {
 	const rounds = 500 // to the process and back, with no other thread in between
 	work, done := make(chan time.Duration), make(chan bool)
@@ -111,7 +110,7 @@ func waits() *kind {
 					unix.Write(out, b[:])
 					for time.Since(start) < wait {
 					}
-					sleep(wait / 4) // or the real-time class is over its share
+					sleep(wait / 4) // or the real-time class uses more than its share
 					unix.Read(in, b[:])
 				}
 				done <- true
@@ -139,7 +138,7 @@ func sleep(d time.Duration) {
 	unix.Nanosleep(&ts, nil)
 }
 
-// realtime has a thread run on one CPU, before all of lower priority.
+// realtime binds a thread to one CPU, and runs it before all threads of lower priority.
 func realtime(tid, cpu, priority int) error {
 	var set unix.CPUSet
 	set.Set(cpu)
@@ -156,8 +155,7 @@ func realtime(tid, cpu, priority int) error {
 	return nil
 }
 
-// reads reads from disks that take as long as they are told to. The last one
-// takes no time.
+// reads reads from disks that take a set time for each request. The last disk takes none.
 func reads() *kind {
 	block, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_ANON|unix.MAP_PRIVATE)
@@ -178,11 +176,10 @@ func reads() *kind {
 	}
 }
 
-// diskName is that of a disk of null_blk; the driver makes the first one itself.
+// diskName returns the path of a disk of null_blk; the driver makes the first one itself.
 func diskName(i int) string { return "/dev/nullb" + strconv.Itoa(i+1) }
 
-// makeDisks makes the disks that reads reads from. The driver, null_blk, is
-// loaded.
+// makeDisks makes the disks for reads. The driver, null_blk, must be loaded.
 func makeDisks() error {
 	const config = "/sys/kernel/config"
 	if err := unix.Mount("configfs", config, "configfs", 0, ""); err != nil && err != unix.EBUSY {
@@ -194,7 +191,7 @@ func makeDisks() error {
 			return err
 		}
 		settings := [][2]string{{"size", "16"}} // MiB
-		if i < len(lasts) {                     // by a timer; else at once
+		if i < len(lasts) {                     // completed by a timer; else at once
 			settings = append(settings, [2]string{"irqmode", "2"},
 				[2]string{"completion_nsec", strconv.Itoa(int(lasts[i]))})
 		} else {

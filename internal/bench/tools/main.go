@@ -1,19 +1,19 @@
-// Tools measures the tools of examples next to BCC's and bpftrace's of the same
-// purpose: how long a start takes until events are seen, whether all count the
-// same, what an event costs, and the peak memory.
+// Tools measures the tools in examples next to BCC's and bpftrace's for the same purpose: the
+// time from a start until events are seen, whether all count the same, the cost of an event,
+// and the peak memory.
 //
 //	go -C internal/bench run ./tools                        (as root)
 //	go -C internal/bench run ./tools -guest 5.10 tcpconnect biolatency
 //	go -C internal/bench run ./tools -cost [-guest 6.12]
 //
-// Every tool is run in the same way. A load of this command causes an event
-// every millisecond or so and writes down when; the first that the tool counted
-// tells when it was ready. Then comes a known number of other events, of which
-// the quickest batches tell the cost. Then all tools run side by side on one more
-// burst, and what each saw of it is printed, and for how long the programs of each
-// ran, which the kernel counts then (as with the sysctl kernel.bpf_stats_enabled). A peer that is not installed, or does not
-// run on this kernel, is left out and said so. BCC needs kernel headers: where
-// they are not in place, BCC_KERNEL_SOURCE names them.
+// Every tool is run in the same way. A load, which is this command too, causes an event every
+// millisecond or so and records its time; the first one that the tool counted shows when it
+// was ready. Then comes a known number of other events, of which the quickest batches show
+// the cost. Then all tools run side by side on one more burst. The output has each tool's
+// count of it, and the time for which each tool's programs ran, which the kernel counts then
+// (as with the sysctl kernel.bpf_stats_enabled). A peer that is not installed, or does not
+// run on this kernel, is left out, with a note. BCC needs kernel headers: if they are not in
+// place, BCC_KERNEL_SOURCE is their directory.
 package main
 
 import (
@@ -42,14 +42,14 @@ import (
 type tool struct {
 	name string
 	args []string
-	// seen is how often the output has an event: the pulse or the burst's.
+	// seen returns how often the output has an event: that of the pulse or the burst.
 	seen func(out, event string) int
 
 	best run
 	gone error
 }
 
-// run is what one run of a tool showed, or the best of several.
+// run is the result of one run of a tool, or the best of several.
 type run struct {
 	start   time.Duration // until the first event that was seen
 	counted int           // of the burst
@@ -57,7 +57,7 @@ type run struct {
 	peak    int64         // KiB resident
 }
 
-// settings are the command line's.
+// settings holds the parsed command line.
 type settings struct {
 	rounds     int
 	guest, bin string
@@ -86,7 +86,7 @@ func main() {
 	}
 }
 
-// loadsName is the file of this command among the tools.
+// loadsName is the file name of this command among the tools.
 const loadsName = "bench"
 
 func (s *settings) run() error {
@@ -117,8 +117,8 @@ func (s *settings) run() error {
 	return s.compare()
 }
 
-// build builds the load and tools into a directory, which clean removes: built,
-// because what go run makes has no symbols, and not all tools can do without.
+// build builds the load and the tools into a directory, which clean removes. The binaries of
+// go run have no symbols, which some tools need.
 func (s *settings) build(names []string) (clean func(), err error) {
 	if s.bin, err = os.MkdirTemp("", "bench-tools"); err != nil {
 		return func() {}, err
@@ -185,7 +185,7 @@ func (c *comparison) measure(rounds int) error {
 	return nil
 }
 
-// round runs a tool once. One that fails is not run again.
+// round runs a tool once. A tool that fails is not run again.
 func (c *comparison) round(t *tool) {
 	r, err := c.once(t)
 	if err != nil {
@@ -195,20 +195,20 @@ func (c *comparison) round(t *tool) {
 	b := &t.best
 	b.start, b.event = least(b.start, r.start), least(b.event, r.event)
 	b.peak = max(b.peak, r.peak)
-	// The worst of the counts, so that what was missed once is seen.
+	// Keep the worst of the counts, so that an event that was missed once shows.
 	if b.counted == 0 || abs(r.counted-c.burst()) > abs(b.counted-c.burst()) {
 		b.counted = r.counted
 	}
 }
 
-// patience is how long a tool may take until it is attached.
+// patience is the time in which a tool must have attached everything.
 const patience = 2 * time.Minute
 
-// settle is how long a tool has attached nothing more when it has attached all,
-// and gap how long it takes to read its buffers.
+// settle is the time without a new attachment after which a tool has attached everything. gap
+// is the time in which a tool reads its buffers.
 var settle, gap = time.Second, 500 * time.Millisecond
 
-// process is a tool that runs.
+// process is a running tool.
 type process struct {
 	cmd         *exec.Cmd
 	out, stderr bytes.Buffer
@@ -216,7 +216,7 @@ type process struct {
 	ended       chan error
 }
 
-// start starts a tool, and returns when it has attached all.
+// start starts a tool, and returns when it has attached everything.
 func (t *tool) start(pid int) (*process, error) {
 	if _, err := exec.LookPath(t.args[0]); err != nil {
 		return nil, err
@@ -240,8 +240,8 @@ func (t *tool) start(pid int) (*process, error) {
 	return p, nil
 }
 
-// end ends the tool, and returns what it printed: too little tells if it had to be
-// killed.
+// end ends the tool, and returns its output. If it had to be killed, too small a count shows
+// it.
 func (p *process) end() string {
 	peer.Interrupt(p.cmd, p.ended)
 	return p.out.String()
@@ -290,7 +290,7 @@ func (c *comparison) once(t *tool) (r run, err error) {
 	})
 }
 
-// together runs all tools at once on one burst, and prints what each counted.
+// together runs all tools at once on one burst, and prints the count of each.
 func (c *comparison) together() error {
 	return c.withLoad(func(l *load, pid int) error {
 		var tools []*tool
@@ -336,10 +336,10 @@ func (c *comparison) together() error {
 	})
 }
 
-// lost matches what a tool says of events that it could not take.
+// lost matches a tool's report of events that it could not handle.
 var lost = regexp.MustCompile(`(?m)^(Lost:? \d+ events|Possibly lost \d+ samples)`)
 
-// printRows prints histograms beside each other.
+// printRows prints histograms side by side.
 func (c *comparison) printRows(tools []*tool, outs []string) {
 	all := hist{}
 	fmt.Printf("%12s", "usecs from")
@@ -362,8 +362,8 @@ func (c *comparison) printRows(tools []*tool, outs []string) {
 	}
 }
 
-// attached waits until the process holds a perf event or a link, and for some
-// time no more of them.
+// attached waits until the process holds a perf event or a link, and has got no more of them
+// for some time.
 func attached(pid int, ended <-chan error) error {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	held, since := 0, time.Now()
@@ -402,7 +402,7 @@ func (c *comparison) print() {
 			continue
 		}
 		b := t.best
-		added := "-" // starting a program takes too long, and never the same
+		added := "-" // the start of a program takes too long, and varies
 		k := kinds[c.name]
 		if _, _, batch := k.timed(); batch*max(k.costEach, 1) > 1 {
 			added = strconv.FormatInt((b.event - c.alone).Nanoseconds(), 10)
@@ -413,7 +413,7 @@ func (c *comparison) print() {
 	}
 }
 
-// least is the smaller one; 0 stands for none yet.
+// least returns the smaller value; 0 stands for none yet.
 func least[T cmp.Ordered](a, b T) T {
 	var none T
 	if a == none {

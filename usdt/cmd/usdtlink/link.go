@@ -26,7 +26,7 @@ type program struct {
 	b      []byte
 	f      *elf.File
 	target usdtfire.Target
-	// relocated has the values to which the dynamic linker adds its base, by address: in a
+	// relocated maps addresses to the values to which the dynamic linker adds its base: in a
 	// position-independent program, pointers are not in the data itself.
 	relocated map[uint64]uint64
 }
@@ -79,7 +79,8 @@ func link(b []byte) ([]byte, []probe, error) {
 	return out, probes, err
 }
 
-// find returns the addresses of a mark in the file's segments of a kind.
+// find returns the addresses of a mark, aligned to align bytes, in the loaded segments with
+// flag.
 func (p *program) find(flag elf.ProgFlag, mark0, mark1 uint64, align int) []uint64 {
 	mark := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, mark0), mark1)
 	var found []uint64
@@ -196,8 +197,8 @@ func (p *program) readProbe(addr uint64) (probe, error) {
 	return probe{addr, string(name), p.target.Spec(types)}, nil
 }
 
-// write sets the probes' indexes and appends the sections to the file: existing contents stay
-// where they are.
+// write sets the probes' indexes and appends the sections to the file. The existing contents
+// stay where they are.
 func (p *program) write(pool uint64, probes []probe) ([]byte, error) {
 	le := binary.LittleEndian
 	var notes []byte
@@ -216,8 +217,8 @@ func (p *program) write(pool uint64, probes []probe) ([]byte, error) {
 		notes = elfnotes.Append(notes, elfnotes.Note{Owner: "stapsdt", Type: 3, Desc: desc}, 4)
 	}
 	first, last = first+usdtfire.ProbeSemaphore, last+usdtfire.ProbeSemaphore
-	// BCC and bpftrace 0.17 find semaphores by the header of .probes, which must precede that
-	// of the notes.
+	// BCC and bpftrace 0.17 find semaphores by the section header of .probes, which must
+	// precede that of the notes.
 	return p.appendSections([]newSection{
 		{
 			name: ".stapsdt.base", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC, addr: pool,

@@ -53,7 +53,8 @@ func run(_ context.Context, args []string, stdout io.Writer) error {
 	return nil
 }
 
-// replace writes a file atomically. The file of a running program can't be written to anyway.
+// replace replaces a file atomically: it writes another one and renames it. The file of a
+// running program cannot be written to.
 func replace(path string, b []byte, mode os.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".usdtlink-*")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// newSection is a section to append: with data of its own, or as a name for existing contents
-// of the file.
+// newSection is a section to append: one with data of its own, or a name for existing
+// contents of the file.
 type newSection struct {
 	name                      string
 	typ                       elf.SectionType
@@ -22,8 +22,8 @@ const (
 	shSize                                    = 64
 )
 
-// appendSections writes the sections' data, a longer table of section names and
-// a longer section header table to the end of the file.
+// appendSections appends to the file: the data of the sections, a longer table of section
+// names, and a longer section header table.
 func (p *program) appendSections(sections []newSection) ([]byte, error) {
 	le := binary.LittleEndian
 	b := p.b
