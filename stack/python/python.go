@@ -257,25 +257,54 @@ func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) 
 	return dst, err
 }
 
-// Thread finds a thread's PyThreadState; 0 if it has none.
-func (p *Interpreter) thread(tid int) (uint64, error) {
-	l := &p.layout
-	interp, err := p.word(p.runtime + l.interpreters)
-	for n := 0; err == nil && interp != 0 && n < maxThreads; n++ {
-		var at, id uint64
-		at, err = p.word(interp + l.interpThreads)
-		for ; err == nil && at != 0 && n < maxThreads; n++ {
-			if id, err = p.word(at + l.threadID); err != nil || id == uint64(tid) {
-				return at, err
-			}
-			at, err = p.word(at + l.threadNext)
-		}
-		if err == nil {
-			interp, err = p.word(interp + l.interpNext)
+// maxWalks bounds how often the list of threads is read because it changes.
+const maxWalks = 100
+
+// thread returns the address of a thread's PyThreadState, 0 if the thread has none. Threads
+// that begin and end change the interpreter's list while it is read.
+func (p *Interpreter) thread(tid int) (at uint64, err error) {
+	for range maxWalks {
+		if at, err = p.findThread(tid); err != errListChanged {
+			break
 		}
 	}
 	if err != nil {
 		err = fmt.Errorf("CPython's threads: %w", err)
+	}
+	return at, err
+}
+
+// errListChanged is the error for a list of threads that has changed while it was read.
+var errListChanged = errors.New("the list changes faster than it can be read")
+
+// findThread is thread for a list that does not change. A thread that ends frees its state,
+// and its memory may be used again. So what was read from a state counts only if the pointer
+// to it, in the list's head or in the state before, still has the same value afterwards.
+func (p *Interpreter) findThread(tid int) (uint64, error) {
+	l := &p.layout
+	interp, err := p.word(p.runtime + l.interpreters)
+	for n := 0; err == nil && interp != 0 && n < maxThreads; n++ {
+		link := interp + l.interpThreads
+		var at, id, next uint64
+		at, err = p.word(link)
+		for ; err == nil && at != 0 && n < maxThreads; n++ {
+			found := false
+			if id, err = p.word(at + l.threadID); err == nil {
+				if found = id == uint64(tid); !found {
+					next, err = p.word(at + l.threadNext)
+				}
+			}
+			if still, again := p.word(link); again != nil || still != at {
+				return 0, errListChanged
+			}
+			if found {
+				return at, nil
+			}
+			link, at = at+l.threadNext, next
+		}
+		if err == nil {
+			interp, err = p.word(interp + l.interpNext)
+		}
 	}
 	return 0, err
 }

@@ -156,3 +156,48 @@ func writeRecordedPython(t *testing.T, rec *recordedPython) {
 		t.Fatal(err)
 	}
 }
+
+// churn is a program in which threads begin and end all the time, while its main thread stays.
+const churn = `
+import threading, time
+
+def begin():
+    while True:
+        threads = [threading.Thread(target=lambda: None) for i in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+
+def stay():
+    print("ready", flush=True)
+    while True:
+        time.sleep(1000)
+
+threading.Thread(target=begin, daemon=True).start()
+stay()
+`
+
+// TestThreadsEnd reads the frames of a thread while others begin and end: the interpreter's
+// list of threads changes while it is read, and memory of ended threads is used again.
+func TestThreadsEnd(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	for _, python := range testenv.Pythons(t) {
+		t.Run(filepath.Base(filepath.Dir(filepath.Dir(python)))+"_"+filepath.Base(python), func(t *testing.T) {
+			pid, _ := stacktest.StartPython(t, python, churn)
+			p, err := Open(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 5_000 {
+				frames, err := p.Frames(nil, pid)
+				if err != nil {
+					t.Fatalf("read %d: %v", i, err)
+				}
+				if len(frames) != 2 {
+					t.Fatalf("read %d: %d frames, want stay and <module>", i, len(frames))
+				}
+			}
+		})
+	}
+}
