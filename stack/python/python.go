@@ -258,14 +258,20 @@ func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) 
 }
 
 // maxWalks bounds how often the list of threads is read because it changes.
-const maxWalks = 100
+const maxWalks = 20
 
 // thread returns the address of a thread's PyThreadState, 0 if the thread has none. Threads
-// that begin and end change the interpreter's list while it is read.
+// that begin and end change the interpreter's list while it is read: a state that was freed
+// may contain anything, also what looks like the end of the list. So a walk that fails is
+// repeated, and a thread has no state only if three walks do not find it.
 func (p *Interpreter) thread(tid int) (at uint64, err error) {
+	misses := 0
 	for range maxWalks {
-		if at, err = p.findThread(tid); err != errListChanged {
-			break
+		if at, err = p.findThread(tid); err != nil {
+			continue
+		}
+		if misses++; at != 0 || misses == 3 {
+			return at, nil
 		}
 	}
 	if err != nil {
@@ -274,12 +280,8 @@ func (p *Interpreter) thread(tid int) (at uint64, err error) {
 	return at, err
 }
 
-// errListChanged is the error for a list of threads that has changed while it was read.
-var errListChanged = errors.New("the list changes faster than it can be read")
-
-// findThread is thread for a list that does not change. A thread that ends frees its state,
-// and its memory may be used again. So what was read from a state counts only if the pointer
-// to it, in the list's head or in the state before, still has the same value afterwards.
+// findThread is one walk for thread. What it reads from a state counts only if the pointer to
+// the state, in the list's head or in the state before, still has the same value afterwards.
 func (p *Interpreter) findThread(tid int) (uint64, error) {
 	l := &p.layout
 	interp, err := p.word(p.runtime + l.interpreters)
@@ -294,7 +296,7 @@ func (p *Interpreter) findThread(tid int) (uint64, error) {
 					next, err = p.word(at + l.threadNext)
 				}
 			}
-			if still, again := p.word(link); again != nil || still != at {
+			if still, again := p.word(link); again == nil && still != at {
 				return 0, errListChanged
 			}
 			if found {
@@ -308,6 +310,9 @@ func (p *Interpreter) findThread(tid int) (uint64, error) {
 	}
 	return 0, err
 }
+
+// errListChanged is the error for a list of threads that has changed while it was read.
+var errListChanged = errors.New("the list changes faster than it can be read")
 
 func (p *Interpreter) word(addr uint64) (uint64, error) {
 	var b [8]byte

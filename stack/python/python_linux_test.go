@@ -189,7 +189,7 @@ func TestThreadsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i := range 5_000 {
+			for i := range 2_000 {
 				frames, err := p.Frames(nil, pid)
 				if err != nil {
 					t.Fatalf("read %d: %v", i, err)
