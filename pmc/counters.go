@@ -282,16 +282,6 @@ func (c *Counters) each(op uint) error {
 // Events returns the events, in the order in which they were given.
 func (c *Counters) Events() []Event { return slices.Clone(c.events) }
 
-// groupsPerPlace returns how many groups the events were split into at each place: 1 if all fit
-// the counters together.
-func (c *Counters) groupsPerPlace() int {
-	n := 0
-	for i := range c.groups {
-		n = max(n, c.groups[i].number+1)
-	}
-	return n
-}
-
 // Handles returns the Handles of one event, one for each CPU or thread: a BPF program reads
 // them through a PERF_EVENT_ARRAY that holds their descriptors by CPU. They belong to the
 // Counters. Handles returns nil if the event could not be opened or is not one of them.

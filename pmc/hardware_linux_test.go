@@ -63,7 +63,7 @@ func TestMultiplexing(t *testing.T) {
 		events[i].Label = string(rune('a' + i))
 	}
 	c := openAll(t, Scope{}, &CountOptions{Disabled: true}, events...)
-	if c.groupsPerPlace() < 2 {
+	if groupsOf(c) < 2 {
 		testenv.Need(t, testenv.Got("few counters", errors.New("all twelve fit")))
 	}
 	if err := c.Enable(); err != nil {
@@ -92,7 +92,7 @@ func TestMultiplexing(t *testing.T) {
 		}
 	}
 	t.Logf("%d groups, coverage %.3f, raw mean %.0f, scaled mean %.0f (%.5f of the loop's), at most %.4f %% apart",
-		c.groupsPerPlace(), k.Totals()[0].Coverage, sumRaw/12, mean, mean/(n*spin.PerIteration), 100*worst)
+		groupsOf(c), k.Totals()[0].Coverage, sumRaw/12, mean, mean/(n*spin.PerIteration), 100*worst)
 	if worst > 0.001 {
 		t.Errorf("scaled counts are up to %.3f %% from their mean", 100*worst)
 	}

@@ -78,11 +78,6 @@ func cfiRoom(f *elffile.File) int64 { return 64<<20 + 8*f.Stored() }
 // Stats returns the counts of the compiled input.
 func (t *CFITable) Stats() CFIStats { return t.stats }
 
-// covers reports whether the table has a rule for an address in the file's own numbering.
-func (t *CFITable) covers(vaddr uint64) bool {
-	return t.rules.Lookup(vaddr).CFA.Kind != rules.CFANone
-}
-
 // Rules returns the table's rules, for the walker inside BPF (package bpfwalk). The caller
 // must not change them.
 func (t *CFITable) Rules() *rules.Table { return &t.rules }

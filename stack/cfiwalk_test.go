@@ -312,8 +312,9 @@ func TestCFITableRows(t *testing.T) {
 		if got != want {
 			t.Errorf("%#x: CFA rsp%+d, want rsp%+d", addr, got, want)
 		}
-		if table.covers(addr) != (want >= 0) {
-			t.Errorf("%#x: Covers is %v", addr, table.covers(addr))
+		covers := table.rules.Lookup(addr).CFA.Kind != rules.CFANone
+		if covers != (want >= 0) {
+			t.Errorf("%#x: covers is %v", addr, covers)
 		}
 	}
 }

@@ -269,9 +269,6 @@ func (p *jitParser) file(name string) uint32 {
 	return i
 }
 
-// entries returns the number of pieces of code that were loaded or moved to.
-func (d *JITDump) entries() int { return d.m.entries() }
-
 // Bad returns the number of records that could not be read.
 func (d *JITDump) Bad() int { return d.m.Bad }
 

@@ -72,8 +72,8 @@ func TestJITDump(t *testing.T) {
 	for _, o := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
 		whole := testJITDump(o)
 		d, err := ParseJITDump(bytes.NewReader(whole))
-		if err != nil || d.Truncated || d.entries() != 4 || d.Bad() != 0 {
-			t.Fatalf("%v: %v, %d entries", o, err, d.entries())
+		if err != nil || d.Truncated || len(d.m.ents) != 4 || d.Bad() != 0 {
+			t.Fatalf("%v: %v, %d entries", o, err, len(d.m.ents))
 		}
 		for _, c := range []struct {
 			pc   uint64

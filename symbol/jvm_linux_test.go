@@ -76,7 +76,7 @@ func TestJVM(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Errorf("hotMethod is not named; %d entries", m.entries())
+		t.Errorf("hotMethod is not named; %d entries", len(m.ents))
 	}
 }
 

@@ -188,22 +188,6 @@ func (k *Kernel) setCacheErr(err error) {
 	k.cacheErr = err
 }
 
-// symbols returns the number of symbols, 0 if they cannot be read.
-func (k *Kernel) symbols() int {
-	if t, _ := k.load(); t != nil {
-		return t.Len()
-	}
-	return 0
-}
-
-// bytes returns the memory of the table and the kept names, in bytes, without that of Source.
-// It does not read the table.
-func (k *Kernel) bytes() int64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.memo.Bytes() + k.size.Load()
-}
-
 // Resolve implements Resolver. A first call with several addresses does not keep the table:
 // a program that names all its addresses in one call needs no memory for it.
 func (k *Kernel) Resolve(dst []Frame, pcs []uint64) []Frame {

@@ -234,9 +234,6 @@ func (h *latest) Pop() any {
 	return x
 }
 
-// entries returns the number of entries.
-func (p *PerfMap) entries() int { return len(p.ents) }
-
 // Resolve implements Resolver.
 func (p *PerfMap) Resolve(dst []Frame, pcs []uint64) []Frame {
 	for i, pc := range pcs {

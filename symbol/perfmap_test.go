@@ -15,8 +15,8 @@ func TestPerfMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Bad != 5 || m.entries() != 5 {
-		t.Errorf("%d bad lines, %d entries", m.Bad, m.entries())
+	if m.Bad != 5 || len(m.ents) != 5 {
+		t.Errorf("%d bad lines, %d entries", m.Bad, len(m.ents))
 	}
 	for _, c := range []struct {
 		pc     uint64
@@ -60,7 +60,7 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestPerfMapWithoutEnd(t *testing.T) {
 	e := &endless{}
 	m, err := ParsePerfMap(e)
-	if err != nil || m.entries() != 0 || e.n > maxPerfMap+1<<20 || m.Bad != 1 {
+	if err != nil || len(m.ents) != 0 || e.n > maxPerfMap+1<<20 || m.Bad != 1 {
 		t.Errorf("%v: read %d bytes, %d bad", err, e.n, m.Bad)
 	}
 }
