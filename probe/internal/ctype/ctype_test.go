@@ -32,6 +32,7 @@ func TestString(t *testing.T) {
 		{&btf.Array{Type: char, Nelems: 16}, "comm", "char comm[16]"},
 		{&btf.Array{Type: char, Nelems: 16}, "", "char[16]"},
 		{&btf.Array{Type: &btf.Array{Type: char, Nelems: 4}, Nelems: 2}, "m", "char m[2][4]"},
+		{&btf.Pointer{Target: &btf.Array{Type: &btf.Array{Type: char, Nelems: 4}, Nelems: 2}}, "", "char[2][4] *"},
 		{&btf.Array{Type: char}, "rest", "char rest[]"},
 		{&btf.Typedef{Name: "u32"}, "n", "u32 n"},
 		{&btf.Union{}, "", "union {…}"},

@@ -8,17 +8,17 @@ import (
 )
 
 // Declaration returns "TYPE NAME" as C spells it: "struct file *file", "char name[16]".
-func Declaration(t btf.Type, name string) string {
+func Declaration(t btf.Type, name string) string { return declare(t, name, maxDepth) }
+
+// declare is Declaration for up to depth types.
+func declare(t btf.Type, name string, depth int) string {
 	dims := ""
-	for range maxDepth {
-		arr, ok := t.(*btf.Array)
-		if !ok {
-			break
-		}
+	for arr, ok := t.(*btf.Array); ok && depth > 0; arr, ok = t.(*btf.Array) {
 		dims += dimension(arr)
 		t = arr.Type
+		depth--
 	}
-	s := String(t)
+	s := text(t, depth)
 	if name != "" && !strings.HasSuffix(s, "*") {
 		s += " "
 	}
@@ -64,7 +64,7 @@ func text(t btf.Type, depth int) string {
 	case *btf.TypeTag:
 		return below(v.Type)
 	case *btf.Array:
-		return below(v.Type) + dimension(v)
+		return declare(v, "", depth)
 	case *btf.Struct:
 		return "struct " + tag(v.Name)
 	case *btf.Union:
