@@ -33,7 +33,7 @@ func addMap(spec *ebpf.CollectionSpec, m *ir.Map, ms *ebpf.MapSpec) {
 // kernelMaps returns the names of the kernel's maps that hold a map's entries: that of the full
 // depth and the classes of an aggregation by stack, and of each of these two if m has Flip.
 func kernelMaps(m *ir.Map) []string {
-	names := append([]string{m.Name}, classNames(m)...)
+	names := depthNames(m)
 	if !m.Flip {
 		return names
 	}

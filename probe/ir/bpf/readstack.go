@@ -87,7 +87,7 @@ func opaqueStackTable[K comparable, V, R any](h Reader, m *ir.Map,
 	reduce func([]V) (R, bool),
 ) (mapx.Table[K, R], error) {
 	var all joined[K, R]
-	for _, name := range append([]string{m.Name}, classNames(m)...) {
+	for _, name := range depthNames(m) {
 		t, err := widened(h, name, func(key string) K {
 			return any(key + string(make([]byte, max(m.Key.Size-len(key), 0)))).(K)
 		}, reduce)
@@ -99,8 +99,9 @@ func opaqueStackTable[K comparable, V, R any](h Reader, m *ir.Map,
 	return all, nil
 }
 
-// classNames returns the names of the kernel's maps for the classes of an aggregation by stack.
-func classNames(m *ir.Map) (names []string) {
+// depthNames returns the name of a map, and those of the classes of an aggregation by stack.
+func depthNames(m *ir.Map) []string {
+	names := []string{m.Name}
 	for _, n := range check.ClassesOf(m) {
 		names = append(names, check.ClassName(m, n))
 	}
