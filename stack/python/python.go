@@ -267,17 +267,19 @@ const maxWalks = 20
 func (p *Interpreter) thread(tid int) (at uint64, err error) {
 	misses := 0
 	for range maxWalks {
-		if at, err = p.findThread(tid); err != nil {
-			continue
-		}
-		if misses++; at != 0 || misses == 3 {
+		if at, err = p.findThread(tid); at != 0 {
 			return at, nil
+		}
+		if err == nil {
+			if misses++; misses == 3 {
+				return 0, nil
+			}
 		}
 	}
 	if err != nil {
 		err = fmt.Errorf("CPython's threads: %w", err)
 	}
-	return at, err
+	return 0, err
 }
 
 // findThread is one walk for thread. What it reads from a state counts only if the pointer to
