@@ -280,7 +280,7 @@ func (l *lister) locations(p usdt.Probe) {
 		b := append(l.line[:0], "  location #"...)
 		b = strconv.AppendInt(b, int64(i+1), 10)
 		b = strconv.AppendUint(append(b, " 0x"...), s.PC, 16)
-		b = append(append(b, " ("...), cmp.Or(s.Nop, "none")...)
+		b = append(append(b, " ("...), nop(s)...)
 		b = strconv.AppendUint(append(b, " at offset 0x"...), s.Offset, 16)
 		b = append(b, ")\n"...)
 		if s.Err != nil {
@@ -307,10 +307,13 @@ func (l *lister) locations(p usdt.Probe) {
 	}
 }
 
+// nop names the kind of the instruction at a site.
+func nop(s usdt.Site) string { return cmp.Or(s.Nop, "none") }
+
 func describe(path string, s usdt.Site) site {
 	d := site{
 		Path: path, Provider: s.Provider, Name: s.Name, PC: s.PC, Offset: s.Offset,
-		Semaphore: s.Semaphore, Args: []arg{}, Nop: s.Nop,
+		Semaphore: s.Semaphore, Args: []arg{}, Nop: nop(s),
 	}
 	for _, a := range s.Args {
 		v := arg{Text: a.Text, Size: a.Size, Signed: a.Signed, Float: a.Float, Kind: a.Kind.String()}
