@@ -129,6 +129,7 @@ var modules = []string{
 type pkg struct {
 	dir   string
 	files map[string]*ast.File // by file name, tests included
+	text  map[string]string    // of the same files
 }
 
 func (p *pkg) isTest(name string) bool { return strings.HasSuffix(name, "_test.go") }
@@ -160,15 +161,20 @@ func packages(t *testing.T) []*pkg {
 		if !strings.HasSuffix(file, ".go") {
 			return nil
 		}
-		f, err := parser.ParseFile(fset, file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(fset, file, b, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
 		dir := filepath.ToSlash(filepath.Dir(file))
 		if byDir[dir] == nil {
-			byDir[dir] = &pkg{dir, map[string]*ast.File{}}
+			byDir[dir] = &pkg{dir, map[string]*ast.File{}, map[string]string{}}
 		}
 		byDir[dir].files[filepath.Base(file)] = f
+		byDir[dir].text[filepath.Base(file)] = string(b)
 		return nil
 	})
 	if err != nil {
