@@ -58,7 +58,7 @@ func (c *check) onBare(f func() (testlog.Counts, error)) (testlog.Counts, error)
 		return testlog.Counts{}, err
 	}
 	// The user nobody looks for the tools in this directory too.
-	if err := errors.Join(os.Chmod(c.tmp, 0o755), os.Chmod(dir, 0o755)); err != nil {
+	if err := os.Chmod(dir, 0o755); err != nil {
 		return testlog.Counts{}, err
 	}
 	c.via = []string{self, bareFlag, dir}

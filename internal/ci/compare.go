@@ -35,10 +35,13 @@ func compare(ctx context.Context, c *check) (testlog.Counts, error) {
 	}
 	var errs []error
 	for _, argv := range comparisons {
-		cmd := c.prepare(ctx, nil, bin+argv[0], argv[1:]...)
-		cmd.Dir = dir
-		cmd.Stdout, cmd.Stderr = c.out, c.out
-		if err := runGroup(cmd); err != nil {
+		cmd, err := c.prepare(ctx, nil, bin+argv[0], argv[1:]...)
+		if err == nil {
+			cmd.Dir = dir
+			cmd.Stdout, cmd.Stderr = c.out, c.out
+			err = runGroup(cmd)
+		}
+		if err != nil {
 			n.Failed++
 			errs = append(errs, fmt.Errorf("%v: %w", argv, err))
 			continue

@@ -26,9 +26,6 @@ func container(ctx context.Context, c *check) (testlog.Counts, error) {
 	if err != nil {
 		return testlog.Counts{}, err
 	}
-	if err := os.Chmod(c.tmp, 0o755); err != nil {
-		return testlog.Counts{}, err
-	}
 	c.via = inContainer
 	defer func() { c.via = nil }()
 	sum, err := c.named(ctx, "container")

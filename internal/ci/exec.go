@@ -31,7 +31,10 @@ func (c *check) exec(ctx context.Context, env []string, name string, args ...str
 func (c *check) execTo(ctx context.Context, stdout io.Writer, env []string, name string,
 	args ...string,
 ) error {
-	cmd := c.prepare(ctx, env, name, args...)
+	cmd, err := c.prepare(ctx, env, name, args...)
+	if err != nil {
+		return err
+	}
 	cmd.Stdout, cmd.Stderr = stdout, c.out
 	if err := runGroup(cmd); err != nil {
 		return fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
@@ -47,7 +50,8 @@ func runGroup(cmd *exec.Cmd) error {
 }
 
 // prepare returns a command that ends with the context, and writes it to the log.
-func (c *check) prepare(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
+func (c *check) prepare(ctx context.Context, env []string, name string, args ...string,
+) (*exec.Cmd, error) {
 	argv := append(append(c.via[:len(c.via):len(c.via)], name), args...)
 	fmt.Fprintf(c.out, "$ %s %s\n", strings.Join(env, " "), strings.Join(argv, " "))
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -56,7 +60,10 @@ func (c *check) prepare(ctx context.Context, env []string, name string, args ...
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = append(os.Environ(), env...)
 	ownGroup(cmd)
-	return cmd
+	if c.confined != nil {
+		return cmd, c.confined.wrap(cmd)
+	}
+	return cmd, nil
 }
 
 // command returns a step that is one command.

@@ -99,12 +99,15 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration,
 	}
 	ctx, cancel := context.WithTimeout(ctx, d+time.Minute)
 	defer cancel()
-	cmd := c.prepare(ctx, nil, bin,
+	cmd, err := c.prepare(ctx, nil, bin,
 		"-test.run=^$", "-test.fuzz=^"+t.name+"$",
 		// The engine minimizes each input that reaches new code before it continues, by
 		// default for up to a minute: FuzzELF did one execution a second. In a short run, all
 		// the time should go into new inputs.
 		"-test.fuzzcachedir="+corpus, "-test.parallel=2", "-test.fuzzminimizetime=0x")
+	if err != nil {
+		return 0, err
+	}
 	cmd.Dir = t.dir // like go test: crashers are written there
 	// It does not use -test.fuzztime: the engine may report the end of that time as a failure
 	// ("context deadline exceeded": CoordinateFuzzing in internal/fuzz compares the errors of

@@ -42,16 +42,16 @@ var steps = []step{
 	{"setup", "install what the other steps need", 10 * time.Minute, setup},
 	{
 		"native", "go test ./... on this machine, as the user that runs this", 10 * time.Minute,
-		harmless(10*time.Second, native),
+		harmless(native),
 	},
 	{
 		"user", "go test -short ./... as nobody, with Go alone, no tracefs and no network",
-		10 * time.Minute, user,
+		10 * time.Minute, harmless(user),
 	},
-	{"bare", "what may differ there as root, and README's first command", 5 * time.Minute, bare},
+	{"bare", "what may differ there as root, and README's first command", 5 * time.Minute, harmless(bare)},
 	{
 		"container", "what may differ in a pid namespace, as root and as nobody", 5 * time.Minute,
-		container,
+		harmless(container),
 	},
 	{"tidy", "go mod tidy changes nothing", 2 * time.Minute, command("go", "mod", "tidy", "-diff")},
 	{"vet", "go vet ./...", 5 * time.Minute, command("go", "vet", "./...")},
@@ -61,11 +61,14 @@ var steps = []step{
 	{"nested", "build and vet of the nested modules", 5 * time.Minute, nested},
 	{
 		"compare", "the comparisons of internal/bench, each once in its shortest form", 5 * time.Minute,
-		compare,
+		harmless(compare),
 	},
-	{"race", "go test -race -short of what has goroutines", 10 * time.Minute, race},
-	{"fuzz", "every fuzz target for a second or more", 10 * time.Minute, fuzz},
-	{"bench", "every benchmark once", 8 * time.Minute, bench},
+	{"race", "go test -race -short of what has goroutines", 10 * time.Minute, harmless(race)},
+	{
+		"fuzz", "every fuzz target for a second or more", 10 * time.Minute,
+		harmless(fuzz, "."), // it writes the inputs that fail beside the tests
+	},
+	{"bench", "every benchmark once", 8 * time.Minute, harmless(bench)},
 	{
 		"vmtest", "the guests' own test: jobs that fail, hang, leave things and crash", 3 * time.Minute,
 		vmtest,
@@ -94,6 +97,11 @@ type check struct {
 	all    bool     // run everything everywhere: -all
 	via    []string // prefix of every command, if any
 
+	confined *confinement // of the running step's commands, nil if there is none
+	// patience is how long what a command leaves may stay after its end: the kernel frees
+	// some of its objects late.
+	patience time.Duration
+
 	// mu guards table, out and worth while guests run in parallel.
 	mu    sync.Mutex
 	table *table
@@ -110,6 +118,14 @@ type verdict struct {
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == nobodyFlag {
 		os.Exit(asNobody(os.Args[2:]))
+	}
+	if len(os.Args) > 3 && os.Args[1] == confineFlag {
+		code, err := confined(os.Args[2:])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "ci: confined:", err)
+			code = 125
+		}
+		os.Exit(code)
 	}
 	if len(os.Args) > 3 && os.Args[1] == bareFlag {
 		fmt.Fprintln(os.Stderr, "ci: bare machine:", onBareMachine(os.Args[2:]))
@@ -197,7 +213,11 @@ func newCheck(all bool) (*check, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &check{logs: logs, tmp: tmp, matrix: m, all: all, table: newTable(m)}
+	// The user nobody looks for tools below it.
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return nil, nil, err
+	}
+	c := &check{logs: logs, tmp: tmp, matrix: m, all: all, table: newTable(m), patience: 10 * time.Second}
 	return c, func() { os.RemoveAll(tmp) }, nil
 }
 

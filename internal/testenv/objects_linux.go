@@ -53,17 +53,33 @@ func (o Objects) WaitGone(t testing.TB) {
 	t.Helper()
 	var left []string
 	for range 100 {
-		left = slices.Concat(
-			existing("program", unix.BPF_PROG_GET_NEXT_ID, o.Programs),
-			existing("map", unix.BPF_MAP_GET_NEXT_ID, o.Maps),
-			existing("link", unix.BPF_LINK_GET_NEXT_ID, o.Links),
-		)
-		if len(left) == 0 {
+		if left = o.Existing(); len(left) == 0 {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	t.Errorf("left in the kernel: %s", strings.Join(left, ", "))
+}
+
+// Existing returns the objects that exist, as "program 17", "map 3", "link 4". It needs root.
+func (o Objects) Existing() []string {
+	return slices.Concat(
+		existing("program", unix.BPF_PROG_GET_NEXT_ID, o.Programs),
+		existing("map", unix.BPF_MAP_GET_NEXT_ID, o.Maps),
+		existing("link", unix.BPF_LINK_GET_NEXT_ID, o.Links),
+	)
+}
+
+// Union returns the objects of both, each once.
+func (o Objects) Union(with Objects) Objects {
+	union := func(a, b []uint32) []uint32 {
+		all := slices.Concat(a, b)
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return Objects{
+		union(o.Programs, with.Programs), union(o.Maps, with.Maps), union(o.Links, with.Links),
+	}
 }
 
 // existing returns the objects that still exist. It gets the id that follows the previous

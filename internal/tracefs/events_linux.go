@@ -31,19 +31,32 @@ func Sweep(events string) {
 		return
 	}
 	for line := range strings.Lines(string(b)) {
-		// "r64:borescope/p1234_0 vfs_read"
-		_, rest, ok := strings.Cut(line, ":"+Group+"/")
-		if !ok {
-			continue
-		}
-		name, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-		owner, _, _ := strings.Cut(strings.TrimPrefix(name, "p"), "_")
-		pid, err := strconv.Atoi(owner)
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if _, err := os.Stat("/proc/" + owner); errors.Is(err, fs.ErrNotExist) {
+		if name, ok := abandoned(line); ok {
 			_ = AppendLine(events, fmt.Sprintf("-:%s/%s", Group, name)) // events in use stay
 		}
 	}
+}
+
+// Abandoned reports whether a line of a file of events is of an event in Group whose creator
+// has ended.
+func Abandoned(line string) bool {
+	_, ok := abandoned(line)
+	return ok
+}
+
+// abandoned returns the event's name, without its group, too.
+func abandoned(line string) (name string, ok bool) {
+	// "r64:borescope/p1234_0 vfs_read"
+	_, rest, ok := strings.Cut(line, ":"+Group+"/")
+	if !ok {
+		return "", false
+	}
+	name, _, _ = strings.Cut(strings.TrimSpace(rest), " ")
+	owner, _, _ := strings.Cut(strings.TrimPrefix(name, "p"), "_")
+	pid, err := strconv.Atoi(owner)
+	if err != nil || pid == os.Getpid() {
+		return "", false
+	}
+	_, err = os.Stat("/proc/" + owner)
+	return name, errors.Is(err, fs.ErrNotExist)
 }

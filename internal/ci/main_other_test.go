@@ -1,4 +1,6 @@
-package main_test
+//go:build !linux
+
+package main
 
 import (
 	"testing"
