@@ -203,7 +203,7 @@ func (a *attacher) explainKprobe(s *Site, err error) error {
 		return kernelcode.Ambiguous(s.Symbol, k.Lookup(s.Module, s.Symbol))
 	case errors.Is(err, syscall.EILSEQ):
 		return fmt.Errorf("offset %d is not where an instruction begins: %w", s.Offset, err)
-	case kallsyms.Blacklist(a.env.Root())[s.Symbol]:
+	case kallsyms.ReadBlacklist(a.env.Root()).Has(s.Symbol):
 		return fmt.Errorf(
 			"%s is on the kprobe blacklist: the kernel itself needs it to handle probes: %w", s.Symbol, err)
 	case errors.Is(err, syscall.EINVAL) && s.Offset != 0:

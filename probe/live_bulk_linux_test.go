@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -102,7 +103,7 @@ func bulk(t testing.TB, n int, o *Options) (attach, detach time.Duration, sites 
 
 // TestBulkMulti: 10,000 functions in one link.
 func TestBulkMulti(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.KprobeMulti, testenv.Tracefs)
+	testenv.Need(t, testenv.Guest, testenv.Root, testenv.KprobeMulti, testenv.Tracefs)
 	const n = 10000
 	attach, detach, sites := bulk(t, n, &Options{AttachType: ebpf.AttachTraceKprobeMulti, Missing: MissingWarn})
 	t.Logf("%d of %d functions: attached in %v, detached in %v", sites, n, attach, detach)
@@ -121,4 +122,38 @@ func TestBulkSingles(t *testing.T) {
 	if sites < n*9/10 {
 		t.Errorf("only %d of %d attached", sites, n)
 	}
+}
+
+// TestBlacklistedClones: the kernel refuses kprobes on what the compiler made of a function
+// that is on its blacklist, so such functions are not listed. pci_serr_error.part.0 was.
+func TestBlacklistedClones(t *testing.T) {
+	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Kprobes, testenv.Tracefs)
+	patchable, err := thisMachine().Patchable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := thisMachine().Traceable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := kallsyms.ReadBlacklist(thisMachine().Root())
+	if len(b) == 0 {
+		t.Fatal("no blacklist: debugfs is not mounted")
+	}
+	clones := 0
+	for _, s := range patchable.Traceable {
+		if !b.Has(s.Name) || b[s.Name] {
+			continue
+		}
+		clones++
+		l, err := Attach(emptyProgram(t, ebpf.AttachNone), Kprobe{Symbol: s.Name}, nil)
+		if err == nil || !strings.Contains(err.Error(), "blacklist") {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+		l.Close()
+		if slices.ContainsFunc(listed.Traceable, func(l kallsyms.Symbol) bool { return l.Name == s.Name }) {
+			t.Errorf("%s is listed", s.Name)
+		}
+	}
+	t.Logf("%d clones", clones)
 }

@@ -85,12 +85,12 @@ func expectRefused(t *testing.T, target string, ret int16) {
 
 // TestFmodRetCounts: a program decides what a function returns.
 func TestFmodRetCounts(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Fentry, testenv.Feature(feature.Fexit))
+	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Fentry, testenv.Feature(feature.Fexit))
 	expectRefused(t, "fmod_ret:security_file_open", 8)
 }
 
 // TestLSMCounts needs a kernel that was started with bpf among its lsm=.
 func TestLSMCounts(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Feature(feature.LSM))
+	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Feature(feature.LSM))
 	expectRefused(t, "lsm:file_open", 8)
 }

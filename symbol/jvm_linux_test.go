@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +16,14 @@ import (
 // TestJVM has a Java virtual machine write its perf map and names a method of it.
 func TestJVM(t *testing.T) {
 	testenv.Need(t, testenv.Tool("java"), testenv.Long)
+	if os.Geteuid() == 0 {
+		// A machine that is killed leaves /tmp/.java_pidN there.
+		testenv.Need(t, testenv.Mounts)
+		if !testenv.OwnMounts(t) {
+			return
+		}
+		testenv.OwnTmp(t)
+	}
 	src := filepath.Join(t.TempDir(), "Spin.java")
 	code := `public class Spin {
 	static long hotMethod(long n) { long s = 0; for (long i = 0; i < n; i++) s += i * 31 % 7; return s; }
@@ -23,7 +32,7 @@ func TestJVM(t *testing.T) {
 	if err := os.WriteFile(src, []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := testenv.Command(t, "java", "-Xmx64m", src)
+	cmd := testenv.Command(t, "java", "-Xmx64m", "-XX:-UsePerfData", src)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -33,8 +42,10 @@ func TestJVM(t *testing.T) {
 	}
 	pid := cmd.Process.Pid
 	defer func() {
-		cmd.Process.Kill()
+		cmd.Process.Signal(syscall.SIGTERM) // it removes its socket
+		end := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
 		cmd.Wait()
+		end.Stop()
 		os.Remove("/tmp/perf-" + strconv.Itoa(pid) + ".map")
 	}()
 	if _, err := out.Read(make([]byte, 2)); err != nil {

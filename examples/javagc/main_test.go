@@ -26,7 +26,7 @@ type java struct {
 
 func startJava(t *testing.T) *java {
 	testenv.Need(t, testenv.Root, testenv.Tool("java"))
-	cmd := testenv.Command(t, "java", "-XX:+UseSerialGC", "-Xmx64m", "Collect.java")
+	cmd := testenv.Command(t, "java", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xmx64m", "Collect.java")
 	in, out := testenv.Piped(t, cmd)
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	j := &java{t, cmd.Process.Pid, in, bufio.NewReader(out)}

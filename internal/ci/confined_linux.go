@@ -151,12 +151,14 @@ func (c *confinedAs) setUp() error {
 			return err
 		}
 	}
+	if c.Group != "" {
+		// The root of what the command sees. It can't be mounted on itself again.
+		if err := bind(c.Group, filepath.Dir(c.Group)); err != nil {
+			return err
+		}
+	}
 	for _, m := range mountTable() {
 		switch {
-		case c.Group == filepath.Join(m.dir, filepath.Base(c.Group)):
-			if err := bind(c.Group, m.dir); err != nil {
-				return err
-			}
 		case m.fstype == "bpf":
 			if err := mountIfThere(m.fstype, m.dir, ""); err != nil {
 				return err
@@ -211,7 +213,8 @@ func (c *confinedAs) readOnly(m mounted) bool {
 		return true
 	}
 	switch m.fstype {
-	case "proc", "cgroup", "cgroup2", "bpf", "tracefs", "debugfs", "devtmpfs", "devpts", "mqueue", "hugetlbfs":
+	case "proc", "cgroup", "cgroup2", "bpf", "tracefs", "debugfs", "devtmpfs", "devpts",
+		"mqueue", "hugetlbfs":
 		return false
 	}
 	for _, own := range slices.Concat(c.Writable, temporary, []string{"/dev"}) {
@@ -229,7 +232,8 @@ func remountReadOnly(dir string) error {
 		return nil // it is not accessible: another one covers it
 	}
 	// The flags that are not given would be cleared; statfs has the same values for these.
-	keep := uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME)
+	const same = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME
+	keep := uintptr(st.Flags) & same
 	err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|keep, "")
 	if err != nil {
 		return fmt.Errorf("make %s read-only: %w", dir, err)

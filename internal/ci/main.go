@@ -217,7 +217,10 @@ func newCheck(all bool) (*check, func(), error) {
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return nil, nil, err
 	}
-	c := &check{logs: logs, tmp: tmp, matrix: m, all: all, table: newTable(m), patience: 10 * time.Second}
+	c := &check{
+		logs: logs, tmp: tmp, matrix: m, all: all, table: newTable(m),
+		patience: 10 * time.Second,
+	}
 	return c, func() { os.RemoveAll(tmp) }, nil
 }
 

@@ -236,7 +236,7 @@ func (k *Functions) Absent(module, name string) error {
 // Own returns the kernel's own functions, not those of modules: those with names that pick
 // passes to add and that are not in without. They are in the order of the file, which is that
 // of addresses.
-func (k *Functions) Own(pick func(add func(name []byte)) error, without map[string]bool) ([]Symbol,
+func (k *Functions) Own(pick func(add func(name []byte)) error, without Blacklist) ([]Symbol,
 	error,
 ) {
 	have := make([]bool, len(k.syms))
@@ -259,7 +259,7 @@ func (k *Functions) Own(pick func(add func(name []byte)) error, without map[stri
 			continue
 		}
 		s := &k.syms[i]
-		if name := names[s.name : s.name+uint32(s.length)]; !without[name] {
+		if name := names[s.name : s.name+uint32(s.length)]; !without.Has(name) {
 			out = append(out, Symbol{Name: name, Address: s.addr})
 		}
 	}

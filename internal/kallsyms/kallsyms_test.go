@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 const text = `ffffffff81000000 T _text
@@ -92,5 +93,17 @@ func TestFilterFunctions(t *testing.T) {
 	want := Traceable{{"vfs_read", "", 0xffffffff81000100}, {"ext4_sync_fs", "ext4", 0xffffffffc0000000}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestBlacklist: a function that the compiler made of a forbidden one is forbidden too. It was
+// listed as traceable: pci_serr_error.part.0 on 7.2.
+func TestBlacklist(t *testing.T) {
+	b := ReadBlacklist(fstest.MapFS{"sys/kernel/debug/kprobes/blacklist": {
+		Data: []byte("0xffffffff81000100-0xffffffff81000120\tpci_serr_error\n0x0-0x0\tdo_int3\n"),
+	}})
+	list := Traceable{{Name: "pci_serr_error.part.0"}, {Name: "pci_serr_errors.part.0"}, {Name: "do_int3"}, {Name: "vfs_read"}}
+	if got, want := list.Without(b), (Traceable{list[1], list[3]}); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -53,14 +53,14 @@ func ReadTraceable(r io.Reader, addrs bool) (Traceable, error) {
 // onlyReader hides the other methods of a reader, so that the buffer is used.
 type onlyReader struct{ io.Reader }
 
-// Without returns the list without the functions of the given names.
-func (t Traceable) Without(names map[string]bool) Traceable {
-	if len(names) == 0 {
+// Without returns the list without the functions on a blacklist.
+func (t Traceable) Without(b Blacklist) Traceable {
+	if len(b) == 0 {
 		return t
 	}
 	out := make(Traceable, 0, len(t))
 	for _, s := range t {
-		if !names[s.Name] {
+		if !b.Has(s.Name) {
 			out = append(out, s)
 		}
 	}
@@ -104,16 +104,29 @@ func (t Traceable) Match(module, pattern string) []Symbol {
 	return out
 }
 
-// Blacklist reads the functions on which kprobes are forbidden, from debugfs's
-// kprobes/blacklist below a root: lines of "START-END\tNAME". It returns nil if that file
-// cannot be read.
-func Blacklist(root fs.FS) map[string]bool {
+// Blacklist has the names of the functions on which kprobes are forbidden.
+type Blacklist map[string]bool
+
+// Has reports whether kprobes are forbidden on a function: the kernel looks for its name and,
+// if the compiler made it of another (nmi_handle.part.0), for the name before the suffix
+// (within_kprobe_blacklist in kernel/kprobes.c).
+func (b Blacklist) Has(name string) bool {
+	if b[name] {
+		return true
+	}
+	of, _, clone := strings.Cut(name, ".")
+	return clone && b[of]
+}
+
+// ReadBlacklist reads debugfs's kprobes/blacklist below a root: lines of "START-END\tNAME". It
+// returns nil if that file cannot be read.
+func ReadBlacklist(root fs.FS) Blacklist {
 	f, err := root.Open("sys/kernel/debug/kprobes/blacklist")
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	out := map[string]bool{}
+	out := Blacklist{}
 	lines := bufio.NewScanner(io.LimitReader(f, maxBytes))
 	for lines.Scan() {
 		if _, name, ok := strings.Cut(lines.Text(), "\t"); ok {

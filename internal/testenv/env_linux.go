@@ -147,6 +147,16 @@ func MountTracefs(t testing.TB) {
 	}
 }
 
+// OwnTmp mounts an empty file system on /tmp, for programs that leave files there whatever
+// TMPDIR says. The test must run in OwnMounts, and calls OwnTmp before it makes files of its
+// own.
+func OwnTmp(t testing.TB) {
+	t.Helper()
+	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777"); err != nil {
+		t.Fatalf("mount tmpfs on /tmp: %v", err)
+	}
+}
+
 // Cgroup2 returns the directory where version 2 of control groups is mounted. In a guest it
 // mounts it if necessary.
 func Cgroup2(t testing.TB) string {

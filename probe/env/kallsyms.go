@@ -130,7 +130,7 @@ func (e *Env) Patchable() (*Traceable, error) { return e.patchable() }
 func (e *Env) loadTraceable() (*Traceable, error) {
 	t, err := e.patchable()
 	if err == nil {
-		return &Traceable{Traceable: t.Without(kallsyms.Blacklist(e.root))}, nil
+		return &Traceable{Traceable: t.Without(kallsyms.ReadBlacklist(e.root))}, nil
 	}
 	t, ferr := e.guessTraceable()
 	if ferr != nil {
@@ -168,7 +168,7 @@ func (e *Env) guessTraceable() (*Traceable, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := k.Own(e.kernelFuncs, kallsyms.Blacklist(e.root))
+	list, err := k.Own(e.kernelFuncs, kallsyms.ReadBlacklist(e.root))
 	if err != nil {
 		return nil, err
 	}
