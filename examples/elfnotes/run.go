@@ -155,7 +155,6 @@ func printText(w *cli.Output, l line) error {
 	if l.Error != "" {
 		kind += " (" + l.Error + ")"
 	}
-	err := w.Printf("%s: %s+%#x: %s %s: %s\n", l.File, l.Where, l.Offset, l.Owner, kind,
+	return w.Printf("%s: %s+%#x: %s %s: %s\n", l.File, l.Where, l.Offset, l.Owner, kind,
 		l.Value)
-	return err
 }

@@ -135,7 +135,6 @@ func printSymbol(w *cli.Output, s *symbol.Symbol, asJSON bool) error {
 	if offset == "" {
 		offset = "-"
 	}
-	err := w.Printf("%#016x %6d %-6s %10s %s %s\n", s.Addr, s.Size, s.Kind, offset, s.Name,
+	return w.Printf("%#016x %6d %-6s %10s %s %s\n", s.Addr, s.Size, s.Kind, offset, s.Name,
 		s.Module)
-	return err
 }

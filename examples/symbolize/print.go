@@ -48,8 +48,7 @@ func printer(c *config) (printFunc, error) {
 					return err
 				}
 			}
-			err := w.Println()
-			return err
+			return w.Println()
 		}, nil
 	case c.style == "":
 		var b []byte
