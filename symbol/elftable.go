@@ -317,13 +317,7 @@ func (r *symReader) add(value, size uint64, name, mark uint32, info uint8, shndx
 		return // absolute and common symbols have no place in this file
 	}
 	if r.f.Synthetic {
-		sec = 0
-		for i := range r.f.Sections {
-			if r.f.Sections[i].Contains(value) {
-				sec = uint32(i)
-				break
-			}
-		}
+		sec = uint32(max(r.f.SectionAt(value, false), 0))
 	}
 	if int(sec) >= len(r.exec) || r.exec[sec] == r.data {
 		return

@@ -62,6 +62,9 @@ var readers = []reader{
 	{"read notes", elfbuild.ELF, readNotes},
 	{"read notes", elfbuild.Core, readNotes},
 	{"core file", elfbuild.Core, openCore},
+	{"unwind a kernel", elfbuild.ELF, readORC},
+	{"unwind a kernel", elfbuild.Kernel, readORC},
+	{"read notes", elfbuild.Kernel, readNotes},
 	{"samples", elfbuild.Perf, readSamples},
 	{"name addresses", elfbuild.PerfMap, nameJIT},
 	{"name addresses", elfbuild.JITDump, nameJIT},
@@ -351,5 +354,20 @@ func openCore(_ *testing.T, f *file) func() string {
 		defer c.Close()
 		m, err := c.Modules(nil)
 		return fmt.Sprintf("%d threads, %v: %v", len(c.Threads), m != nil, err)
+	}
+}
+
+// readORC reads the tables by which stacks of a kernel are walked.
+func readORC(_ *testing.T, f *file) func() string {
+	return func() string {
+		o, err := stack.OpenORC(f.path)
+		if err != nil {
+			return err.Error()
+		}
+		n := 0
+		for range o.All() {
+			n++
+		}
+		return fmt.Sprintf("%d entries", n)
 	}
 }

@@ -13,6 +13,7 @@ import (
 type Bomb struct {
 	Name string
 	Kind Kind
+	File string        // the name that it must have, if any
 	Hole int64         // length of the hole after the bytes that Make returns
 	Make func() []byte // returns the contents
 }
@@ -28,13 +29,15 @@ const (
 	LinkerCache             // /etc/ld.so.cache
 	Core                    // a core file
 	Perf                    // perf.data
+	Kernel                  // a kernel or a kernel module, perhaps compressed
+	Recorded                // a file of a recording: see Bomb.File
 )
 
 // Bombs returns all bombs. The readers of a kind of files must be tested with all of that
 // kind.
 func Bombs() []Bomb {
 	return slices.Concat(sectionBombs(), symbolBombs(), frameBombs(), goBombs(), dwarfBombs(),
-		usdtBombs(), perfBombs(), otherBombs())
+		usdtBombs(), perfBombs(), otherBombs(), coreBombs(), kernelBombs(), recordingBombs())
 }
 
 // BombNamed returns the bomb with that name. Its Make is nil if there is none.
@@ -271,10 +274,5 @@ func otherBombs() []Bomb {
 		{Name: "short-functions", Kind: JITDump, Make: func() []byte { return jitDump(400_000, 1) }},
 		{Name: "long-functions", Kind: JITDump, Make: func() []byte { return jitDump(1000, 60_000) }},
 		{Name: "long-paths", Kind: LinkerCache, Make: func() []byte { return linkerCache(43_000) }},
-		{Name: "threads", Kind: Core, Make: func() []byte { return coreFile(coreThreads(40_000)) }},
-		{Name: "mapped-files", Kind: Core, Make: func() []byte {
-			return coreFile(coreFiles(500_000, 500_000))
-		}},
-		{Name: "giant-count", Kind: Core, Make: func() []byte { return coreFile(coreFiles(1<<60, 10)) }},
 	}
 }

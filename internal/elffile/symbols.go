@@ -31,6 +31,10 @@ func (f *File) Symbols(s *Section) (*Symbols, error) {
 	if t.tab, err = f.Data(s); err != nil {
 		return nil, err
 	}
+	if t.Len() > maxSymbols {
+		return nil, fmt.Errorf("%s of %d symbols, more than %d: %w", s.Name, t.Len(), maxSymbols,
+			ErrTooLarge)
+	}
 	if t.Strings, err = f.Data(&f.Sections[s.Link]); err != nil {
 		return nil, err
 	}
@@ -110,16 +114,20 @@ func (t *Symbols) Section(i int, s *elf.Sym64) uint32 {
 }
 
 // SymbolTables calls yield for the file's sections of symbols. It is an error if they have
-// more bytes than the file together: headers may refer to overlapping tables.
+// more bytes than the file together, because headers may refer to overlapping tables, or if
+// there are many.
 func (f *File) SymbolTables(yield func(*Section) error) error {
-	left := f.Size()
+	left, tables := f.Size(), 0
 	for i := range f.Sections {
 		s := &f.Sections[i]
-		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
+		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM || s.Size == 0 {
 			continue
 		}
 		if left -= int64(min(s.Size, 1<<62)); left < 0 && s.Flags&elf.SHF_COMPRESSED == 0 {
 			return fmt.Errorf("%s: %w", s.Name, ErrTooLarge)
+		}
+		if tables++; tables > maxTables {
+			return fmt.Errorf("%s: more than %d tables of symbols: %w", s.Name, maxTables, ErrTooLarge)
 		}
 		if err := yield(s); err != nil {
 			return err
