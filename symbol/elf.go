@@ -234,7 +234,7 @@ func (e *ELF) readSymbols(r *symReader) error {
 		}
 	}
 	if !r.data {
-		r.out = make([]rawSym, 0, min(max(count(f, sym), count(e.f, dyn)), uint64(r.most)+1))
+		r.out = make([]rawSym, 0, min(max(count(f, sym), count(e.f, dyn)), uint64(r.most)+1, maxExpected))
 	}
 	r.file(f)
 	if err := r.read(sym, false); err != nil {
@@ -249,6 +249,10 @@ func (e *ELF) readSymbols(r *symReader) error {
 	}
 	return r.read(dyn, true)
 }
+
+// maxExpected is the most symbols that memory is allocated for before they are read. Larger
+// tables may consist of anything.
+const maxExpected = 1 << 20
 
 // count returns the number of symbols in a table, at most as many as fit in the file.
 func count(f *elffile.File, tab *elffile.Section) uint64 {
@@ -307,11 +311,10 @@ func (e *ELF) hasTables() bool {
 
 // bytes returns the memory of the file's tables, in bytes, without kept names and mapped pages.
 func (e *ELF) bytes() int64 {
-	n := e.code.Load().bytes() + e.data.Load().bytes() + e.f.Heap() +
-		int64(120*len(e.f.Sections)+64*len(e.f.Progs))
+	n := e.code.Load().bytes() + e.data.Load().bytes() + e.f.Heap() + e.f.Headers()
 	e.mu.Lock()
 	if e.debug != nil {
-		n += e.debug.Heap() + int64(120*len(e.debug.Sections))
+		n += e.debug.Heap() + e.debug.Headers()
 	}
 	e.mu.Unlock()
 	if s := e.source.Load(); s != nil {

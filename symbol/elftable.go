@@ -185,7 +185,7 @@ func (r *symReader) read(tab *elffile.Section, dyn bool) error {
 	if tab == nil {
 		return nil
 	}
-	b, err := r.f.Data(tab)
+	b, err := r.f.SymbolData(tab)
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (r *symReader) holdsAll(dyn *elffile.Section, n int) bool {
 		}
 	}
 	d := symReader{f: r.f, exec: r.exec, data: r.data, most: 2 * samples}
-	b, err := r.f.Data(dyn)
+	b, err := r.f.SymbolData(dyn)
 	if err != nil {
 		return false
 	}

@@ -3,6 +3,7 @@ package elfbuild
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -114,6 +115,23 @@ func sectionBombs() []Bomb {
 func symbolBombs() []Bomb {
 	const n = 1 << 20
 	table := func(name string, t SymbolTable) Bomb { return program(name, t.Sections) }
+	// n symbols, which have each of some names in turn
+	names := func(name string, n, different int, text func(i int) string) Bomb {
+		return program(name, func() []Section {
+			s := SymbolTable{N: n, Step: 16, Size: 16, Names: 1}.Sections()
+			strs := []byte{0}
+			var at []uint32
+			for i := range different {
+				at = append(at, uint32(len(strs)))
+				strs = append(append(strs, text(i)...), 0)
+			}
+			for i := range n {
+				binary.LittleEndian.PutUint32(s[0].Data[24*(i+1):], at[i%different])
+			}
+			s[1].Data = strs
+			return s
+		})
+	}
 	return []Bomb{
 		table("symbols", SymbolTable{N: 5 * n / 2, Step: 16, Size: 16, Names: 8}),
 		table("named-symbols", SymbolTable{N: n, Step: 16, Size: 16, Names: 6 * n, Text: "ab\x00"}),
@@ -128,6 +146,17 @@ func symbolBombs() []Bomb {
 		table("long-mangled-names",
 			SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 32000, Text: "_Z1a"}),
 		program("long-versions", func() []Section { return Versions(n/28, 32000) }),
+		{Name: "empty-tables", Make: func() []byte { return ManySections(65_000, elf.SHT_SYMTAB, 0) }},
+		{Name: "small-tables", Make: func() []byte { return ManySections(65_000, elf.SHT_SYMTAB, 24) }},
+		{Name: "sections", Make: func() []byte { return ManySections(400_000, elf.SHT_PROGBITS, 16) }},
+		{Name: "sections-of-an-object", Make: func() []byte {
+			image := ManySections(400_000, elf.SHT_PROGBITS, 16)
+			image[16] = byte(elf.ET_REL)
+			return image
+		}},
+		names("one-C++-name", n/10, 1, doublingPairs(40)),
+		names("C++-names", n/10, 2000, doublingPairs(40)),
+		names("Rust-names", n/10, 2000, doublingTuples(40)),
 		{Name: "tables-over-tables", Make: func() []byte {
 			return ManyTables(2000, SymbolTable{N: 3000, Step: 16, Size: 16, Names: 4})
 		}},

@@ -108,6 +108,10 @@ func (d *DebugFinder) Try(name string) *File {
 		return nil
 	}
 	if d.Room > 0 {
+		if ef.Headers() > d.Room/4 { // an object of as many sections is no debug file
+			ef.Close()
+			return nil
+		}
 		ef.Bound(d.Room)
 	}
 	return ef

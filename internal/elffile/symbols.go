@@ -28,12 +28,8 @@ func (f *File) Symbols(s *Section) (*Symbols, error) {
 		return nil, bad(s.Offset, "%s names no string table", s.Name)
 	}
 	var err error
-	if t.tab, err = f.Data(s); err != nil {
+	if t.tab, err = f.SymbolData(s); err != nil {
 		return nil, err
-	}
-	if t.Len() > maxSymbols {
-		return nil, fmt.Errorf("%s of %d symbols, more than %d: %w", s.Name, t.Len(), maxSymbols,
-			ErrTooLarge)
 	}
 	if t.Strings, err = f.Data(&f.Sections[s.Link]); err != nil {
 		return nil, err
@@ -41,6 +37,15 @@ func (f *File) Symbols(s *Section) (*Symbols, error) {
 	t.names = NewNames(t.Strings)
 	t.extended = f.Extended(s)
 	return t, nil
+}
+
+// SymbolData is Data for a table of symbols. It returns ErrTooLarge if that has more symbols than
+// files have.
+func (f *File) SymbolData(s *Section) ([]byte, error) {
+	if n := s.Size / uint64(f.symbolSize()); n > maxSymbols {
+		return nil, fmt.Errorf("%s of %d symbols, more than %d: %w", s.Name, n, maxSymbols, ErrTooLarge)
+	}
+	return f.Data(s)
 }
 
 // Extended returns the section numbers of a table's symbols that do not fit into the symbols:
