@@ -45,12 +45,17 @@ func recordingBombs() []Bomb {
 		}, 500),
 		recorded("zero-file", "f.file", "borescope file 1\n{}\n",
 			func() []byte { return make([]byte, 32<<20) }, 545),
-		{Name: "empty-arguments", Kind: Recorded, File: "manifest", Make: func() []byte {
-			const args = 28 << 20 / 3
-			b := append([]byte("borescope recording 1\n{\"args\":[\"\""), bytes.Repeat([]byte(`,""`), args)...)
-			return append(b, "]}"...)
-		}},
+		emptyArguments("empty-arguments", 28<<20),
+		emptyArguments("fewer-empty-arguments", 7<<20),
 	}
+}
+
+// emptyArguments returns a manifest of about size bytes of arguments without text.
+func emptyArguments(name string, size int) Bomb {
+	return Bomb{Name: name, Kind: Recorded, File: "manifest", Make: func() []byte {
+		b := append([]byte("borescope recording 1\n{\"args\":[\"\""), bytes.Repeat([]byte(`,""`), size/3)...)
+		return append(b, "]}"...)
+	}}
 }
 
 // zeroRows returns a part of a snapshot with n rows, of zeros.

@@ -107,11 +107,11 @@ func (d *DebugFinder) Try(name string) *File {
 	if err != nil {
 		return nil
 	}
+	if len(ef.Sections) > maxLinkedSections { // not those of a program, nor of a kernel module
+		ef.Close()
+		return nil
+	}
 	if d.Room > 0 {
-		if ef.Headers() > d.Room/4 { // an object of as many sections is no debug file
-			ef.Close()
-			return nil
-		}
 		ef.Bound(d.Room)
 	}
 	return ef
