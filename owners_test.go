@@ -18,7 +18,6 @@ var owned = []struct {
 	others       map[string]string
 }{
 	{"opens ELF files", "internal/elffile", []string{"elf.NewFile", "elf.Open"}, nil, map[string]string{
-		"usdt/cmd/usdtlink/link.go link": "the linker's own output, of which it takes what debug/elf makes of relocations",
 	}},
 	{"decodes symbols", "internal/elffile", []string{"elf.Sym64Size", "elf.Sym32Size"}, nil, map[string]string{
 		"symbol/elftable.go readAny":                          "a part of a table",

@@ -234,7 +234,7 @@ func (e *ELF) readSymbols(r *symReader) error {
 		}
 	}
 	if !r.data {
-		r.out = make([]rawSym, 0, min(max(count(f, sym), count(e.f, dyn)), uint64(r.most)+1, maxExpected))
+		r.out = make([]rawSym, 0, min(max(expected(f, sym), expected(e.f, dyn)), uint64(r.most)+1))
 	}
 	r.file(f)
 	if err := r.read(sym, false); err != nil {
@@ -250,9 +250,18 @@ func (e *ELF) readSymbols(r *symReader) error {
 	return r.read(dyn, true)
 }
 
-// maxExpected is the most symbols that memory is allocated for before they are read. Larger
-// tables may consist of anything.
+// maxExpected is the most symbols that memory is allocated for without a look at them.
 const maxExpected = 1 << 20
+
+// expected returns about the number of symbols to read of a table. A large one may consist of
+// zeros, so those that are defined are counted.
+func expected(f *elffile.File, tab *elffile.Section) uint64 {
+	n := count(f, tab)
+	if n <= maxExpected {
+		return n
+	}
+	return f.Defined(tab)
+}
 
 // count returns the number of symbols in a table, at most as many as fit in the file.
 func count(f *elffile.File, tab *elffile.Section) uint64 {

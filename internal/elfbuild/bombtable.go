@@ -232,6 +232,7 @@ func dwarfBombs() (out []Bomb) {
 		{"one-line-program-of-many-units", func() DWARF {
 			return Units(n/32, LineRows(n/4).Line)
 		}, false},
+		{"line-programs-over-each-other", func() DWARF { return LinesOverLines(100_000) }, false},
 		{"line-sequences", func() DWARF { return LineSequences(n / 17) }, false},
 		{"files-and-directories", func() DWARF { return LineFiles(n / 9) }, false},
 		{"placed-calls", func() DWARF { return PlacedCalls(n / 10) }, false},

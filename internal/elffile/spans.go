@@ -47,7 +47,9 @@ func (f *File) covering(kind int, addr uint64) int {
 		return -1
 	}
 	s := &f.spans[kind]
-	s.once.Do(func() { s.spans = newSpans(n, func(i int) (from, size uint64) { return f.span(kind, i) }) })
+	s.once.Do(func() {
+		s.spans = newSpans(n, func(i int) (from, size uint64) { return f.span(kind, i) })
+	})
 	return s.spans.find(addr)
 }
 

@@ -48,6 +48,25 @@ func (f *File) SymbolData(s *Section) ([]byte, error) {
 	return f.Data(s)
 }
 
+// Defined returns the number of symbols of a table that are in a section, 0 if it cannot be read.
+// Like the result of Bytes, it may only be called in a function that defers Catch.
+func (f *File) Defined(s *Section) (n uint64) {
+	b, err := f.SymbolData(s)
+	if err != nil {
+		return 0
+	}
+	at, size := 6, f.symbolSize() // of st_shndx
+	if f.Class == elf.ELFCLASS32 {
+		at = 14
+	}
+	for ; len(b) >= size; b = b[size:] {
+		if b[at]|b[at+1] != 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Extended returns the section numbers of a table's symbols that do not fit into the symbols:
 // 4 bytes for each symbol, nil if the file has none (SHT_SYMTAB_SHNDX).
 func (f *File) Extended(table *Section) []byte {

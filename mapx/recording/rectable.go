@@ -336,7 +336,9 @@ func opName(op byte) string {
 
 // decode returns the entries of one chunk of a snapshot, and the memory that those of the
 // snapshot take with them, if held was that of the chunks before.
-func (t *ReplayedTable[K, V]) decode(payload []byte, held int64) ([]mapx.Entry[K, V], int64, error) {
+func (t *ReplayedTable[K, V]) decode(payload []byte, held int64) ([]mapx.Entry[K, V], int64,
+	error,
+) {
 	q := parser{b: payload[1:]}
 	at, n, width := q.varint(), q.uvarint(), uint64(1)
 	value := &t.header.Value

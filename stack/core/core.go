@@ -134,7 +134,9 @@ func openFile(f *os.File) (*File, error) {
 }
 
 // unpack decompresses a core file of size bytes that takes up stored.
-func unpack(format decompress.Format, r io.ReaderAt, size, stored int64) (*decompress.Spooled, error) {
+func unpack(format decompress.Format, r io.ReaderAt, size, stored int64) (*decompress.Spooled,
+	error,
+) {
 	b := decompress.Bounds{
 		Size: leastUnpacked + maxUnpack*stored, Content: leastContent + maxContent*stored,
 		Memory: spoolMemory,
