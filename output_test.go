@@ -17,6 +17,7 @@ var writers = map[string]string{
 	"examples/replay/main.go: io.Copy":      "the same",
 	"examples/symbolize/print.go: w.Write":  "lines put together by hand, their names by escape.Terminal",
 	"examples/tplist/run.go: l.w.Write":     "lines put together by hand, their names by escape.Terminal",
+	"examples/elfnotes/run.go: io.Copy":     "standard input, to a temporary file",
 	"probe/tool/tool.go: io.WriteString":    "-h",
 	"probe/tool/output.go: io.WriteString":  "what clears a terminal",
 	"probe/tool/output.go: o.w.Write":       "where all output goes",

@@ -17,8 +17,7 @@ var owned = []struct {
 	names, texts []string
 	others       map[string]string
 }{
-	{"opens ELF files", "internal/elffile", []string{"elf.NewFile", "elf.Open"}, nil, map[string]string{
-	}},
+	{"opens ELF files", "internal/elffile", []string{"elf.NewFile", "elf.Open"}, nil, map[string]string{}},
 	{"decodes symbols", "internal/elffile", []string{"elf.Sym64Size", "elf.Sym32Size"}, nil, map[string]string{
 		"symbol/elftable.go readAny":                          "a part of a table",
 		"probe/internal/usercode/boundaries.go readFunctions": "how many there may be",

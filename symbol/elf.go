@@ -260,7 +260,7 @@ func expected(f *elffile.File, tab *elffile.Section) uint64 {
 	if n <= maxExpected {
 		return n
 	}
-	return f.Defined(tab)
+	return elffile.Defined(f, tab)
 }
 
 // count returns the number of symbols in a table, at most as many as fit in the file.
@@ -320,10 +320,10 @@ func (e *ELF) hasTables() bool {
 
 // bytes returns the memory of the file's tables, in bytes, without kept names and mapped pages.
 func (e *ELF) bytes() int64 {
-	n := e.code.Load().bytes() + e.data.Load().bytes() + e.f.Heap() + e.f.Headers()
+	n := e.code.Load().bytes() + e.data.Load().bytes() + e.f.Heap() + elffile.Headers(e.f)
 	e.mu.Lock()
 	if e.debug != nil {
-		n += e.debug.Heap() + e.debug.Headers()
+		n += e.debug.Heap() + elffile.Headers(e.debug)
 	}
 	e.mu.Unlock()
 	if s := e.source.Load(); s != nil {

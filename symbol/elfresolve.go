@@ -223,7 +223,7 @@ func (e *ELF) sameSection(a, b uint64) bool {
 
 // sectionAt returns the section that is loaded at an address.
 func (e *ELF) sectionAt(vaddr uint64) *elffile.Section {
-	i := e.f.SectionAt(vaddr, true)
+	i := elffile.SectionAt(e.f, vaddr, true)
 	if i < 0 {
 		return nil
 	}

@@ -113,7 +113,7 @@ func (ps *Processes) load(img *image, pid int, m *procfs.Mapping) {
 		return
 	}
 	ef, err := elffile.NewFS(img.file)
-	if err == nil && ef.Headers() > ps.opts.tableRoom()/4 {
+	if err == nil && elffile.Headers(ef) > ps.opts.tableRoom()/4 {
 		// With them, the tables would exceed the budget, and be read again for each address.
 		ef.Close()
 		img.reason, img.vast = ReasonBudget, true

@@ -293,7 +293,7 @@ func (f *File) offset(addr uint64, flag elf.ProgFlag) (off uint64, ok bool) {
 
 // noBits reports whether an address is in a section without contents.
 func (f *File) noBits(addr uint64) bool {
-	i := f.f.SectionAt(addr, true)
+	i := elffile.SectionAt(f.f, addr, true)
 	return i >= 0 && f.f.Sections[i].Type == elf.SHT_NOBITS
 }
 

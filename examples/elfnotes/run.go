@@ -148,7 +148,7 @@ func input(in *os.File) (*os.File, error) {
 	err = os.Remove(f.Name())
 	if err == nil {
 		var n int64
-		if n, err = f.ReadFrom(io.LimitReader(in, maxPipe+1)); err == nil && n > maxPipe {
+		if n, err = io.Copy(f, io.LimitReader(in, maxPipe+1)); err == nil && n > maxPipe {
 			err = fmt.Errorf("more than %d bytes from a pipe", maxPipe)
 		}
 	}

@@ -53,8 +53,8 @@ func recordingBombs() []Bomb {
 // emptyArguments returns a manifest of about size bytes of arguments without text.
 func emptyArguments(name string, size int) Bomb {
 	return Bomb{Name: name, Kind: Recorded, File: "manifest", Make: func() []byte {
-		b := append([]byte("borescope recording 1\n{\"args\":[\"\""), bytes.Repeat([]byte(`,""`), size/3)...)
-		return append(b, "]}"...)
+		head := []byte("borescope recording 1\n{\"args\":[\"\"")
+		return slices.Concat(head, bytes.Repeat([]byte(`,""`), size/3), []byte("]}"))
 	}}
 }
 

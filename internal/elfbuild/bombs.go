@@ -238,7 +238,8 @@ func ManyTables(n int, table SymbolTable) []byte {
 // ManySections returns a program with one symbol and n more section headers, each for the same
 // size bytes.
 func ManySections(n int, typ elf.SectionType, size uint64) []byte {
-	image, o := Program(SymbolTable{N: 1, Size: 16, Names: 1}.Sections()...).Bytes(), binary.LittleEndian
+	o := binary.LittleEndian
+	image := Program(SymbolTable{N: 1, Size: 16, Names: 1}.Sections()...).Bytes()
 	const bytesOf = 64
 	old := o.Uint64(image[40:])
 	count := int(o.Uint16(image[60:]))

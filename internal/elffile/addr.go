@@ -10,7 +10,7 @@ import (
 
 // Offset returns the file offset of the byte at a virtual address, by the loaded segments.
 func (f *File) Offset(vaddr uint64) (off uint64, ok bool) {
-	if i := f.covering(spanProgs, vaddr); i >= 0 {
+	if i := covering(f, spanProgs, vaddr); i >= 0 {
 		p := &f.Progs[i]
 		return vaddr - p.Vaddr + p.Offset, true
 	}
@@ -23,16 +23,16 @@ func (f *File) Offset(vaddr uint64) (off uint64, ok bool) {
 // inObject reports whether an address is one of an object file. Their addresses are offsets:
 // see layOut.
 func (f *File) inObject(addr uint64) bool {
-	return f.Type == elf.ET_REL && len(f.Progs) == 0 && f.covering(spanObject, addr) >= 0
+	return f.Type == elf.ET_REL && len(f.Progs) == 0 && covering(f, spanObject, addr) >= 0
 }
 
 // SectionAt returns the number of the first section that contains a virtual address, -1 if there
 // is none. If loaded is set, it is one of those that are loaded at their addresses.
-func (f *File) SectionAt(vaddr uint64, loaded bool) int {
+func SectionAt(f *File, vaddr uint64, loaded bool) int {
 	if loaded {
-		return f.covering(spanLoaded, vaddr)
+		return covering(f, spanLoaded, vaddr)
 	}
-	return f.covering(spanSections, vaddr)
+	return covering(f, spanSections, vaddr)
 }
 
 // VAddr returns the virtual address at which the byte at a file offset is loaded. If segments

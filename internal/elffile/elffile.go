@@ -223,8 +223,8 @@ func (b bytesAt) ReadAt(p []byte, off int64) (int, error) {
 // Size returns the file's size in bytes when it was opened.
 func (f *File) Size() int64 { return f.size }
 
-// Headers returns about how many bytes of memory the tables of sections and segments occupy.
-func (f *File) Headers() int64 { return int64(120*len(f.Sections) + 64*len(f.Progs)) }
+// Headers returns about how many bytes of memory a file's tables of sections and segments occupy.
+func Headers(f *File) int64 { return int64(120*len(f.Sections) + 64*len(f.Progs)) }
 
 // Heap returns the bytes of sections that were decompressed or copied into memory so far.
 func (f *File) Heap() int64 {

@@ -74,7 +74,7 @@ type tables struct {
 
 // tableRoom returns the size limit of a table of headers: what the file takes up, and a little
 // more for files that a file system compresses.
-func (f *File) tableRoom() uint64 { return uint64(f.stored) + leastRoom }
+func tableRoom(f *File) uint64 { return uint64(f.stored) + leastRoom }
 
 func (f *File) shsize() uint64 {
 	if f.Class == elf.ELFCLASS64 {
@@ -130,7 +130,7 @@ func (f *File) parseSections(t *tables) error {
 	if t.shnum > most {
 		return bad(t.shoff, "%d sections are more than %d", t.shnum, most)
 	}
-	if t.shnum*t.shentsize > f.tableRoom() {
+	if t.shnum*t.shentsize > tableRoom(f) {
 		return nil // such a large table consists of holes
 	}
 	b, err := f.Bytes(t.shoff, t.shnum*t.shentsize)
@@ -177,7 +177,7 @@ func (f *File) parseProgs(t *tables) error {
 	if t.phnum > most {
 		return bad(t.phoff, "%d program headers are more than %d", t.phnum, most)
 	}
-	if n := t.phnum * t.phentsize; n > f.tableRoom() {
+	if n := t.phnum * t.phentsize; n > tableRoom(f) {
 		return bad(t.phoff, "%d bytes of program headers: %v", n, ErrTooLarge)
 	}
 	b, err := f.Bytes(t.phoff, t.phnum*t.phentsize)

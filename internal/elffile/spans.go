@@ -31,16 +31,16 @@ type lazySpans struct {
 	spans spans
 }
 
-// covering returns the number of the first segment or section whose range contains an address, -1 if
-// there is none.
-func (f *File) covering(kind int, addr uint64) int {
+// covering returns the number of the first segment or section whose range contains an address,
+// -1 if there is none.
+func covering(f *File, kind int, addr uint64) int {
 	n := len(f.Sections)
 	if kind == spanProgs {
 		n = len(f.Progs)
 	}
 	if n <= few {
 		for i := range n {
-			if from, size := f.span(kind, i); addr >= from && addr-from < size {
+			if from, size := spanOf(f, kind, i); addr >= from && addr-from < size {
 				return i
 			}
 		}
@@ -48,13 +48,13 @@ func (f *File) covering(kind int, addr uint64) int {
 	}
 	s := &f.spans[kind]
 	s.once.Do(func() {
-		s.spans = newSpans(n, func(i int) (from, size uint64) { return f.span(kind, i) })
+		s.spans = newSpans(n, func(i int) (from, size uint64) { return spanOf(f, kind, i) })
 	})
 	return s.spans.find(addr)
 }
 
-// span returns the addresses of a segment or section. The size is 0 if it has none of the kind.
-func (f *File) span(kind, i int) (from, size uint64) {
+// spanOf returns the addresses of a segment or section. The size is 0 if it has none of the kind.
+func spanOf(f *File, kind, i int) (from, size uint64) {
 	if kind == spanProgs {
 		if p := &f.Progs[i]; p.Type == elf.PT_LOAD {
 			return p.Vaddr, p.Filesz

@@ -28,7 +28,7 @@ func (f *File) Symbols(s *Section) (*Symbols, error) {
 		return nil, bad(s.Offset, "%s names no string table", s.Name)
 	}
 	var err error
-	if t.tab, err = f.SymbolData(s); err != nil {
+	if t.tab, err = SymbolData(f, s); err != nil {
 		return nil, err
 	}
 	if t.Strings, err = f.Data(&f.Sections[s.Link]); err != nil {
@@ -41,7 +41,7 @@ func (f *File) Symbols(s *Section) (*Symbols, error) {
 
 // SymbolData is Data for a table of symbols. It returns ErrTooLarge if that has more symbols than
 // files have.
-func (f *File) SymbolData(s *Section) ([]byte, error) {
+func SymbolData(f *File, s *Section) ([]byte, error) {
 	if n := s.Size / uint64(f.symbolSize()); n > maxSymbols {
 		return nil, fmt.Errorf("%s of %d symbols, more than %d: %w", s.Name, n, maxSymbols, ErrTooLarge)
 	}
@@ -50,8 +50,8 @@ func (f *File) SymbolData(s *Section) ([]byte, error) {
 
 // Defined returns the number of symbols of a table that are in a section, 0 if it cannot be read.
 // Like the result of Bytes, it may only be called in a function that defers Catch.
-func (f *File) Defined(s *Section) (n uint64) {
-	b, err := f.SymbolData(s)
+func Defined(f *File, s *Section) (n uint64) {
+	b, err := SymbolData(f, s)
 	if err != nil {
 		return 0
 	}
