@@ -24,7 +24,7 @@ var openers = []string{
 var opens = map[string]string{
 	"examples/bt/run.go read":                        "the script that the user names",
 	"examples/hist/main.go drawHeat":                 "the file that the user has it write",
-	"examples/elfnotes/run.go readAll":               "the file that the user names",
+	"examples/elfnotes/run.go open":                  "the file that the user names",
 	"examples/profile/show.go writeFile":             "the file that the user has it write",
 	"examples/symbolize/run.go open":                 "the file that the user names",
 	"internal/cpus/cpus.go read":                     "reads below /sys",

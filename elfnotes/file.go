@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"os"
 	"slices"
 
@@ -29,13 +30,19 @@ type File struct {
 	Type    elf.Type
 
 	// MaxBytes bounds the size of a section or segment of notes; 0 means
-	// 256 MiB. A larger one is reported as an error and not read.
+	// 256 MiB. A larger one is reported as an error and not read. Whatever it is, all notes of
+	// an *os.File together may not exceed the storage that it takes up by more than 16 MiB.
 	MaxBytes int64
 
 	r      io.ReaderAt
 	h      *header
+	stored int64 // bytes of storage of r, -1 if unknown
 	closer io.Closer
 }
+
+// leastNotes is how many bytes of notes a file may have more than it has storage: a hole is free
+// for the author of a malicious file, and so are its zeros where a file system compresses.
+const leastNotes = 16 << 20
 
 // NewFile reads the header of an ELF file. It keeps r, which the caller still owns, and reads
 // notes from it when a method needs them. If r is a Bytes, notes are sub-slices of it, without
@@ -48,7 +55,23 @@ func NewFile(r io.ReaderAt) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read ELF header: %w", err)
 	}
-	return &File{Class: h.class, Order: h.order, Machine: h.machine, Type: h.typ, r: r, h: h}, nil
+	return &File{
+		Class: h.class, Order: h.order, Machine: h.machine, Type: h.typ, r: r, h: h,
+		stored: storage(r),
+	}, nil
+}
+
+// storage returns how many bytes of storage a file occupies, -1 if that is not known.
+func storage(r io.ReaderAt) int64 {
+	switch r := r.(type) {
+	case interface{ Stat() (os.FileInfo, error) }:
+		if st, err := r.Stat(); err == nil && st.Mode().IsRegular() {
+			return procfs.Stored(st)
+		}
+	case interface{ Stored() int64 }:
+		return r.Stored()
+	}
+	return -1
 }
 
 // Open opens a file of this machine by path. The caller must close it.
@@ -112,7 +135,16 @@ func (f *File) Notes() (iter.Seq[Note], func() error) {
 		errs.add(err)
 		sections = disjoint(sections, &errs)
 		segments = subtract(disjoint(segments, &errs), sections)
+		left := uint64(math.MaxUint64)
+		if f.stored >= 0 {
+			left = uint64(f.stored) + leastNotes
+		}
 		for _, g := range append(inOrder(sections), inOrder(segments)...) {
+			if g.size > left {
+				errs.add(g.tooLarge(left))
+				continue
+			}
+			left -= g.size
 			more, err := f.walk(g, yield)
 			errs.add(err)
 			if !more {
@@ -167,10 +199,7 @@ func (f *File) walk(g region, yield func(Note) bool) (bool, error) {
 		limit = defaultMaxBytes
 	}
 	if g.size > uint64(limit) {
-		return true, &FormatError{
-			Where: g.where, Offset: int64(g.offset),
-			Msg: fmt.Sprintf("%d bytes are more than the limit of %d", g.size, limit),
-		}
+		return true, g.tooLarge(uint64(limit))
 	}
 	b, readErr := readAt(f.r, int64(g.offset), int(g.size))
 	if readErr != nil {
@@ -194,6 +223,14 @@ func (f *File) walk(g region, yield func(Note) bool) (bool, error) {
 		return more, readErr // the cause of walk's error
 	}
 	return more, err
+}
+
+// tooLarge returns the error for a region that is larger than allowed.
+func (g *region) tooLarge(limit uint64) error {
+	return &FormatError{
+		Where: g.where, Offset: int64(g.offset),
+		Msg: fmt.Sprintf("%d bytes are more than the limit of %d", g.size, limit),
+	}
 }
 
 // readAt reads size bytes, or as many as the file has. It allocates no more than the file's

@@ -241,11 +241,15 @@ func (r *resolver) take(n int) error {
 	return nil
 }
 
+// leastReadable is the budget for the readable names of any file: see symbol.DemangleOptions.
+const leastReadable = 1 << 20
+
 // findSymbols finds the functions of that name, one for each address, sorted.
 func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe,
 	goProgram bool,
 ) ([]userfile.Symbol, error) {
-	want, version := u.symbolFilter(symbol.NewDemangler(nil).Demangle)
+	names := symbol.NewDemangler(&symbol.DemangleOptions{Budget: leastReadable + f.Stored()/4})
+	want, version := u.symbolFilter(names.Demangle)
 	var found []userfile.Symbol
 	total := 0
 	count := func(b []byte) bool { total++; return want(b) }
@@ -256,6 +260,9 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe,
 		}
 		return nil
 	})
+	if err == nil {
+		err = names.Err()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
+	"os"
 	"runtime/debug"
 	"strconv"
+	"strings"
 
 	"github.com/borescope/borescope/internal/decompress"
 	"github.com/borescope/borescope/internal/elffile"
@@ -119,80 +122,149 @@ type ORCEntry struct {
 	version rules.ORCVersion
 }
 
-// maxKernelSize bounds what a compressed kernel or module may expand to.
-const maxKernelSize = 1 << 30
+// A compressed kernel or module may expand to 32 times what it takes up, and 256 MiB more;
+// leastORC bounds its ORC data in the same way. Those of distributions expand to 8 times. What
+// is not zeros is bounded by maxUnpack and leastORC together.
+const (
+	leastUnpacked = 256 << 20
+	maxUnpack     = 32
+	leastORC      = 8 << 20
+)
 
 // OpenORC reads the ORC data of a kernel (vmlinux, or vmlinuz in any of its compressions)
 // or of a module (.ko, also compressed). It finds the layout by the file's header, else by
 // its BTF, else (modules before 6.4) by the contents of the entries. Nothing is kept open.
+//
+// A compressed file is decompressed in memory. It returns an error if that takes more than 32
+// times the storage of the file plus 8 MiB.
 func OpenORC(path string) (*ORCFile, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return nil, err
-	}
-	o, err := ReadORC(b)
+	o, err := openORC(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return o, nil
 }
 
-// ReadORC is OpenORC for a file in memory, which is not kept.
-func ReadORC(b []byte) (*ORCFile, error) {
-	image, err := kernelImage(b)
+func openORC(f *os.File) (*ORCFile, error) {
+	st, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	f, err := elffile.NewBytes(image)
+	stored := procfs.Stored(st)
+	var magic [len(elf.ELFMAG)]byte
+	if n, _ := f.ReadAt(magic[:], 0); n == len(magic) && string(magic[:]) == elf.ELFMAG {
+		ef, err := elffile.NewBorrowed(f)
+		if err != nil {
+			return nil, err
+		}
+		defer ef.Close()
+		return readORC(ef, stored)
+	}
+	return unpackORC(f, st.Size(), stored)
+}
+
+// ReadORC is OpenORC for a file in memory, which is not kept.
+func ReadORC(b []byte) (*ORCFile, error) {
+	size := int64(len(b))
+	if strings.HasPrefix(string(b[:min(len(b), 4)]), elf.ELFMAG) {
+		f, err := elffile.NewBytes(b)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return readORC(f, size)
+	}
+	return unpackORC(bytes.NewReader(b), size, size)
+}
+
+// unpackORC reads a compressed file of size bytes, which takes up stored.
+func unpackORC(r io.ReaderAt, size, stored int64) (*ORCFile, error) {
+	image, err := kernelImage(r, size, decompress.Bounds{
+		Size: leastUnpacked + maxUnpack*stored, Content: leastORC + maxUnpack*stored,
+		Memory: math.MaxInt64, Check: isELF,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
+	f, err := elffile.New(image, image.Size())
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return readORC(f)
+	return readORC(f, image.Stored())
 }
 
-// kernelImage returns the ELF file in b: b itself, what it decompresses to, or
-// the payload of a bzImage (Documentation/arch/x86/boot.rst, protocol 2.08).
-func kernelImage(b []byte) ([]byte, error) {
+// isELF returns an error unless a file begins as ELF files do.
+func isELF(head []byte) error {
+	if !strings.HasPrefix(string(head[:min(len(head), 4)]), elf.ELFMAG) {
+		return errors.New("not an ELF file, nor one that is compressed")
+	}
+	return nil
+}
+
+// kernelImage returns the ELF file that the file in r decompresses to, or the payload of a
+// bzImage (Documentation/arch/x86/boot.rst, protocol 2.08).
+func kernelImage(r io.ReaderAt, size int64, b decompress.Bounds) (*decompress.Spooled, error) {
 	const setupSects, headerMagic, version, payloadOffset, payloadLength = 0x1f1, 0x202, 0x206, 0x248,
 		0x24c
 	le := binary.LittleEndian
-	if len(b) > 0x250 && string(b[headerMagic:headerMagic+4]) == "HdrS" {
-		if le.Uint16(b[version:]) < 0x208 {
+	head := make([]byte, 0x251)
+	n, _ := r.ReadAt(head, 0)
+	if n == len(head) && string(head[headerMagic:headerMagic+4]) == "HdrS" {
+		if le.Uint16(head[version:]) < 0x208 {
 			return nil, errors.New("kernel image without a payload offset")
 		}
-		sects := uint64(b[setupSects])
+		sects := int64(head[setupSects])
 		if sects == 0 {
 			sects = 4
 		}
-		off := (sects+1)*512 + uint64(le.Uint32(b[payloadOffset:]))
-		n := uint64(le.Uint32(b[payloadLength:]))
-		if off+n > uint64(len(b)) {
+		off := (sects+1)*512 + int64(le.Uint32(head[payloadOffset:]))
+		length := int64(le.Uint32(head[payloadLength:]))
+		if off+length > size {
 			return nil, errors.New("kernel image: payload outside of the file")
 		}
-		b = b[off : off+n]
+		r, size = io.NewSectionReader(r, off, length), length
+		n, _ = r.ReadAt(head, 0)
 		// The build appends the uncompressed size to all but gzip, which has it.
-		if format := decompress.Detect(b); format != decompress.Gzip && format != decompress.None &&
-			len(b) > 4 {
-			size := int64(le.Uint32(b[len(b)-4:]))
-			if image, err := decompress.Bytes(format, b[:len(b)-4], size); err == nil {
-				return image, nil
+		if format := decompress.Detect(head[:n]); format != decompress.Gzip &&
+			format != decompress.None && size > 4 {
+			image, err := unpackKernel(format, r, size-4, b)
+			if err == nil || errors.Is(err, decompress.ErrTooLarge) {
+				return image, err
 			}
 		}
 	}
-	if format := decompress.Detect(b); format != decompress.None {
-		return decompress.All(format, b, maxKernelSize)
-	}
-	return b, nil
+	return unpackKernel(decompress.Detect(head[:n]), r, size, b)
 }
 
-func readORC(f *elffile.File) (o *ORCFile, err error) {
+func unpackKernel(format decompress.Format, r io.ReaderAt, size int64, b decompress.Bounds) (
+	*decompress.Spooled, error,
+) {
+	z, err := decompress.NewReaderAt(format, r, size, b.Content)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return decompress.Spool(z, b)
+}
+
+// readORC reads the tables of a file that takes up stored bytes.
+func readORC(f *elffile.File, stored int64) (o *ORCFile, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	for _, name := range []string{
+		".orc_unwind", ".orc_unwind_ip", ".rela.orc_unwind_ip", ".orc_header", ".BTF",
+	} {
+		if s := f.Section(name); s != nil && s.Size > uint64(stored)+leastORC {
+			return nil, fmt.Errorf("ORC: section %s of %d bytes: %w", name, s.Size, elffile.ErrTooLarge)
+		}
+	}
+	f.Bound(stored + leastORC)
 	entries, err := f.Data(f.Section(".orc_unwind"))
 	if err != nil {
 		return nil, err

@@ -1,12 +1,15 @@
 package symbol
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ianlancetaylor/demangle"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/rustv0"
 	"github.com/borescope/borescope/symbol/internal/index"
 )
@@ -16,6 +19,10 @@ import (
 // some 50 ns. It returns names of other languages unchanged. It is safe for concurrent use.
 type Demangler struct {
 	opts []demangle.Option
+	// budget is DemangleOptions.Budget, and excess what was used of it.
+	budget int64
+	excess atomic.Int64
+
 	mu   sync.Mutex
 	memo index.Memo[string, string] // guarded by mu
 }
@@ -29,7 +36,16 @@ type DemangleOptions struct {
 	NoTemplateParams bool
 	// Limit is the most memory, in bytes, for kept names; 0 is 4 MiB.
 	Limit int64
+	// Budget bounds the work for names that are much longer when readable, as malicious files
+	// have them: a name of some hundred bytes can take a thousand times as long as usual. It is
+	// the number of bytes by which all readable names together may exceed 16 times the mangled
+	// ones. Beyond it names stay mangled, and Err returns an error. 0 means no bound.
+	Budget int64
 }
+
+// maxGrowth is how many times longer the readable form of a name is before it counts: names of
+// large C++ libraries become 10 times as long, and few of them.
+const maxGrowth = 16
 
 // maxMangled is the longest name that is demangled. The result of a name can be
 // exponentially longer than it (substitutions), which maxDemangled bounds.
@@ -55,6 +71,7 @@ func NewDemangler(opts *DemangleOptions) *Demangler {
 	if opts.NoTemplateParams {
 		d.opts = append(d.opts, demangle.NoTemplateParams)
 	}
+	d.budget = opts.Budget
 	d.memo.Limit = opts.Limit
 	if d.memo.Limit <= 0 {
 		d.memo.Limit = 4 << 20
@@ -80,17 +97,30 @@ func (d *Demangler) Demangle(name string) string {
 
 // demangle is Demangle without the cache.
 func (d *Demangler) demangle(name string) string {
-	if d == nil || !mangled(name) || len(name) > maxMangled {
+	if d == nil || !mangled(name) || len(name) > maxMangled || d.Err() != nil {
 		return name
 	}
 	if misread(name) {
 		return name
 	}
 	s, err := demangle.ToString(rustv0.Plain(plainLegacy(name)), d.opts...)
+	if more := len(s) - maxGrowth*len(name); more > 0 {
+		d.excess.Add(int64(more))
+	}
 	if err != nil || s == "" {
 		return name
 	}
 	return s
+}
+
+// Err returns an error if the Budget is exceeded: names may have stayed mangled. It is nil
+// without a Budget. It is safe for concurrent use.
+func (d *Demangler) Err() error {
+	if d == nil || d.budget <= 0 || d.excess.Load() <= d.budget {
+		return nil
+	}
+	return fmt.Errorf("readable names exceed %d times the mangled ones by more than %d bytes: %w",
+		maxGrowth, d.budget, elffile.ErrTooLarge)
 }
 
 // misread reports whether the demangler would return a wrong name. If an expression refers to a

@@ -85,10 +85,10 @@ func (e *ELF) openDWARF() *dwarfIndex {
 	x := &dwarfIndex{}
 	var alt *dwarf.Data
 	if x.alt = e.altFile(f); x.alt != nil {
-		alt, _ = dwarf.New(x.alt, nil, e.dwarfRoom())
+		alt, _ = dwarf.New(x.alt, nil, e.dwarfRoom(x.alt))
 	}
 	var err error
-	if x.d, err = dwarf.New(f, alt, e.dwarfRoom()); err != nil {
+	if x.d, err = dwarf.New(f, alt, e.dwarfRoom(f)); err != nil {
 		x.alt.Close()
 		return nil
 	}
@@ -99,10 +99,16 @@ func (e *ELF) openDWARF() *dwarfIndex {
 	return x
 }
 
-// dwarfRoom returns the memory that a file's DWARF may take in bytes, 0 if there is no bound.
-// It is half of the budget: with all of it, one file's DWARF and symbols would always exceed
-// the budget, and would be dropped after each address and read again for the next.
-func (e *ELF) dwarfRoom() int64 { return e.room / 2 }
+// dwarfRoom returns the memory that a file's DWARF may take in bytes. It is half of the budget:
+// with all of it, one file's DWARF and symbols would always exceed the budget, and would be
+// dropped after each address and read again for the next. Without a budget it is what real
+// programs need, by what f takes up.
+func (e *ELF) dwarfRoom(f *elffile.File) int64 {
+	if e.room == 0 {
+		return max(48<<20, 6*f.Stored())
+	}
+	return e.room / 2
+}
 
 func hasDWARF(f *elffile.File) bool { return f.DebugSection("info") != nil }
 

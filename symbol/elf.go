@@ -234,7 +234,7 @@ func (e *ELF) readSymbols(r *symReader) error {
 		}
 	}
 	if !r.data {
-		r.out = make([]rawSym, 0, min(max(count(f, sym), count(e.f, dyn)), uint64(r.most)+1))
+		r.out = make([]rawSym, 0, min(max(expected(f, sym), expected(e.f, dyn)), uint64(r.most)+1))
 	}
 	r.file(f)
 	if err := r.read(sym, false); err != nil {
@@ -248,6 +248,19 @@ func (e *ELF) readSymbols(r *symReader) error {
 		return r.open(dyn)
 	}
 	return r.read(dyn, true)
+}
+
+// maxExpected is the most symbols that memory is allocated for without a look at them.
+const maxExpected = 1 << 20
+
+// expected returns about the number of symbols to read of a table. A large one may consist of
+// zeros, so those that are defined are counted.
+func expected(f *elffile.File, tab *elffile.Section) uint64 {
+	n := count(f, tab)
+	if n <= maxExpected {
+		return n
+	}
+	return elffile.Defined(f, tab)
 }
 
 // count returns the number of symbols in a table, at most as many as fit in the file.
@@ -307,11 +320,10 @@ func (e *ELF) hasTables() bool {
 
 // bytes returns the memory of the file's tables, in bytes, without kept names and mapped pages.
 func (e *ELF) bytes() int64 {
-	n := e.code.Load().bytes() + e.data.Load().bytes() + e.f.Heap() +
-		int64(120*len(e.f.Sections)+64*len(e.f.Progs))
+	n := e.code.Load().bytes() + e.data.Load().bytes() + e.f.Heap() + elffile.Headers(e.f)
 	e.mu.Lock()
 	if e.debug != nil {
-		n += e.debug.Heap() + int64(120*len(e.debug.Sections))
+		n += e.debug.Heap() + elffile.Headers(e.debug)
 	}
 	e.mu.Unlock()
 	if s := e.source.Load(); s != nil {

@@ -223,11 +223,9 @@ func (e *ELF) sameSection(a, b uint64) bool {
 
 // sectionAt returns the section that is loaded at an address.
 func (e *ELF) sectionAt(vaddr uint64) *elffile.Section {
-	for i := range e.f.Sections {
-		s := &e.f.Sections[i]
-		if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_TLS == 0 && s.Contains(vaddr) {
-			return s
-		}
+	i := elffile.SectionAt(e.f, vaddr, true)
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &e.f.Sections[i]
 }

@@ -185,7 +185,7 @@ func (r *symReader) read(tab *elffile.Section, dyn bool) error {
 	if tab == nil {
 		return nil
 	}
-	b, err := r.f.Data(tab)
+	b, err := elffile.SymbolData(r.f, tab)
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (r *symReader) holdsAll(dyn *elffile.Section, n int) bool {
 		}
 	}
 	d := symReader{f: r.f, exec: r.exec, data: r.data, most: 2 * samples}
-	b, err := r.f.Data(dyn)
+	b, err := elffile.SymbolData(r.f, dyn)
 	if err != nil {
 		return false
 	}
@@ -317,13 +317,7 @@ func (r *symReader) add(value, size uint64, name, mark uint32, info uint8, shndx
 		return // absolute and common symbols have no place in this file
 	}
 	if r.f.Synthetic {
-		sec = 0
-		for i := range r.f.Sections {
-			if r.f.Sections[i].Contains(value) {
-				sec = uint32(i)
-				break
-			}
-		}
+		sec = uint32(max(elffile.SectionAt(r.f, value, false), 0))
 	}
 	if int(sec) >= len(r.exec) || r.exec[sec] == r.data {
 		return

@@ -32,6 +32,7 @@ type image struct {
 	owner  stranger.Owner
 	elf    *ELF   // nil until an address in it is named
 	reason Reason // why elf is nil
+	vast   bool   // its headers alone take too much memory: it is not read again
 	used   uint64 // Processes.tick of the last use
 }
 
@@ -103,11 +104,21 @@ func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
 
 // load makes the image's ELF from its file.
 func (ps *Processes) load(img *image, pid int, m *procfs.Mapping) {
+	if img.vast {
+		img.reason = ReasonBudget
+		return
+	}
 	ps.hold(img, pid, m)
 	if img.file == nil {
 		return
 	}
 	ef, err := elffile.NewFS(img.file)
+	if err == nil && elffile.Headers(ef) > ps.opts.tableRoom()/4 {
+		// With them, the tables would exceed the budget, and be read again for each address.
+		ef.Close()
+		img.reason, img.vast = ReasonBudget, true
+		return
+	}
 	if err == nil {
 		ef.Bound(ps.opts.room())
 	}

@@ -74,9 +74,11 @@ func cmpBool(a, b bool) int {
 // size have.
 func (e *ELF) Match(p *Pattern) (list []Symbol, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	budget := leastReadable + e.f.Stored()/4
 	s := &symbolScan{
-		e: e, p: p, full: NewDemangler(nil), short: NewDemangler(&DemangleOptions{NoParams: true}),
-		room: leastMatches + e.f.Stored(),
+		e: e, p: p, full: NewDemangler(&DemangleOptions{Budget: budget}),
+		short: NewDemangler(&DemangleOptions{NoParams: true, Budget: budget}),
+		room:  leastMatches + e.f.Stored(),
 	}
 	e.mu.Lock()
 	f := e.symbolFile()
@@ -113,6 +115,10 @@ const (
 	matchSize    = 112
 )
 
+// leastReadable is the budget of matching for readable names of any file: see
+// DemangleOptions.Budget.
+const leastReadable = 1 << 20
+
 func (e *ELF) goTable() *goTable {
 	if s := e.source.Load(); s != nil {
 		return s.goTab
@@ -145,6 +151,7 @@ func (s *symbolScan) table(f *elffile.File, tab *elffile.Section) error {
 		return err
 	}
 	var matching []uint32
+	var known knownNames
 	for i, sym := range t.All() {
 		if !s.wanted(t.Strings, &sym) {
 			continue
@@ -153,12 +160,15 @@ func (s *symbolScan) table(f *elffile.File, tab *elffile.Section) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.e.path, err)
 		}
-		if name := unversioned(raw); len(name) > 0 && s.p.match(name, s.full, s.short) {
+		if name := unversioned(raw); len(name) > 0 && known.match(s, sym.Name, name) {
 			if err := s.take(name); err != nil {
 				return err
 			}
 			matching = append(matching, uint32(i))
 		}
+	}
+	if err := errors.Join(s.full.Err(), s.short.Err()); err != nil {
+		return fmt.Errorf("%s: %w", s.e.path, err)
 	}
 	s.out = slices.Grow(s.out, len(matching))
 	for _, i := range matching {
@@ -169,6 +179,25 @@ func (s *symbolScan) table(f *elffile.File, tab *elffile.Section) error {
 		s.add(unversioned(elffile.String(t.Strings, uint64(sym.Name))), &sym)
 	}
 	return nil
+}
+
+// knownNames are mangled names that were matched, by their places in the table: many symbols may
+// have the same one. Usual symbols don't, so only the last of those that share a slot is kept.
+type knownNames [64]struct {
+	at      uint32 // 0: none; no name is there
+	matches bool
+}
+
+// match reports whether the name at a place in the table matches.
+func (k *knownNames) match(s *symbolScan, at uint32, name []byte) bool {
+	if s.p == nil || !mangled(name) {
+		return s.p.match(name, s.full, s.short)
+	}
+	known := &k[at%uint32(len(k))]
+	if known.at != at || at == 0 {
+		known.at, known.matches = at, s.p.match(name, s.full, s.short)
+	}
+	return known.matches
 }
 
 // wanted reports whether a symbol is a place and may match.

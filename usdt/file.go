@@ -293,13 +293,8 @@ func (f *File) offset(addr uint64, flag elf.ProgFlag) (off uint64, ok bool) {
 
 // noBits reports whether an address is in a section without contents.
 func (f *File) noBits(addr uint64) bool {
-	for i := range f.f.Sections {
-		s := &f.f.Sections[i]
-		if s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_TLS == 0 && s.Contains(addr) {
-			return s.Type == elf.SHT_NOBITS
-		}
-	}
-	return false
+	i := elffile.SectionAt(f.f, addr, true)
+	return i >= 0 && f.f.Sections[i].Type == elf.SHT_NOBITS
 }
 
 // Probes returns the file's sites by probe, in the order of their first sites in the file. Its

@@ -14,8 +14,12 @@ import (
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-// maxStream is the limit for standard input and raw streams, in bytes.
-const maxStream = 1 << 30
+// These are limits in bytes: of raw notes (a kernel's have some hundred), and of standard input
+// that is a pipe.
+const (
+	maxRaw  = 16 << 20
+	maxPipe = 1 << 30
+)
 
 const usage = `Usage: elfnotes [-json] FILE…|-
 Prints the notes of ELF files, core files and modules, as readelf -n does: build ids,
@@ -98,52 +102,73 @@ func file(name string, print func(line) error) error {
 }
 
 // open reads an ELF file in place, and any other file as a raw stream of notes, the format of
-// the kernel's files.
+// the kernel's files. done must be called behind the last note.
 func open(name string) (notes iter.Seq[elfnotes.Note], errOf func() error, done func() error,
 	err error,
 ) {
-	done = func() error { return nil }
-	if name != "-" {
-		f, err := elfnotes.Open(name)
-		if err == nil {
-			notes, errOf = f.Notes()
-			return notes, errOf, f.Close, nil
+	var f *elfnotes.File
+	var raw *os.File
+	if name == "-" {
+		if raw, err = input(os.Stdin); err == nil {
+			f, err = elfnotes.NewFile(raw)
 		}
-		if !errors.Is(err, elfnotes.ErrNotELF) {
+	} else {
+		f, err = elfnotes.Open(name)
+	}
+	if err == nil {
+		notes, errOf = f.Notes()
+		return notes, errOf, func() error { return errors.Join(f.Close(), raw.Close()) }, nil
+	}
+	if !errors.Is(err, elfnotes.ErrNotELF) {
+		return nil, nil, nil, err
+	}
+	if raw == nil {
+		if raw, err = os.Open(name); err != nil {
 			return nil, nil, nil, err
 		}
 	}
-	b, err := readAll(name)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	f, err := elfnotes.NewFile(elfnotes.Bytes(b))
-	switch {
-	case err == nil:
-		notes, errOf = f.Notes()
-	case errors.Is(err, elfnotes.ErrNotELF):
-		notes, errOf = elfnotes.All(b, binary.NativeEndian, 4)
-	default:
-		return nil, nil, nil, err
-	}
-	return notes, errOf, done, nil
+	defer raw.Close()
+	notes, errOf, err = readRaw(raw)
+	return notes, errOf, func() error { return nil }, err
 }
 
-func readAll(name string) ([]byte, error) {
-	in := os.Stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
+// input returns standard input as a file that can be read at any place: a copy without a name
+// if it is a pipe.
+func input(in *os.File) (*os.File, error) {
+	if st, err := in.Stat(); err != nil || st.Mode().IsRegular() {
+		return in, err
+	}
+	f, err := os.CreateTemp("", "elfnotes-*")
+	if err != nil {
+		return nil, err
+	}
+	err = os.Remove(f.Name())
+	if err == nil {
+		var n int64
+		if n, err = io.Copy(f, io.LimitReader(in, maxPipe+1)); err == nil && n > maxPipe {
+			err = fmt.Errorf("more than %d bytes from a pipe", maxPipe)
 		}
-		defer f.Close()
-		in = f
 	}
-	b, err := io.ReadAll(io.LimitReader(in, maxStream+1))
-	if err == nil && len(b) > maxStream {
-		err = fmt.Errorf("more than %d bytes", maxStream)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
 	}
-	return b, err
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// readRaw reads raw notes.
+func readRaw(r io.Reader) (iter.Seq[elfnotes.Note], func() error, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxRaw+1))
+	if err == nil && len(b) > maxRaw {
+		err = fmt.Errorf("%w, and more than %d bytes of raw notes", elfnotes.ErrNotELF, maxRaw)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	notes, errOf := elfnotes.All(b, binary.NativeEndian, 4)
+	return notes, errOf, nil
 }
 
 // printText prints a note in one line: place, owner and kind, value.

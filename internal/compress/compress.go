@@ -24,10 +24,11 @@ type Decoder struct{ z *zstd.Decoder }
 // NewDecoder returns a Decoder for blocks of at most limit bytes. It needs no Close.
 func NewDecoder(limit uint64) (*Decoder, error) {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxMemory(limit), zstd.WithDecoderMaxWindow(limit))
+		zstd.WithDecoderMaxMemory(limit), zstd.WithDecoderMaxWindow(limit),
+		zstd.WithDecodeAllCapLimit(true))
 	return &Decoder{z}, err
 }
 
-// Append appends the decompressed block to dst. It returns an error if the block together with
-// dst exceeds the limit, or if packed is damaged.
+// Append appends the decompressed block to dst, which must have the capacity for all of it. It
+// returns an error if the block is longer than that or the limit, or if packed is damaged.
 func (d *Decoder) Append(dst, packed []byte) ([]byte, error) { return d.z.DecodeAll(packed, dst) }

@@ -85,15 +85,27 @@ const maxWindow = 128 << 20
 // fail. For LZ4Legacy, reading ends at the first bytes that cannot be a block, because the
 // kernel appends the size to its images.
 func NewReader(f Format, b []byte, limit int64) (io.ReadCloser, error) {
+	r := bytes.NewReader(b)
+	return open(f, r, r, r.Size(), limit)
+}
+
+// NewReaderAt is NewReader for the first size bytes of r, which it reads as they are needed,
+// and which must stay readable until Close.
+func NewReaderAt(f Format, r io.ReaderAt, size, limit int64) (io.ReadCloser, error) {
+	return open(f, bufio.NewReaderSize(io.NewSectionReader(r, 0, size), 64<<10), r, size, limit)
+}
+
+// open returns a reader of data that can be read from its beginning and at any place.
+func open(f Format, r io.Reader, at io.ReaderAt, size, limit int64) (io.ReadCloser, error) {
 	var parts []io.Reader
 	var err error
 	switch f {
 	case XZ:
-		parts, err = xzParts(b, limit)
+		parts, err = xzParts(at, size, limit)
 	case LZMA:
-		parts, err = lzmaParts(b, limit)
+		parts, err = lzmaParts(at, size, limit)
 	default:
-		return newReader(f, bytes.NewReader(b), limit)
+		return newReader(f, r, limit)
 	}
 	if err != nil {
 		return nil, err

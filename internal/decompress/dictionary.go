@@ -17,41 +17,84 @@ import (
 
 var errXZ = errors.New("xz: malformed container")
 
-// xzParts returns an xz stream in consecutive pieces: those of b, except for block headers:
+// peeker reads small pieces of data at rising places, each from one read of its source with
+// those that follow it.
+type peeker struct {
+	r    io.ReaderAt
+	size int64
+	at   int64
+	b    []byte
+	buf  [1 << 10]byte // an xz block's header is not longer
+}
+
+// peek returns n bytes at an offset, fewer where the data ends. They are valid until the next
+// call. n may not exceed the buffer.
+func (p *peeker) peek(off int64, n int) ([]byte, error) {
+	if n = int(min(int64(n), p.size-off)); n <= 0 {
+		return nil, nil
+	}
+	if i := off - p.at; i < 0 || i+int64(n) > int64(len(p.b)) {
+		read, err := p.r.ReadAt(p.buf[:min(int64(len(p.buf)), p.size-off)], off)
+		if read < n {
+			return nil, err
+		}
+		p.at, p.b = off, p.buf[:read]
+	}
+	return p.b[off-p.at:][:n], nil
+}
+
+// xzParts returns an xz stream in consecutive pieces: those of r, except for block headers:
 // their dictionary sizes are reduced to the size of the block's output. The error is
 // ErrTooLarge if the output of all blocks exceeds limit.
 //
 // To find a block's end it must walk its LZMA2 chunks, which state their sizes: the .xz file
 // format 1.2.1, and liblzma's lzma2_decoder.c.
-func xzParts(b []byte, limit int64) (parts []io.Reader, err error) {
-	if len(b) < xzHeader {
+func xzParts(r io.ReaderAt, size, limit int64) (parts []io.Reader, err error) {
+	p := &peeker{r: r, size: size}
+	head, err := p.peek(0, xzHeader)
+	if err != nil {
+		return nil, err
+	}
+	if len(head) < xzHeader {
 		return nil, io.ErrUnexpectedEOF
 	}
-	check := xzChecks[b[7]&15]
-	from, total := 0, int64(0)
-	for at := xzHeader; at < len(b) && b[at] != 0; { // 0 begins the index
-		body := at + (int(b[at])+1)*4
-		if body > len(b) {
-			return nil, io.ErrUnexpectedEOF
-		}
-		dict := xzDict(b[at:body])
-		if dict < 0 {
-			return nil, errXZ
-		}
-		end, size, err := lzma2End(b, body)
+	check := xzChecks[head[7]&15]
+	from, total := int64(0), int64(0)
+	for at := int64(xzHeader); at < size; {
+		first, err := p.peek(at, 1)
 		if err != nil {
 			return nil, err
 		}
-		if total += size; total > limit {
+		if first[0] == 0 { // begins the index
+			break
+		}
+		n := (int(first[0]) + 1) * 4
+		body := at + int64(n)
+		head, err := p.peek(at, n)
+		if err != nil {
+			return nil, err
+		}
+		if len(head) < n {
+			return nil, io.ErrUnexpectedEOF
+		}
+		head = bytes.Clone(head)
+		dict := xzDict(head)
+		if dict < 0 {
+			return nil, errXZ
+		}
+		end, out, err := lzma2End(p, body)
+		if err != nil {
+			return nil, err
+		}
+		if total += out; total > limit {
 			return nil, ErrTooLarge
 		}
-		head := bytes.Clone(b[at:body])
-		head[dict] = min(head[dict], dictCode(size))
-		binary.LittleEndian.PutUint32(head[len(head)-4:], crc32.ChecksumIEEE(head[:len(head)-4]))
-		parts = append(parts, bytes.NewReader(b[from:at]), bytes.NewReader(head))
-		from, at = body, (end+3)&^3+check
+		head[dict] = min(head[dict], dictCode(out))
+		binary.LittleEndian.PutUint32(head[n-4:], crc32.ChecksumIEEE(head[:n-4]))
+		parts = append(parts, io.NewSectionReader(r, from, at-from), bytes.NewReader(head))
+		from, at = body, (end+3)&^3+int64(check)
 	}
-	return append(parts, bytes.NewReader(b[from:])), nil
+	return append(parts, io.NewSectionReader(r, from, size-from)), nil
 }
 
 const xzHeader = 12
@@ -80,23 +123,27 @@ func xzDict(head []byte) int {
 
 // lzma2End returns the end of the chunks that begin at an offset, and the size of their
 // output.
-func lzma2End(b []byte, at int) (end int, size int64, err error) {
-	for at < len(b) {
-		c := b[at]
+func lzma2End(p *peeker, at int64) (end, size int64, err error) {
+	for at < p.size {
+		b, err := p.peek(at, 6)
+		if err != nil {
+			return 0, 0, err
+		}
+		c := b[0]
 		switch {
 		case c == 0:
 			return at + 1, size, nil
-		case at+6 > len(b):
+		case len(b) < 6:
 			return 0, 0, io.ErrUnexpectedEOF
 		case c >= 0x80:
-			size += int64(c&0x1f)<<16 + int64(b[at+1])<<8 + int64(b[at+2]) + 1
-			packed := int(b[at+3])<<8 + int(b[at+4]) + 1
+			size += int64(c&0x1f)<<16 + int64(b[1])<<8 + int64(b[2]) + 1
+			packed := int64(b[3])<<8 + int64(b[4]) + 1
 			if at += 5 + packed; c >= 0xc0 {
 				at++ // new properties
 			}
 		case c <= 2:
-			n := int(b[at+1])<<8 + int(b[at+2]) + 1
-			size += int64(n)
+			n := int64(b[1])<<8 + int64(b[2]) + 1
+			size += n
 			at += 3 + n
 		default:
 			return 0, 0, errXZ
@@ -117,15 +164,18 @@ func dictCode(n int64) byte {
 
 // lzmaParts is xzParts for the .lzma container. Its header has the dictionary size after a
 // byte of properties.
-func lzmaParts(b []byte, limit int64) ([]io.Reader, error) {
-	if len(b) < 13 {
+func lzmaParts(r io.ReaderAt, size, limit int64) ([]io.Reader, error) {
+	if size < 13 {
 		return nil, io.ErrUnexpectedEOF
 	}
-	head := bytes.Clone(b[:5])
+	head := make([]byte, 5)
+	if _, err := r.ReadAt(head, 0); err != nil {
+		return nil, err
+	}
 	if dict := binary.LittleEndian.Uint32(head[1:]); int64(dict) > limit {
 		binary.LittleEndian.PutUint32(head[1:], uint32(max(limit, 4096)))
 	}
-	return []io.Reader{bytes.NewReader(head), bytes.NewReader(b[5:])}, nil
+	return []io.Reader{bytes.NewReader(head), io.NewSectionReader(r, 5, size-5)}, nil
 }
 
 // window returns the largest window that a zstd stream may use: limit, rounded up to a power

@@ -85,7 +85,7 @@ func TestDictionaryOfEachBlock(t *testing.T) {
 		if _, err := w.Write(text); err != nil || w.Close() != nil {
 			t.Fatal(err)
 		}
-		parts, err := xzParts(b.Bytes(), 1<<30)
+		parts, err := xzParts(bytes.NewReader(b.Bytes()), int64(b.Len()), 1<<30)
 		if want := 2*((len(text)+16<<10-1)>>14) + 1; err != nil || len(parts) != want {
 			t.Fatalf("check %d: %d parts, %v; want %d", check, len(parts), err, want)
 		}

@@ -5,7 +5,11 @@ import (
 	"compress/zlib"
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/ulikunitz/xz"
 )
@@ -229,6 +233,78 @@ func ManyTables(n int, table SymbolTable) []byte {
 		copy(headers[bytesOf*(first+2+i)+24:][:16], headers[bytesOf*first+24:]) // offset and size
 	}
 	return image
+}
+
+// ManySections returns a program with one symbol and n more section headers, each for the same
+// size bytes.
+func ManySections(n int, typ elf.SectionType, size uint64) []byte {
+	o := binary.LittleEndian
+	image := Program(SymbolTable{N: 1, Size: 16, Names: 1}.Sections()...).Bytes()
+	const bytesOf = 64
+	old := o.Uint64(image[40:])
+	count := int(o.Uint16(image[60:]))
+	headers := slices.Clone(image[old:][:bytesOf*count])
+	one := slices.Clone(headers[2*bytesOf : 3*bytesOf]) // .symtab
+	o.PutUint32(one[4:], uint32(typ))
+	o.PutUint64(one[32:], size)
+	if typ == elf.SHT_PROGBITS {
+		o.PutUint64(one[8:], uint64(elf.SHF_ALLOC))
+		o.PutUint64(one[16:], ProgramFrame)
+	}
+	o.PutUint64(image[40:], uint64(len(image)))
+	o.PutUint16(image[60:], 0) // extended numbering
+	o.PutUint64(headers[32:], uint64(count+n))
+	image = append(image, headers...)
+	return append(image, bytes.Repeat(one, n)...)
+}
+
+// doublingPairs returns a function of the mangled names of C++ functions whose last parameter
+// is a pair of pairs of pairs, with each type written once: its readable form is 2^depth times
+// as long.
+func doublingPairs(depth int) func(i int) string {
+	var b strings.Builder
+	b.WriteString("St4pairIiiE")
+	for k := range depth - 1 { // S_ is std::pair, and the others its instances
+		ref := "S" + strings.ToUpper(strconv.FormatInt(int64(k), 36)) + "_"
+		b.WriteString("S_I" + ref + ref + "E")
+	}
+	return func(i int) string {
+		name := fmt.Sprintf("f%d", i)
+		return fmt.Sprintf("_Z%d%s%s", len(name), name, b.String())
+	}
+}
+
+// doublingTuples returns a function of such names of Rust, of tuples.
+func doublingTuples(depth int) func(i int) string {
+	return func(i int) string {
+		name := fmt.Sprintf("_RINvC1a%d%s", len(fmt.Sprint(i))+1, "f"+fmt.Sprint(i))
+		at := len(name) - 2 // back references count from behind the "_R"
+		name += "TllE"
+		for range depth - 1 {
+			next := len(name) - 2
+			ref := "B" + base62(at) + "_"
+			name += "T" + ref + ref + "E"
+			at = next
+		}
+		return name + "E"
+	}
+}
+
+// base62 returns a number as Rust's names have it.
+func base62(n int) string {
+	if n == 0 {
+		return ""
+	}
+	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	var b []byte
+	for n--; ; n /= 62 {
+		b = append(b, digits[n%62])
+		if n < 62 {
+			break
+		}
+	}
+	slices.Reverse(b)
+	return string(b)
 }
 
 // Versions returns a .dynsym of one function, and n versions that the file defines, each with

@@ -3,10 +3,14 @@
 package elfbuild_test
 
 import (
+	"cmp"
+	"context"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +26,8 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/env"
 	"github.com/borescope/borescope/stack"
@@ -40,11 +46,14 @@ type reader struct {
 	ready func(t *testing.T, f *file) func() string
 }
 
+const fileReader = "name addresses of a file"
+
 // readers are all of them.
 var readers = []reader{
 	{"name addresses", elfbuild.ELF, nameAddresses(nil)},
 	{"name addresses with DWARF", elfbuild.ELF, nameAddresses(&symbol.Options{Source: true})},
 	{"name addresses by a debug file", elfbuild.ELF, byDebugFile},
+	{fileReader, elfbuild.ELF, fileAddresses},
 	{"match a symbol", elfbuild.ELF, matchSymbols(symbol.Exact("a"))},
 	{"match all symbols", elfbuild.ELF, matchSymbols(nil)},
 	{"match a pattern", elfbuild.ELF, matchSymbols(pattern("*b*"))},
@@ -62,6 +71,9 @@ var readers = []reader{
 	{"read notes", elfbuild.ELF, readNotes},
 	{"read notes", elfbuild.Core, readNotes},
 	{"core file", elfbuild.Core, openCore},
+	{"unwind a kernel", elfbuild.ELF, readORC},
+	{"unwind a kernel", elfbuild.Kernel, readORC},
+	{"read notes", elfbuild.Kernel, readNotes},
 	{"samples", elfbuild.Perf, readSamples},
 	{"name addresses", elfbuild.PerfMap, nameJIT},
 	{"name addresses", elfbuild.JITDump, nameJIT},
@@ -74,6 +86,9 @@ var readers = []reader{
 func TestBombs(t *testing.T) {
 	testenv.LimitMemory(t, 1<<30)
 	for _, b := range elfbuild.Bombs() {
+		if b.Kind == elfbuild.Recorded {
+			continue // see TestRecordingBombs
+		}
 		t.Run(b.Name, func(t *testing.T) {
 			f := write(t, b)
 			for _, r := range readers {
@@ -83,7 +98,11 @@ func TestBombs(t *testing.T) {
 				t.Run(r.name, func(t *testing.T) {
 					read := r.ready(t, f)
 					said := ""
-					mem, cpu := meter.Bounded(t, len(f.image), func() { said = read() })
+					size := len(f.image)
+					if r.kind == elfbuild.ELF && r.name == fileReader {
+						size *= 2 // a file that the user chose has all its symbols named
+					}
+					mem, cpu := meter.Bounded(t, size, func() { said = read() })
 					t.Logf("%d bytes of file: %d of memory, %v: %.160s", len(f.image), mem, cpu.Round(time.Millisecond), said)
 				})
 			}
@@ -100,8 +119,12 @@ type file struct {
 // write writes a bomb, as somebody else where that is allowed.
 func write(t *testing.T, b elfbuild.Bomb) *file {
 	t.Helper()
-	f := &file{b.Make(), filepath.Join(t.TempDir(), "file")}
+	f := &file{b.Make(), filepath.Join(t.TempDir(), cmp.Or(b.File, "file"))}
 	switch b.Kind {
+	case elfbuild.Recorded:
+		if b.File != "manifest" {
+			writeFile(t, filepath.Join(filepath.Dir(f.path), "manifest"), []byte(elfbuild.Manifest), 0)
+		}
 	case elfbuild.JITDump:
 		f.path = filepath.Join(filepath.Dir(f.path), "jit-1.dump")
 	case elfbuild.PerfMap:
@@ -215,6 +238,19 @@ func named(t *testing.T, o *symbol.Options, code uint64) func() string {
 		}
 		frames = p.Resolve(frames[:0], []uint64{code})
 		return fmt.Sprintf("%.40q %v in %s", frames[0].Name, frames[0].Reason, frames[0].Module)
+	}
+}
+
+// fileAddresses names addresses of a file that the user chose.
+func fileAddresses(_ *testing.T, f *file) func() string {
+	return func() string {
+		e, err := symbol.OpenELF(f.path, &symbol.ELFOptions{Source: true})
+		if err != nil {
+			return err.Error()
+		}
+		defer e.Close()
+		frames := e.Resolve(nil, []uint64{elfbuild.ProgramText, elfbuild.ProgramText + 1<<19})
+		return fmt.Sprintf("%.40q %v", frames[0].Name, frames[0].Reason)
 	}
 }
 
@@ -352,4 +388,114 @@ func openCore(_ *testing.T, f *file) func() string {
 		m, err := c.Modules(nil)
 		return fmt.Sprintf("%d threads, %v: %v", len(c.Threads), m != nil, err)
 	}
+}
+
+// readORC reads the tables by which stacks of a kernel are walked.
+func readORC(_ *testing.T, f *file) func() string {
+	return func() string {
+		o, err := stack.OpenORC(f.path)
+		if err != nil {
+			return err.Error()
+		}
+		n := 0
+		for range o.All() {
+			n++
+		}
+		return fmt.Sprintf("%d entries", n)
+	}
+}
+
+// TestRecordingBombs is TestBombs for files of recordings, which are read part after part: each
+// takes at most 64 MiB more than the file occupies, and all of them take a second.
+func TestRecordingBombs(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
+	for _, b := range elfbuild.Bombs() {
+		if b.Kind != elfbuild.Recorded {
+			continue
+		}
+		for name, ready := range map[string]func(*recording.Recording) (func() error, error){
+			"table": replayTable[uint32], "per-CPU table": replayTable[[]uint32],
+			"text": replayTable[string], "texts": replayTable[[]string], "dump": dumpTable,
+			"stream": replayStream, "file": replayFile,
+		} {
+			t.Run(b.Name+"/"+name, func(t *testing.T) {
+				f := write(t, b)
+				var total time.Duration
+				parts, end := 0, error(nil)
+				var next func() error
+				for ; end == nil; parts++ {
+					_, cpu := meter.Bounded(t, len(f.image), func() {
+						if next == nil {
+							next, end = openRecorded(t, f, ready)
+							return
+						}
+						end = next()
+					})
+					total += cpu
+				}
+				t.Logf("%d bytes of file: %d parts, %v: %.160s", len(f.image), parts-1, total.Round(time.Millisecond), end)
+				if total > time.Second && !meter.Raced() && !testenv.InGuest() && total > meter.Second() {
+					t.Errorf("it took %v of a CPU", total)
+				}
+			})
+		}
+	}
+}
+
+// openRecorded opens the recording that a file belongs to.
+func openRecorded(t *testing.T, f *file, ready func(*recording.Recording) (func() error, error)) (func() error, error) {
+	r, err := recording.Open(os.DirFS(filepath.Dir(f.path)))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { r.Close() })
+	return ready(r)
+}
+
+func replayTable[V any](r *recording.Recording) (func() error, error) {
+	table, err := recording.ReplayTable[uint32, V](r, "t")
+	if err != nil {
+		return nil, err
+	}
+	return func() error { _, err := table.Snapshot(); return err }, nil
+}
+
+func dumpTable(r *recording.Recording) (func() error, error) {
+	d, err := r.DumpTable("t")
+	if err != nil {
+		return nil, err
+	}
+	return func() error { _, _, _, err := d.Next(); return err }, nil
+}
+
+// replayStream reads many records at once.
+func replayStream(r *recording.Recording) (func() error, error) {
+	s, err := r.Stream("s", nil)
+	if err != nil {
+		return nil, err
+	}
+	var rec mapx.Record
+	return func() error {
+		for range 1 << 20 {
+			if err := s.ReadInto(context.Background(), &rec); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// replayFile reads much of a file at once.
+func replayFile(r *recording.Recording) (func() error, error) {
+	f, err := r.Open("f")
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		n, err := io.CopyN(io.Discard, f, 64<<20)
+		if errors.Is(err, io.EOF) && n > 0 {
+			return nil
+		}
+		return err
+	}, nil
 }

@@ -3,6 +3,7 @@ package elfbuild
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +14,7 @@ import (
 type Bomb struct {
 	Name string
 	Kind Kind
+	File string        // the name that it must have, if any
 	Hole int64         // length of the hole after the bytes that Make returns
 	Make func() []byte // returns the contents
 }
@@ -28,13 +30,15 @@ const (
 	LinkerCache             // /etc/ld.so.cache
 	Core                    // a core file
 	Perf                    // perf.data
+	Kernel                  // a kernel or a kernel module, perhaps compressed
+	Recorded                // a file of a recording: see Bomb.File
 )
 
 // Bombs returns all bombs. The readers of a kind of files must be tested with all of that
 // kind.
 func Bombs() []Bomb {
 	return slices.Concat(sectionBombs(), symbolBombs(), frameBombs(), goBombs(), dwarfBombs(),
-		usdtBombs(), perfBombs(), otherBombs())
+		usdtBombs(), perfBombs(), otherBombs(), coreBombs(), kernelBombs(), recordingBombs())
 }
 
 // BombNamed returns the bomb with that name. Its Make is nil if there is none.
@@ -111,6 +115,23 @@ func sectionBombs() []Bomb {
 func symbolBombs() []Bomb {
 	const n = 1 << 20
 	table := func(name string, t SymbolTable) Bomb { return program(name, t.Sections) }
+	// n symbols, which have each of some names in turn
+	names := func(name string, n, different int, text func(i int) string) Bomb {
+		return program(name, func() []Section {
+			s := SymbolTable{N: n, Step: 16, Size: 16, Names: 1}.Sections()
+			strs := []byte{0}
+			var at []uint32
+			for i := range different {
+				at = append(at, uint32(len(strs)))
+				strs = append(append(strs, text(i)...), 0)
+			}
+			for i := range n {
+				binary.LittleEndian.PutUint32(s[0].Data[24*(i+1):], at[i%different])
+			}
+			s[1].Data = strs
+			return s
+		})
+	}
 	return []Bomb{
 		table("symbols", SymbolTable{N: 5 * n / 2, Step: 16, Size: 16, Names: 8}),
 		table("named-symbols", SymbolTable{N: n, Step: 16, Size: 16, Names: 6 * n, Text: "ab\x00"}),
@@ -125,6 +146,17 @@ func symbolBombs() []Bomb {
 		table("long-mangled-names",
 			SymbolTable{N: n / 4, Step: 16, Size: 16, Names: 32000, Text: "_Z1a"}),
 		program("long-versions", func() []Section { return Versions(n/28, 32000) }),
+		{Name: "empty-tables", Make: func() []byte { return ManySections(65_000, elf.SHT_SYMTAB, 0) }},
+		{Name: "small-tables", Make: func() []byte { return ManySections(65_000, elf.SHT_SYMTAB, 24) }},
+		{Name: "sections", Make: func() []byte { return ManySections(400_000, elf.SHT_PROGBITS, 16) }},
+		{Name: "sections-of-an-object", Make: func() []byte {
+			image := ManySections(400_000, elf.SHT_PROGBITS, 16)
+			image[16] = byte(elf.ET_REL)
+			return image
+		}},
+		names("one-C++-name", n/10, 1, doublingPairs(40)),
+		names("C++-names", n/10, 2000, doublingPairs(40)),
+		names("Rust-names", n/10, 2000, doublingTuples(40)),
 		{Name: "tables-over-tables", Make: func() []byte {
 			return ManyTables(2000, SymbolTable{N: 3000, Step: 16, Size: 16, Names: 4})
 		}},
@@ -200,6 +232,7 @@ func dwarfBombs() (out []Bomb) {
 		{"one-line-program-of-many-units", func() DWARF {
 			return Units(n/32, LineRows(n/4).Line)
 		}, false},
+		{"line-programs-over-each-other", func() DWARF { return LinesOverLines(100_000) }, false},
 		{"line-sequences", func() DWARF { return LineSequences(n / 17) }, false},
 		{"files-and-directories", func() DWARF { return LineFiles(n / 9) }, false},
 		{"placed-calls", func() DWARF { return PlacedCalls(n / 10) }, false},
@@ -271,10 +304,5 @@ func otherBombs() []Bomb {
 		{Name: "short-functions", Kind: JITDump, Make: func() []byte { return jitDump(400_000, 1) }},
 		{Name: "long-functions", Kind: JITDump, Make: func() []byte { return jitDump(1000, 60_000) }},
 		{Name: "long-paths", Kind: LinkerCache, Make: func() []byte { return linkerCache(43_000) }},
-		{Name: "threads", Kind: Core, Make: func() []byte { return coreFile(coreThreads(40_000)) }},
-		{Name: "mapped-files", Kind: Core, Make: func() []byte {
-			return coreFile(coreFiles(500_000, 500_000))
-		}},
-		{Name: "giant-count", Kind: Core, Make: func() []byte { return coreFile(coreFiles(1<<60, 10)) }},
 	}
 }

@@ -162,6 +162,22 @@ func Units(n int, line []byte) DWARF {
 	return DWARF{Abbrev: dwarfAbbrevs, Info: bytes.Repeat(dwarfUnit([]byte{0}), n), Line: line}
 }
 
+// LinesOverLines returns n units, each with its own line program, which extends over those of
+// all units behind it.
+func LinesOverLines(n int) DWARF {
+	o := binary.LittleEndian
+	one := lineProgram(nil, lineFile, nil).Line
+	d := DWARF{Abbrev: dwarfAbbrevs, Line: bytes.Repeat(one, n)}
+	for i := range n {
+		at := len(one) * i
+		o.PutUint32(d.Line[at:], uint32(len(d.Line)-at-4))
+		unit := dwarfUnit([]byte{0})
+		o.PutUint32(unit[len(unit)-5:], uint32(at))
+		d.Info = append(d.Info, unit...)
+	}
+	return d
+}
+
 // LongNames returns n units with the same name, and n functions that each have their own name,
 // all parts of one string of size bytes.
 func LongNames(n, size int) DWARF {

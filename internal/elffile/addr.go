@@ -10,11 +10,9 @@ import (
 
 // Offset returns the file offset of the byte at a virtual address, by the loaded segments.
 func (f *File) Offset(vaddr uint64) (off uint64, ok bool) {
-	for i := range f.Progs {
+	if i := covering(f, spanProgs, vaddr); i >= 0 {
 		p := &f.Progs[i]
-		if p.Type == elf.PT_LOAD && vaddr >= p.Vaddr && vaddr-p.Vaddr < p.Filesz {
-			return vaddr - p.Vaddr + p.Offset, true
-		}
+		return vaddr - p.Vaddr + p.Offset, true
 	}
 	if f.inObject(vaddr) {
 		return vaddr, true
@@ -25,17 +23,16 @@ func (f *File) Offset(vaddr uint64) (off uint64, ok bool) {
 // inObject reports whether an address is one of an object file. Their addresses are offsets:
 // see layOut.
 func (f *File) inObject(addr uint64) bool {
-	if f.Type != elf.ET_REL || len(f.Progs) > 0 {
-		return false
+	return f.Type == elf.ET_REL && len(f.Progs) == 0 && covering(f, spanObject, addr) >= 0
+}
+
+// SectionAt returns the number of the first section that contains a virtual address, -1 if there
+// is none. If loaded is set, it is one of those that are loaded at their addresses.
+func SectionAt(f *File, vaddr uint64, loaded bool) int {
+	if loaded {
+		return covering(f, spanLoaded, vaddr)
 	}
-	for i := range f.Sections {
-		s := &f.Sections[i]
-		if s.Flags&elf.SHF_ALLOC != 0 && s.Type != elf.SHT_NOBITS && s.Addr == s.Offset &&
-			s.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return covering(f, spanSections, vaddr)
 }
 
 // VAddr returns the virtual address at which the byte at a file offset is loaded. If segments

@@ -107,6 +107,10 @@ func (d *DebugFinder) Try(name string) *File {
 	if err != nil {
 		return nil
 	}
+	if len(ef.Sections) > maxLinkedSections { // not those of a program, nor of a kernel module
+		ef.Close()
+		return nil
+	}
 	if d.Room > 0 {
 		ef.Bound(d.Room)
 	}

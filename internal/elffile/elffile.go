@@ -16,9 +16,18 @@ import (
 
 // These bound the counts and sizes in headers.
 const (
-	maxSections = 1 << 20 // objects built with -ffunction-sections have about 100,000
-	maxProgs    = 1 << 12
-	maxNameLen  = 1 << 16 // C++ names of 20,000 bytes exist
+	maxSections  = 1 << 20 // objects built with -ffunction-sections have about 100,000
+	maxProgs     = 1 << 12
+	maxCoreProgs = 1 << 20 // a process has 65,530 mappings by default (vm.max_map_count), or more
+	maxNameLen   = 1 << 16 // C++ names of 20,000 bytes exist
+
+	// maxLinkedSections bounds the sections of linked files, which have some dozens: as many as
+	// can be counted without extended numbering.
+	maxLinkedSections = 0xff00
+	// maxTables bounds the tables of symbols: a file has one of each type (gABI, "Sections").
+	maxTables = 16
+	// maxSymbols bounds the symbols of a table. A browser with all its debug symbols has 2 million.
+	maxSymbols = 1 << 25
 )
 
 // Section is a section header, with its name.
@@ -71,6 +80,8 @@ type File struct {
 	most   int64  // limit of heap: see Bound
 	mapped []byte // nil: read with r
 	file   *os.File
+
+	spans [spanKinds]lazySpans
 
 	mu    sync.Mutex
 	cache map[int][]byte // decompressed and copied sections, by index; guarded by mu
@@ -134,7 +145,7 @@ func NewBorrowed(f *os.File) (*File, error) {
 	if !st.Mode().IsRegular() {
 		return nil, errors.New("not a regular file")
 	}
-	ef := &File{r: f, size: st.Size(), stored: storage(st)}
+	ef := &File{r: f, size: st.Size(), stored: procfs.Stored(st)}
 	ef.most = min(ef.room(), maxInflate)
 	if m, err := mapFile(f, ef.size); err == nil {
 		ef.mapped, ef.r = m, nil
@@ -152,7 +163,7 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size, stored: size}
 	if file, ok := r.(interface{ Stat() (os.FileInfo, error) }); ok {
 		if st, err := file.Stat(); err == nil && st.Mode().IsRegular() {
-			f.stored = storage(st)
+			f.stored = procfs.Stored(st)
 		}
 	}
 	f.most = min(f.room(), maxInflate)
@@ -211,6 +222,9 @@ func (b bytesAt) ReadAt(p []byte, off int64) (int, error) {
 
 // Size returns the file's size in bytes when it was opened.
 func (f *File) Size() int64 { return f.size }
+
+// Headers returns about how many bytes of memory a file's tables of sections and segments occupy.
+func Headers(f *File) int64 { return int64(120*len(f.Sections) + 64*len(f.Progs)) }
 
 // Heap returns the bytes of sections that were decompressed or copied into memory so far.
 func (f *File) Heap() int64 {

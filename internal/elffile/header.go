@@ -3,7 +3,6 @@ package elffile
 import (
 	"debug/elf"
 	"encoding/binary"
-	"math"
 	"runtime/debug"
 )
 
@@ -73,6 +72,10 @@ type tables struct {
 	shentsize, shnum, shstrn uint64
 }
 
+// tableRoom returns the size limit of a table of headers: what the file takes up, and a little
+// more for files that a file system compresses.
+func tableRoom(f *File) uint64 { return uint64(f.stored) + leastRoom }
+
 func (f *File) shsize() uint64 {
 	if f.Class == elf.ELFCLASS64 {
 		return 64
@@ -120,12 +123,19 @@ func (f *File) parseSections(t *tables) error {
 	if t.phnum == 0xffff { // PN_XNUM
 		t.phnum = uint64(zero.Info)
 	}
-	if t.shnum > maxSections {
-		return bad(t.shoff, "%d sections", t.shnum)
+	most := uint64(maxSections)
+	if f.Type != elf.ET_REL {
+		most = maxLinkedSections
+	}
+	if t.shnum > most {
+		return bad(t.shoff, "%d sections are more than %d", t.shnum, most)
+	}
+	if t.shnum*t.shentsize > tableRoom(f) {
+		return nil // such a large table consists of holes
 	}
 	b, err := f.Bytes(t.shoff, t.shnum*t.shentsize)
-	if err != nil || len(b) > int(min(f.room(), math.MaxInt32)) {
-		return nil // such a large table consists of holes
+	if err != nil {
+		return nil
 	}
 	f.Sections = make([]Section, t.shnum)
 	names := make([]uint32, t.shnum)
@@ -160,8 +170,15 @@ func (f *File) parseProgs(t *tables) error {
 	if t.phoff == 0 || t.phnum == 0 || t.phentsize < size {
 		return nil
 	}
-	if t.phnum > maxProgs {
-		return bad(t.phoff, "%d program headers", t.phnum)
+	most := uint64(maxProgs)
+	if f.Type == elf.ET_CORE {
+		most = maxCoreProgs
+	}
+	if t.phnum > most {
+		return bad(t.phoff, "%d program headers are more than %d", t.phnum, most)
+	}
+	if n := t.phnum * t.phentsize; n > tableRoom(f) {
+		return bad(t.phoff, "%d bytes of program headers: %v", n, ErrTooLarge)
 	}
 	b, err := f.Bytes(t.phoff, t.phnum*t.phentsize)
 	if err != nil {

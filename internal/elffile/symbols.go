@@ -28,7 +28,7 @@ func (f *File) Symbols(s *Section) (*Symbols, error) {
 		return nil, bad(s.Offset, "%s names no string table", s.Name)
 	}
 	var err error
-	if t.tab, err = f.Data(s); err != nil {
+	if t.tab, err = SymbolData(f, s); err != nil {
 		return nil, err
 	}
 	if t.Strings, err = f.Data(&f.Sections[s.Link]); err != nil {
@@ -37,6 +37,34 @@ func (f *File) Symbols(s *Section) (*Symbols, error) {
 	t.names = NewNames(t.Strings)
 	t.extended = f.Extended(s)
 	return t, nil
+}
+
+// SymbolData is Data for a table of symbols. It returns ErrTooLarge if that has more symbols than
+// files have.
+func SymbolData(f *File, s *Section) ([]byte, error) {
+	if n := s.Size / uint64(f.symbolSize()); n > maxSymbols {
+		return nil, fmt.Errorf("%s of %d symbols, more than %d: %w", s.Name, n, maxSymbols, ErrTooLarge)
+	}
+	return f.Data(s)
+}
+
+// Defined returns the number of symbols of a table that are in a section, 0 if it cannot be read.
+// Like the result of Bytes, it may only be called in a function that defers Catch.
+func Defined(f *File, s *Section) (n uint64) {
+	b, err := SymbolData(f, s)
+	if err != nil {
+		return 0
+	}
+	at, size := 6, f.symbolSize() // of st_shndx
+	if f.Class == elf.ELFCLASS32 {
+		at = 14
+	}
+	for ; len(b) >= size; b = b[size:] {
+		if b[at]|b[at+1] != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Extended returns the section numbers of a table's symbols that do not fit into the symbols:
@@ -110,16 +138,20 @@ func (t *Symbols) Section(i int, s *elf.Sym64) uint32 {
 }
 
 // SymbolTables calls yield for the file's sections of symbols. It is an error if they have
-// more bytes than the file together: headers may refer to overlapping tables.
+// more bytes than the file together, because headers may refer to overlapping tables, or if
+// there are many.
 func (f *File) SymbolTables(yield func(*Section) error) error {
-	left := f.Size()
+	left, tables := f.Size(), 0
 	for i := range f.Sections {
 		s := &f.Sections[i]
-		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM {
+		if s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM || s.Size == 0 {
 			continue
 		}
 		if left -= int64(min(s.Size, 1<<62)); left < 0 && s.Flags&elf.SHF_COMPRESSED == 0 {
 			return fmt.Errorf("%s: %w", s.Name, ErrTooLarge)
+		}
+		if tables++; tables > maxTables {
+			return fmt.Errorf("%s: more than %d tables of symbols: %w", s.Name, maxTables, ErrTooLarge)
 		}
 		if err := yield(s); err != nil {
 			return err

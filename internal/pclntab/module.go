@@ -93,11 +93,13 @@ func (t *Table) relocs(f func(at, addend uint64) bool) {
 	if t.ptr != 8 {
 		return // 32-bit architectures keep the addend in place
 	}
+	left := uint64(t.f.Size()) // sections may overlap
 	for i := range t.f.Sections {
 		s := &t.f.Sections[i]
-		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
+		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 || s.Size > left {
 			continue
 		}
+		left -= s.Size
 		b, err := t.f.Data(s)
 		if err != nil {
 			continue

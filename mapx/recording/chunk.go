@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -88,8 +89,9 @@ type chunkReader struct {
 	dec  *compress.Decoder
 	in   []byte
 	out  []byte
-	n    int // chunks read
-	read int // bytes of the chunks that were read, compressed
+	n    int   // chunks read
+	read int64 // bytes of the chunks that were read, compressed
+	work int64 // that reading them took: see spend
 }
 
 // newChunkReader checks the container's kind and version, and decodes its
@@ -146,7 +148,11 @@ func checkVersion(line, kind string) error {
 
 // next returns the payload of the next chunk, valid until the following call. At the end it
 // returns io.EOF; if the file was cut off, io.ErrUnexpectedEOF.
-func (c *chunkReader) next() ([]byte, error) {
+func (c *chunkReader) next() ([]byte, error) { return c.nextOf(0) }
+
+// nextOf is next for a part of a snapshot of which held bytes of memory are decoded: it decodes
+// no chunk that does not fit in addition.
+func (c *chunkReader) nextOf(held int64) ([]byte, error) {
 	var head [chunkHeader]byte
 	switch _, err := io.ReadFull(c.r, head[:]); {
 	case err == io.EOF:
@@ -164,12 +170,18 @@ func (c *chunkReader) next() ([]byte, error) {
 	if err := c.body(int(size)); err != nil {
 		return nil, err
 	}
-	c.read += len(head) + len(c.in)
+	c.read += int64(len(head) + len(c.in))
 	if crc32.Checksum(c.in, castagnoli) != binary.LittleEndian.Uint32(head[8:]) {
 		return nil, c.corrupt("checksum differs")
 	}
+	if err := c.hold(held + int64(raw)); err != nil {
+		return nil, err
+	}
+	if err := c.spend(int64(raw)/4, 0); err != nil {
+		return nil, err
+	}
 	var err error
-	if c.out, err = c.dec.Append(c.out[:0], c.in); err != nil {
+	if c.out, err = c.dec.Append(slices.Grow(c.out[:0], int(raw))[:0:raw], c.in); err != nil {
 		return nil, c.corrupt(err.Error())
 	}
 	if len(c.out) != int(raw) {
@@ -195,35 +207,56 @@ func (c *chunkReader) body(n int) error {
 	return nil
 }
 
-// A snapshot, which may have many chunks, is decoded up to fewBytes, and bytesShare more for
-// each byte of the file so far: zstd compresses 32 MiB of zeros to a kilobyte.
+// These bound what reading a file may take, in proportion to its bytes so far, because zstd
+// compresses 32 MiB of zeros to a kilobyte, and a record or an entry of a map of zeros takes up
+// nothing.
+//
+// A snapshot, which may have many chunks, takes up to fewBytes of memory, and bytesShare more for
+// each byte. All of the file takes up to fewWork of work, and workShare more for each byte. Of
+// maps of zeros, a byte is up to 500 units of work, and of records 50.
 const (
-	fewBytes   = 128 << 20
+	fewBytes   = 40 << 20
 	bytesShare = 64
+	fewWork    = 256 << 20
+	workShare  = 1024
+	entryWork  = 32 // of a record or an entry; four bytes are 1
 )
 
-// contents is next for chunks whose first byte is their kind: an empty one is an error.
-func (c *chunkReader) contents() ([]byte, error) {
-	payload, err := c.next()
+// spend accounts for work, and for that of n records or entries.
+func (c *chunkReader) spend(work int64, n uint64) error {
+	c.work += work + entryWork*int64(min(n, layout.MaxChunk))
+	if c.work > fewWork+workShare*c.read {
+		return c.corrupt(fmt.Sprintf("%d bytes of the file expand to too much", c.read))
+	}
+	return nil
+}
+
+// hold returns an error if a snapshot may not take that much memory.
+func (c *chunkReader) hold(bytes int64) error {
+	if bytes > fewBytes+bytesShare*c.read {
+		return c.corrupt(fmt.Sprintf("a snapshot of more than %d bytes from %d of the file", bytes,
+			c.read))
+	}
+	return nil
+}
+
+// contents is nextOf for chunks whose first byte is their kind: an empty one is an error.
+func (c *chunkReader) contents(held int64) ([]byte, error) {
+	payload, err := c.nextOf(held)
 	if err == nil && len(payload) == 0 {
 		err = c.corrupt("it is empty")
 	}
 	return payload, err
 }
 
-// part returns the next chunk of a snapshot, of which held bytes are decoded so far.
-func (c *chunkReader) part(held int) ([]byte, error) {
-	payload, err := c.contents()
-	switch {
-	case err == io.EOF && held > 0:
+// part returns the next chunk of a snapshot, of which held bytes of memory are decoded so far;
+// more is set behind its first.
+func (c *chunkReader) part(held int64, more bool) ([]byte, error) {
+	payload, err := c.contents(held)
+	if err == io.EOF && more {
 		return nil, c.cut() // in the middle of a snapshot
-	case err != nil:
-		return nil, err
-	case held+len(payload) > fewBytes+bytesShare*c.read:
-		return nil, c.corrupt(fmt.Sprintf("a snapshot of more than %d bytes from a file of %d", held,
-			c.read))
 	}
-	return payload, nil
+	return payload, err
 }
 
 func (c *chunkReader) cut() error {

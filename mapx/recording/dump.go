@@ -3,11 +3,15 @@ package recording
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -152,12 +156,11 @@ func (r *Recording) DumpTable(name string) (*Dump, error) {
 // fields, those of all CPUs for a per-CPU map. It returns io.EOF at the end, and
 // the errors of ReplayedTable.
 func (d *Dump) Next() (at time.Time, op string, entries []mapx.Entry[string, string], err error) {
-	for held := 0; ; {
-		payload, err := d.in.part(held)
+	for held, more := int64(0), false; ; more = true {
+		payload, err := d.in.part(held, more)
 		if err != nil {
 			return time.Time{}, "", nil, err
 		}
-		held += len(payload)
 		q := parser{b: payload[1:]}
 		at, n, width := q.varint(), q.uvarint(), uint64(1)
 		if d.header.Value.Slice {
@@ -167,7 +170,17 @@ func (d *Dump) Next() (at time.Time, op string, entries []mapx.Entry[string, str
 		if q.bad || n > uint64(len(q.b)) || v > layout.MaxChunk || n*(k+v) != uint64(len(q.b)) {
 			return time.Time{}, "", nil, d.in.corrupt(errBadChunk.Error())
 		}
+		one := 4*int64(unsafe.Sizeof("")) + d.header.Key.TextBytes() +
+			int64(width)*(valueBytes+d.header.Value.TextBytes())
+		if one > layout.MaxChunk {
+			return time.Time{}, "", nil, d.in.corrupt(fmt.Sprintf("an entry of %d bytes of text", one))
+		}
+		held += int64(n) * one
+		if err := errors.Join(d.in.hold(held), d.in.spend(int64(n)*one/4, n)); err != nil {
+			return time.Time{}, "", nil, err
+		}
 		keys, values := q.bytes(n*k), q.b
+		entries = slices.Grow(entries, int(n))
 		for range n {
 			entries = append(entries, mapx.Entry[string, string]{
 				Key:   d.header.Key.Text(keys[:k], d.header.Order),
@@ -183,6 +196,9 @@ func (d *Dump) Next() (at time.Time, op string, entries []mapx.Entry[string, str
 		}
 	}
 }
+
+// valueBytes is the memory of one CPU's value besides its text, in bytes.
+const valueBytes = 64
 
 // values returns the text of one value, or of one for each CPU.
 func (d *Dump) values(b []byte) string {

@@ -128,6 +128,9 @@ func (r *Recorder) writeManifest() error {
 		return fmt.Errorf("record: manifest: %w", err)
 	}
 	b = append(fmt.Appendf(nil, "borescope recording %d\n", formatVersion), append(b, '\n')...)
+	if len(b) > maxManifest {
+		return fmt.Errorf("record: manifest of %d bytes, more than %d", len(b), maxManifest)
+	}
 	const next = manifestName + ".new"
 	f, err := r.newFile(next)
 	if err != nil {

@@ -2,6 +2,7 @@ package recording
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
-	"github.com/borescope/borescope/mapx/internal/layout"
 )
 
 // Recording is a recording that is read: its handles have the interfaces of the live ones
@@ -58,19 +58,63 @@ func Open(fsys fs.FS) (*Recording, error) {
 		return nil, fmt.Errorf("open recording: %w", err)
 	}
 	defer f.Close()
-	b := bufio.NewReader(io.LimitReader(f, layout.MaxChunk))
+	limited := &io.LimitedReader{R: f, N: maxManifest + 1}
+	b := bufio.NewReader(limited)
 	line, err := readLine(b)
 	if err == nil {
 		err = checkVersion(line, "recording")
 	}
 	r := &Recording{fsys: fsys, done: make(chan struct{})}
 	if err == nil {
-		err = json.NewDecoder(b).Decode(&r.meta)
+		err = readMeta(b, &r.meta)
+	}
+	if err != nil && limited.N == 0 {
+		err = fmt.Errorf("more than %d bytes: %w", maxManifest, ErrCorrupt)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open recording: manifest: %w", err)
 	}
 	return r, nil
+}
+
+// These bound a manifest, in bytes, and each of its lists: a process has fewer arguments than
+// that, and a machine fewer CPUs.
+const maxManifest, maxList = 8 << 20, 1 << 18
+
+// readMeta decodes a manifest without its first line. Lists are decoded when their length is
+// known: an element takes up to ten times as much memory as in the file.
+func readMeta(r io.Reader, m *Meta) error {
+	type plain Meta
+	var lists struct {
+		*plain
+		Args     json.RawMessage `json:"args"`
+		Online   json.RawMessage `json:"online"`
+		Possible json.RawMessage `json:"possible"`
+	}
+	lists.plain = (*plain)(m)
+	if err := json.NewDecoder(r).Decode(&lists); err != nil {
+		return err
+	}
+	for _, l := range []struct {
+		name string
+		raw  json.RawMessage
+		list any
+	}{
+		{"args", lists.Args, &m.Args},
+		{"online", lists.Online, &m.Online},
+		{"possible", lists.Possible, &m.Possible},
+	} {
+		if n := bytes.Count(l.raw, []byte(",")); n > maxList {
+			return fmt.Errorf("%s of %d elements, more than %d: %w", l.name, n, maxList, ErrCorrupt)
+		}
+		if len(l.raw) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(l.raw, l.list); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Meta returns the description of the recording's origin.

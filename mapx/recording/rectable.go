@@ -3,9 +3,11 @@ package recording
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -294,21 +296,30 @@ func (t *ReplayedTable[K, V]) next(op byte) (mapx.Snapshot[K, V], error) {
 func (t *ReplayedTable[K, V]) read(op byte) (s mapx.Snapshot[K, V], at time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for held := 0; t.err == nil; {
-		payload, err := t.in.part(held)
+	held, parts := int64(0), [][]mapx.Entry[K, V](nil)
+	for t.err == nil {
+		payload, err := t.in.part(held, len(parts) > 0)
 		if err != nil {
 			t.err = err
 			break
 		}
-		held += len(payload)
 		if payload[0]&^opMore != op {
 			t.err = fmt.Errorf("replay %s: the recording has a %s here, not a %s", t.name,
 				opName(payload[0]), opName(op))
 			break
 		}
-		if s.Entries, t.err = t.decode(s.Entries, payload); t.err == nil && payload[0]&opMore == 0 {
-			return s, t.at, nil
+		var part []mapx.Entry[K, V]
+		if part, held, t.err = t.decode(payload, held); t.err != nil {
+			break
 		}
+		if parts = append(parts, part); payload[0]&opMore != 0 {
+			continue
+		}
+		s.Entries = part
+		if len(parts) > 1 {
+			s.Entries = slices.Concat(parts...)
+		}
+		return s, t.at, nil
 	}
 	return mapx.Snapshot[K, V]{}, 0, t.err
 }
@@ -323,8 +334,9 @@ func opName(op byte) string {
 	return fmt.Sprintf("unknown operation %d", op)
 }
 
-// decode appends the entries of one chunk.
-func (t *ReplayedTable[K, V]) decode(dst []mapx.Entry[K, V], payload []byte) ([]mapx.Entry[K, V],
+// decode returns the entries of one chunk of a snapshot, and the memory that those of the
+// snapshot take with them, if held was that of the chunks before.
+func (t *ReplayedTable[K, V]) decode(payload []byte, held int64) ([]mapx.Entry[K, V], int64,
 	error,
 ) {
 	q := parser{b: payload[1:]}
@@ -339,7 +351,11 @@ func (t *ReplayedTable[K, V]) decode(dst []mapx.Entry[K, V], payload []byte) ([]
 		uint64(value.Size)*width <= layout.MaxChunk &&
 		n*(uint64(t.header.Key.Size)+uint64(value.Size)*width) == rest
 	if !ok {
-		return nil, t.in.corrupt(errBadChunk.Error())
+		return nil, 0, t.in.corrupt(errBadChunk.Error())
+	}
+	held += int64(n) * t.entryBytes(int64(width))
+	if err := errors.Join(t.in.hold(held), t.in.spend(0, n)); err != nil {
+		return nil, 0, err
 	}
 	t.at = time.Duration(at)
 	keys := q.bytes(n * uint64(t.header.Key.Size))
@@ -348,15 +364,17 @@ func (t *ReplayedTable[K, V]) decode(dst []mapx.Entry[K, V], payload []byte) ([]
 		t.header.Key.Swap(keys)
 		value.Swap(values)
 	}
+	if value.Slice && !value.Opaque {
+		backing := layout.AlignedBytes(len(values)) // not the payload, which is reused
+		copy(backing, values)
+		values = backing
+	}
 	per := value.Size * int(width)
-	backing := layout.AlignedBytes(len(values)) // not the payload, which is reused
-	copy(backing, values)
-	start := len(dst)
-	dst = append(dst, make([]mapx.Entry[K, V], n)...)
-	for i := range dst[start:] {
-		e := &dst[start+i]
+	entries := make([]mapx.Entry[K, V], n)
+	for i := range entries {
+		e := &entries[i]
 		setValue(unsafe.Pointer(&e.Key), &t.header.Key, keys[i*t.header.Key.Size:][:t.header.Key.Size])
-		b := backing[i*per : (i+1)*per]
+		b := values[i*per : (i+1)*per]
 		switch {
 		case value.Slice && value.Opaque:
 			list := make([]string, width)
@@ -370,7 +388,35 @@ func (t *ReplayedTable[K, V]) decode(dst []mapx.Entry[K, V], payload []byte) ([]
 			setValue(unsafe.Pointer(&e.Value), value, b)
 		}
 	}
-	return dst, nil
+	return entries, held, nil
+}
+
+// entryBytes returns the memory that one entry takes with values for width CPUs, while its
+// snapshot is decoded: it is copied once if there are several chunks.
+func (t *ReplayedTable[K, V]) entryBytes(width int64) int64 {
+	var e mapx.Entry[K, V]
+	n := 2 * int64(unsafe.Sizeof(e))
+	if t.header.Key.Opaque {
+		n += stringBytes(t.header.Key.Size)
+	}
+	switch v := &t.header.Value; {
+	case v.Slice && v.Opaque:
+		n += width * (int64(unsafe.Sizeof("")) + stringBytes(v.Size))
+	case v.Slice:
+		n += width * int64(v.Size)
+	case v.Opaque:
+		n += stringBytes(v.Size)
+	}
+	return n
+}
+
+// stringBytes returns the memory of the bytes of a string: the allocator's classes of sizes are
+// at most an eighth larger, and one byte takes none.
+func stringBytes(n int) int64 {
+	if n <= 1 {
+		return 0
+	}
+	return int64(n+n/8+7) &^ 7
 }
 
 // setValue sets the value at p, of that layout, to the one in b.

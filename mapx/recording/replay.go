@@ -146,7 +146,7 @@ func (p *Replay) untilDue(ctx context.Context, at time.Duration) error {
 // fill decodes the next chunk. Counts that were written down at the end of the
 // recording become those of the replay.
 func (p *Replay) fill() error {
-	payload, err := p.in.contents()
+	payload, err := p.in.contents(0)
 	if err != nil {
 		return err
 	}
@@ -169,6 +169,9 @@ var errBadChunk = errors.New("its columns don't fit")
 func (p *Replay) records(kind byte, body []byte) error {
 	q := parser{b: body}
 	n := q.uvarint()
+	if err := p.in.spend(0, n); err != nil {
+		return err
+	}
 	c := columns{n, q.column(n), q.column(n), q.column(n), q.column(n)}
 	if q.bad {
 		return p.in.corrupt(errBadChunk.Error())

@@ -18,12 +18,14 @@
 package core
 
 import (
-	"bytes"
+	"cmp"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"sort"
 
@@ -48,7 +50,7 @@ type File struct {
 
 	r      io.ReaderAt
 	closer io.Closer
-	notes  []byte
+	notes  []noteSegment
 	segs   []coreSegment
 	files  []elfnotes.Mapping
 	vdso   uint64
@@ -71,80 +73,138 @@ type coreSegment struct {
 
 func (s *coreSegment) end() uint64 { return s.addr + s.memsz }
 
-// maxCoreSize bounds what a compressed core file may expand to.
-const maxCoreSize = 1 << 30
+// A core file that is compressed may expand to much more than it takes up, because most of a
+// process's memory is zeros: these bound the bytes of all, and those in blocks that are not all
+// zeros. The core of many threads' stacks expands to 500 times its size, and its other contents
+// to 10 times. What is not zeros is held in memory up to spoolMemory, and else in a
+// temporary file.
+const (
+	leastUnpacked, maxUnpack = 1 << 30, 1024
+	leastContent, maxContent = 24 << 20, 32
+	spoolMemory              = 16 << 20
+)
 
-// Open opens a core file of the kernel, of gcore or of Write. It may be compressed (gzip,
-// zstd, xz, lz4); then it is held in memory, up to 1 GiB. The caller must close it.
+// Open opens a core file of the kernel, of gcore or of Write. The caller must close it.
+//
+// It may be compressed (gzip, zstd, xz, lz4). Then it is decompressed, up to 1024 times the
+// storage that the file takes up plus 1 GiB, of which 32 times plus 24 MiB may be other than
+// zeros; with more than that, Open returns an error. Up to 16 MiB are held in memory. More is
+// held in a file without a name in the directory for temporary files (os.TempDir), with holes
+// where there are zeros, until Close.
 func Open(path string) (*File, error) {
 	f, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	var magic [8]byte
-	_, _ = f.ReadAt(magic[:], 0)
-	if format := decompress.Detect(magic[:]); format != decompress.None {
-		defer f.Close()
-		data, err := io.ReadAll(f)
-		if err == nil {
-			data, err = decompress.All(format, data, maxCoreSize)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		return named(path, bytes.NewReader(data), int64(len(data)))
-	}
-	st, err := f.Stat()
-	if err == nil {
-		var c *File
-		if c, err = named(path, f, st.Size()); err == nil {
-			c.closer = f
-			return c, nil
-		}
-	}
-	f.Close()
-	return nil, err
-}
-
-func named(path string, r io.ReaderAt, size int64) (*File, error) {
-	c, err := New(r, size)
+	c, err := openFile(f)
 	if err != nil {
+		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
 }
 
+// openFile returns the core file in f, which is closed with it, or before if it is compressed.
+func openFile(f *os.File) (*File, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	stored := procfs.Stored(st)
+	var magic [8]byte
+	_, _ = f.ReadAt(magic[:], 0)
+	format := decompress.Detect(magic[:])
+	if format == decompress.None {
+		c, err := newFile(f, st.Size(), stored)
+		if err == nil {
+			c.closer = f
+		}
+		return c, err
+	}
+	s, err := unpack(format, f, st.Size(), stored)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newFile(s, s.Size(), s.Stored())
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	c.closer = s
+	return c, f.Close()
+}
+
+// unpack decompresses a core file of size bytes that takes up stored.
+func unpack(format decompress.Format, r io.ReaderAt, size, stored int64) (*decompress.Spooled,
+	error,
+) {
+	b := decompress.Bounds{
+		Size: leastUnpacked + maxUnpack*stored, Content: leastContent + maxContent*stored,
+		Memory: spoolMemory,
+		Check: func(head []byte) error {
+			f, err := elffile.NewBytes(withoutTables(head))
+			if err != nil {
+				return err
+			}
+			return isCore(f)
+		},
+	}
+	z, err := decompress.NewReaderAt(format, r, size, b.Content)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return decompress.Spool(z, b)
+}
+
 // New reads a core file of the given size through r, which must stay readable for as long
 // as the File is used.
 func New(r io.ReaderAt, size int64) (*File, error) {
+	stored := size
+	if file, ok := r.(interface{ Stat() (os.FileInfo, error) }); ok {
+		if st, err := file.Stat(); err == nil {
+			stored = procfs.Stored(st)
+		}
+	}
+	return newFile(r, size, stored)
+}
+
+// isCore returns an error unless the file is a core file that can be read.
+func isCore(f *elffile.File) error {
+	if f.Type != elf.ET_CORE {
+		return fmt.Errorf("not a core file but %v", f.Type)
+	}
+	if f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 && f.Machine != elf.EM_AARCH64 {
+		return fmt.Errorf("core file of %v: %w", f.Machine, errors.ErrUnsupported)
+	}
+	return nil
+}
+
+// newFile reads a core file that takes up stored bytes.
+func newFile(r io.ReaderAt, size, stored int64) (*File, error) {
 	f, err := elffile.New(r, size)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if f.Type != elf.ET_CORE {
-		return nil, fmt.Errorf("not a core file but %v", f.Type)
-	}
-	if f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 && f.Machine != elf.EM_AARCH64 {
-		return nil, fmt.Errorf("core file of %v: %w", f.Machine, errors.ErrUnsupported)
+	if err := isCore(f); err != nil {
+		return nil, err
 	}
 	c := &File{Machine: f.Machine, r: r}
 	for _, p := range f.Progs {
-		switch p.Type {
-		case elf.PT_LOAD:
-			s := coreSegment{addr: p.Vaddr, memsz: p.Memsz, off: p.Offset, flags: p.Flags}
-			if p.Offset < uint64(size) { // a core file may have been cut short
-				s.size = min(p.Filesz, p.Memsz, uint64(size)-p.Offset)
-			}
-			if s.end() < s.addr {
-				return nil, fmt.Errorf("core file: segment at %#x is too long", s.addr)
-			}
-			c.segs = append(c.segs, s)
-		case elf.PT_NOTE:
-			if err := c.readNotes(f, p); err != nil {
-				return nil, err
-			}
+		if p.Type != elf.PT_LOAD {
+			continue
 		}
+		s := coreSegment{addr: p.Vaddr, memsz: p.Memsz, off: p.Offset, flags: p.Flags}
+		if p.Offset < uint64(size) { // a core file may have been cut short
+			s.size = min(p.Filesz, p.Memsz, uint64(size)-p.Offset)
+		}
+		if s.end() < s.addr {
+			return nil, fmt.Errorf("core file: segment at %#x is too long", s.addr)
+		}
+		c.segs = append(c.segs, s)
+	}
+	if err := c.readNotes(f, stored); err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(c.segs, func(a, b coreSegment) int {
 		if a.addr < b.addr {
@@ -158,25 +218,77 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 	return c, nil
 }
 
-// maxCoreNotes is some 60,000 threads.
-const maxCoreNotes = 256 << 20
+// maxCoreNotes is some 60,000 threads. Notes that the file's storage does not bound, because
+// they are in a hole, are bounded by leastNotes.
+const maxCoreNotes, leastNotes = 256 << 20, 16 << 20
 
-func (c *File) readNotes(f *elffile.File, p elffile.Prog) error {
-	if p.Filesz > maxCoreNotes {
-		return fmt.Errorf("core file: %d bytes of notes", p.Filesz)
+// noteSegment is the notes of a segment.
+type noteSegment struct {
+	b     []byte
+	align int
+}
+
+// readNotes reads the notes of all segments, those of segments over each other once: the work
+// is bounded by the file and not by the number of its headers.
+func (c *File) readNotes(f *elffile.File, stored int64) error {
+	var list []elffile.Prog
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_NOTE && p.Filesz > 0 {
+			list = append(list, p)
+		}
 	}
-	b := make([]byte, min(p.Filesz, uint64(f.Size())))
-	if n, err := c.r.ReadAt(b, int64(p.Offset)); n < len(b) {
-		return fmt.Errorf("core file: notes: %w", err)
+	slices.SortStableFunc(list, func(a, b elffile.Prog) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(b.Filesz, a.Filesz))
+	})
+	left := uint64(min(maxCoreNotes, stored+leastNotes))
+	end := uint64(0)
+	for _, p := range list {
+		if p.Offset < end {
+			if p.Filesz <= end-p.Offset {
+				continue // another header for the same notes
+			}
+			return fmt.Errorf("core file: notes at %#x overlap others", p.Offset)
+		}
+		if p.Offset > uint64(f.Size()) || p.Filesz > uint64(f.Size())-p.Offset {
+			return fmt.Errorf("core file: notes: %w", io.ErrUnexpectedEOF)
+		}
+		if p.Filesz > left {
+			return fmt.Errorf("core file: %d bytes of notes are more than the limit: %w", p.Filesz,
+				elffile.ErrTooLarge)
+		}
+		left, end = left-p.Filesz, p.Offset+p.Filesz
+		b := make([]byte, p.Filesz)
+		if n, err := c.r.ReadAt(b, int64(p.Offset)); n < len(b) {
+			return fmt.Errorf("core file: notes: %w", err)
+		}
+		c.notes = append(c.notes, noteSegment{b, int(p.Align)})
 	}
-	c.notes = b
-	const prstatus = 336 // a thread's note at least
-	c.Threads = slices.Grow(c.Threads, len(b)/prstatus)
-	notes, errOf := elfnotes.All(b, f.Order, int(p.Align))
-	for n := range notes {
+	for _, n := range c.notes {
+		if err := c.takeAll(n, f.Order); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeAll keeps what the notes of a segment say.
+func (c *File) takeAll(n noteSegment, order binary.ByteOrder) error {
+	const prstatus = 1 // NT_PRSTATUS
+	threads := 0
+	list, errOf := elfnotes.All(n.b, order, n.align)
+	for n := range list {
+		if n.Type == prstatus && len(n.Desc) > 0 {
+			threads++
+		}
+	}
+	if err := errOf(); err != nil {
+		return err
+	}
+	c.Threads = slices.Grow(c.Threads, threads)
+	for n := range list {
 		c.take(n)
 	}
-	return errOf()
+	return nil
 }
 
 // take keeps what a note says.
@@ -250,14 +362,17 @@ func (c *File) segment(addr uint64) *coreSegment {
 func (c *File) Modules(root fs.FS) (*stack.Modules, error) {
 	var list []stack.Module
 	var errs []error
-	tables := make(map[string]*coreFile)
+	files, left := c.codeFiles()
+	ids := buildIDs{}
+	list = make([]stack.Module, 0, min(len(c.files), 4*len(files)))
 	for i := range c.files {
 		f := &c.files[i]
-		if !c.MayBeCode(f.Start) {
+		t := files[f.Path]
+		if t == nil || !c.MayBeCode(f.Start) {
 			continue
 		}
 		m := stack.Module{Start: f.Start, End: f.End, Offset: f.Offset, Name: f.Path}
-		code, err := c.loadModule(root, tables, f, &m, list)
+		code, err := c.loadModule(root, ids, t, f, &m, list)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.Name, err))
 		}
@@ -281,14 +396,46 @@ func (c *File) Modules(root fs.FS) (*stack.Modules, error) {
 		}
 		list = append(list, m)
 	}
+	if left > 0 {
+		errs = append(errs, fmt.Errorf("core file: %d mappings of files besides the first %d are left out",
+			left, maxFiles))
+	}
 	return stack.NewModules(list...), errors.Join(errs...)
 }
 
+// maxFiles bounds how many different files of a core file are opened. Processes with thousands
+// of libraries exist.
+const maxFiles = 10_000
+
 // coreFile is a file that the process had mapped.
 type coreFile struct {
+	head uint64 // where its beginning was mapped first, 0 if it was not
+	read bool
 	cfi  *stack.FileCFI
 	err  error
 	said bool // the caller has the error
+}
+
+// codeFiles returns the files of which mappings may be code, by path, up to maxFiles of them,
+// and how many mappings are of others.
+func (c *File) codeFiles() (files map[string]*coreFile, left int) {
+	files = map[string]*coreFile{}
+	for i := range c.files {
+		f := &c.files[i]
+		t := files[f.Path]
+		if t == nil {
+			if len(files) == maxFiles {
+				left++
+				continue
+			}
+			t = &coreFile{}
+			files[f.Path] = t
+		}
+		if f.Offset == 0 && t.head == 0 {
+			t.head = f.Start
+		}
+	}
+	return files, left
 }
 
 // Mappings returns the files that the process had mapped, by address. The caller must not
@@ -303,14 +450,12 @@ func (c *File) MayBeCode(addr uint64) bool {
 }
 
 // loadModule finds a mapped file's table, and says whether the mapping is code.
-func (c *File) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.Mapping,
+func (c *File) loadModule(root fs.FS, ids buildIDs, t *coreFile, f *elfnotes.Mapping,
 	m *stack.Module, before []stack.Module,
 ) (bool, error) {
-	t := tables[f.Path]
-	if t == nil {
-		t = &coreFile{}
-		t.cfi, t.err = stack.ReadFileCFI(root, f.Path, c.buildID(f.Path))
-		tables[f.Path] = t
+	if !t.read {
+		t.read = true
+		t.cfi, t.err = stack.ReadFileCFI(root, f.Path, ids.of(c, t.head))
 	}
 	if t.err != nil { // without the file there is no telling, but by the core itself
 		s := c.segment(f.Start)
@@ -333,31 +478,24 @@ func (c *File) loadModule(root fs.FS, tables map[string]*coreFile, f *elfnotes.M
 	return s != nil && s.flags&elf.PF_X != 0, nil
 }
 
-// buildID finds a file's build-id in the core file, where the kernel keeps the
-// first page of ELF files.
-func (c *File) buildID(path string) string {
-	for _, m := range c.files {
-		if m.Path != path || m.Offset != 0 {
-			continue
-		}
-		s := c.segment(m.Start)
-		if s == nil {
-			return ""
-		}
-		n := min(s.size-min(s.size, m.Start-s.addr), 1<<16)
-		image := make([]byte, n)
-		if c.ReadMemory(image, m.Start) != nil {
-			return ""
-		}
-		return imageBuildID(image)
-	}
-	return ""
-}
+// maxHead is how much of a mapped file is looked at, in bytes: a page, of which the program
+// headers and the build-id of linkers take a quarter.
+const maxHead = 4 << 10
 
-// imageBuildID looks for the note in the first pages of an ELF file, whose
-// section headers are not there.
-func imageBuildID(image []byte) string {
-	f, err := elffile.NewBytes(withoutSections(image))
+// buildID finds the build-id of a file whose beginning was mapped at an address in the core
+// file, where the kernel keeps the first page of ELF files. The section headers are not there.
+func (c *File) buildID(start uint64) string {
+	s := c.segment(start)
+	if s == nil {
+		return ""
+	}
+	n := min(s.size-min(s.size, start-s.addr), maxHead)
+	var head [64]byte
+	if n < uint64(len(head)) || c.ReadMemory(head[:], start) != nil || string(head[:4]) != elf.ELFMAG {
+		return ""
+	}
+	clearTables(head[:], ehShoff, ehShnum)
+	f, err := elffile.New(&image{c: c, start: start, head: head}, int64(n))
 	if err != nil {
 		return ""
 	}
@@ -365,14 +503,53 @@ func imageBuildID(image []byte) string {
 	return f.BuildID()
 }
 
-// withoutSections returns an ELF64 image whose header names no sections.
-func withoutSections(image []byte) []byte {
-	const shoff, shnum = 0x28, 0x3c
-	if len(image) < 64 {
-		return image
+// buildIDs are the build-ids of the files that are mapped at addresses.
+type buildIDs map[uint64]string
+
+// of is File.buildID, once for each address.
+func (ids buildIDs) of(c *File, start uint64) string {
+	id, ok := ids[start]
+	if !ok {
+		id = c.buildID(start)
+		ids[start] = id
 	}
-	image = slices.Clone(image)
-	clear(image[shoff : shoff+8])
-	clear(image[shnum : shnum+4])
+	return id
+}
+
+// image is the beginning of a mapped file in the core file's memory, with another header.
+type image struct {
+	c     *File
+	start uint64
+	head  [64]byte
+}
+
+// ReadAt implements io.ReaderAt.
+func (m *image) ReadAt(p []byte, off int64) (int, error) {
+	if err := m.c.ReadMemory(p, m.start+uint64(off)); err != nil {
+		return 0, err
+	}
+	if off < int64(len(m.head)) {
+		copy(p, m.head[off:])
+	}
+	return len(p), nil
+}
+
+// Fields of Elf64_Ehdr.
+const ehPhoff, ehShoff, ehPhnum, ehShnum = 0x20, 0x28, 0x38, 0x3c
+
+// clearTables makes the header of an ELF64 image name no table that has its offset and its count
+// at these places.
+func clearTables(image []byte, off, num int) {
+	clear(image[off : off+8])
+	clear(image[num : num+2])
+}
+
+// withoutTables returns the header of an ELF64 image, without tables.
+func withoutTables(image []byte) []byte {
+	image = slices.Clone(image[:min(len(image), 64)])
+	if len(image) == 64 {
+		clearTables(image, ehShoff, ehShnum)
+		clearTables(image, ehPhoff, ehPhnum)
+	}
 	return image
 }

@@ -59,7 +59,7 @@ type coreSeg struct {
 
 func buildCore(notes []byte, segs ...coreSeg) []byte {
 	var data []byte
-	c := &File{Machine: elf.EM_X86_64, notes: notes}
+	c := &File{Machine: elf.EM_X86_64, notes: []noteSegment{{notes, 4}}}
 	for _, s := range segs {
 		c.segs = append(c.segs, coreSegment{addr: s.addr, memsz: s.memsz, off: uint64(len(data)), size: uint64(len(s.data)), flags: s.flags})
 		data = append(data, s.data...)

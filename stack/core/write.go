@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -237,7 +238,13 @@ func (c *File) word(addr uint64) (uint64, bool) {
 func (o *coreWriter) write() error {
 	const ehdrSize, phdrSize = 64, 56
 	le := binary.LittleEndian
-	notes := o.c.notes
+	var notes []byte
+	for _, n := range o.c.notes {
+		list, _ := elfnotes.All(n.b, le, n.align) // they were read before, without an error
+		for n := range list {
+			notes = elfnotes.Append(notes, n, 4)
+		}
+	}
 	phnum := len(o.parts) + 1
 	off := uint64(ehdrSize + phnum*phdrSize)
 	hdr := elf.Header64{

@@ -65,6 +65,19 @@ func (l *Layout) Valid() error {
 	return nil
 }
 
+// TextBytes returns about how many bytes of memory Text takes, most of them for the text.
+func (l *Layout) TextBytes() int64 {
+	if l.isUntyped() {
+		return 2 * int64(l.Size)
+	}
+	n := int64(0)
+	for i := range l.Fields {
+		f := &l.Fields[i]
+		n += int64(len(f.Name)) + 4*int64(f.Span()) + 2
+	}
+	return n
+}
+
 // Text returns the fields of one key or value as text. order is the byte order of b: "big", or
 // any other string for little.
 func (l *Layout) Text(b []byte, order string) string {

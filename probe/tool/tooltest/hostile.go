@@ -147,7 +147,7 @@ func rechunk(b []byte, change func([]byte) []byte) ([]byte, error) {
 	out, rest := bytes.Join(lines[:2], nil), lines[2]
 	for len(rest) > 0 {
 		size := binary.LittleEndian.Uint32(rest[4:])
-		raw, err := dec.Append(nil, rest[12:12+size])
+		raw, err := dec.Append(make([]byte, 0, binary.LittleEndian.Uint32(rest)), rest[12:12+size])
 		if err != nil {
 			return nil, err
 		}

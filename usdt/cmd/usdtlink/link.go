@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"github.com/borescope/borescope/elfnotes"
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/usdtfire"
 	"github.com/borescope/borescope/usdt/arg"
 )
@@ -24,41 +26,54 @@ type probe struct {
 // machines.
 type program struct {
 	b      []byte
-	f      *elf.File
+	f      *elffile.File
 	target usdtfire.Target
-	// relocated maps addresses to the values to which the dynamic linker adds its base: in a
-	// position-independent program, pointers are not in the data itself.
+	// relocated maps addresses of probes' pointers to the values to which the dynamic linker adds
+	// its base: in a position-independent program, pointers are not in the data itself.
 	relocated map[uint64]uint64
 }
 
-// link returns the file with notes for its static probes.
+// link returns the file in b with notes for its static probes.
 func link(b []byte) ([]byte, []probe, error) {
-	f, err := elf.NewFile(bytes.NewReader(b))
+	f, err := elffile.NewBytes(b)
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &program{b: bytes.Clone(b), f: f}
+	defer f.Close()
+	return linkFile(f, b)
+}
+
+// linkFile is link for a file whose bytes are b.
+func linkFile(f *elffile.File, b []byte) (out []byte, probes []probe, err error) {
+	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	p := &program{f: f}
 	for _, t := range usdtfire.Targets {
 		if t.Machine == f.Machine {
 			p.target = t
 		}
 	}
 	switch {
-	case p.target.Stub == nil || f.Class != elf.ELFCLASS64 || f.ByteOrder != binary.LittleEndian:
+	case p.target.Stub == nil || f.Class != elf.ELFCLASS64 || f.Order != binary.LittleEndian:
 		return nil, nil, fmt.Errorf("%v, %v: probes need amd64 or arm64", f.Machine, f.Class)
-	case len(f.Sections) == 0:
+	case len(f.Sections) == 0 || f.Synthetic:
 		return nil, nil, errors.New("file has no section headers")
 	case f.Section(".note.stapsdt") != nil:
 		return nil, nil, errors.New("file has USDT notes already")
 	}
+	left := uint64(len(b)) // a program's segments lie next to each other
 	for _, g := range f.Progs {
-		if g.Type == elf.PT_LOAD && (g.Off > uint64(len(b)) || g.Filesz > uint64(len(b))-g.Off) {
+		if g.Type != elf.PT_LOAD {
+			continue
+		}
+		if g.Offset > uint64(len(b)) || g.Filesz > uint64(len(b))-g.Offset {
 			return nil, nil, errors.New("segment lies outside the file")
 		}
+		if g.Filesz > left {
+			return nil, nil, fmt.Errorf("segments have more than the %d bytes of the file", len(b))
+		}
+		left -= g.Filesz
 	}
-	if err := p.readRelocations(); err != nil {
-		return nil, nil, err
-	}
+	p.b = bytes.Clone(b)
 	pool := p.find(elf.PF_X, usdtfire.PoolMark0, usdtfire.PoolMark1, usdtfire.StubSize)
 	marks := p.find(elf.PF_W, usdtfire.ProbeMark0, usdtfire.ProbeMark1, 8)
 	switch {
@@ -69,13 +84,16 @@ func link(b []byte) ([]byte, []probe, error) {
 	case len(marks) > usdtfire.PoolSize:
 		return nil, nil, fmt.Errorf("%d probes are more than %d", len(marks), usdtfire.PoolSize)
 	}
-	probes := make([]probe, len(marks))
+	if err := p.readRelocations(marks); err != nil {
+		return nil, nil, err
+	}
+	probes = make([]probe, len(marks))
 	for i, addr := range marks {
 		if probes[i], err = p.readProbe(addr); err != nil {
 			return nil, nil, err
 		}
 	}
-	out, err := p.write(pool[0], probes)
+	out, err = p.write(pool[0], probes)
 	return out, probes, err
 }
 
@@ -88,7 +106,7 @@ func (p *program) find(flag elf.ProgFlag, mark0, mark1 uint64, align int) []uint
 		if g.Type != elf.PT_LOAD || g.Flags&flag == 0 {
 			continue
 		}
-		b := p.b[g.Off : g.Off+g.Filesz]
+		b := p.b[g.Offset : g.Offset+g.Filesz]
 		for at := 0; ; at++ {
 			i := bytes.Index(b[at:], mark)
 			if i < 0 {
@@ -103,27 +121,39 @@ func (p *program) find(flag elf.ProgFlag, mark0, mark1 uint64, align int) []uint
 	return found
 }
 
-// readRelocations records every pointer that the dynamic linker writes.
-func (p *program) readRelocations() error {
+// readRelocations records the pointers in probes at these addresses that the dynamic linker
+// writes.
+func (p *program) readRelocations(probes []uint64) error {
 	relative := uint32(elf.R_X86_64_RELATIVE)
 	if p.f.Machine == elf.EM_AARCH64 {
 		relative = uint32(elf.R_AARCH64_RELATIVE)
 	}
 	p.relocated = map[uint64]uint64{}
-	for _, s := range p.f.Sections {
+	for _, addr := range probes {
+		p.relocated[addr+usdtfire.ProbeName] = 0
+		p.relocated[addr+usdtfire.ProbeTypes] = 0
+	}
+	moved := map[uint64]uint64{}
+	left := uint64(len(p.b)) // tables may lie over each other
+	for i := range p.f.Sections {
+		s := &p.f.Sections[i]
 		if s.Type != elf.SHT_RELA {
 			continue
 		}
-		b, err := s.Data()
-		if err != nil {
+		if s.Size > left {
+			return fmt.Errorf("relocations have more than the %d bytes of the file", len(p.b))
+		}
+		left -= s.Size
+		if _, err := p.f.Data(s); err != nil {
 			return err
 		}
-		for ; len(b) >= 24; b = b[24:] {
-			if uint32(binary.LittleEndian.Uint64(b[8:])) == relative {
-				p.relocated[binary.LittleEndian.Uint64(b)] = binary.LittleEndian.Uint64(b[16:])
+		for r := range p.f.Relocs(s) {
+			if _, ok := p.relocated[r.Offset]; ok && r.Type == relative {
+				moved[r.Offset] = uint64(r.Addend)
 			}
 		}
 	}
+	p.relocated = moved
 	return nil
 }
 
@@ -132,7 +162,7 @@ func (p *program) at(addr, size uint64) ([]byte, error) {
 	for _, g := range p.f.Progs {
 		if g.Type == elf.PT_LOAD && addr >= g.Vaddr && addr-g.Vaddr <= g.Filesz &&
 			size <= g.Filesz-(addr-g.Vaddr) {
-			off := addr - g.Vaddr + g.Off
+			off := addr - g.Vaddr + g.Offset
 			return p.b[off : off+size], nil
 		}
 	}
@@ -143,7 +173,7 @@ func (p *program) at(addr, size uint64) ([]byte, error) {
 func (p *program) offset(addr uint64) uint64 {
 	for _, g := range p.f.Progs {
 		if g.Type == elf.PT_LOAD && addr >= g.Vaddr && addr-g.Vaddr < g.Filesz {
-			return addr - g.Vaddr + g.Off
+			return addr - g.Vaddr + g.Offset
 		}
 	}
 	return 0

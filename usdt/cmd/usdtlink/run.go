@@ -5,10 +5,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
@@ -36,11 +36,7 @@ func run(_ context.Context, args []string, stdout *cli.Output) error {
 	if err != nil {
 		return err
 	}
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return err
-	}
-	linked, probes, err := link(b)
+	linked, probes, err := linkMapped(f, procfs.Stored(st))
 	if err != nil {
 		return fmt.Errorf("%s: %w", in, err)
 	}
@@ -51,6 +47,28 @@ func run(_ context.Context, args []string, stdout *cli.Output) error {
 		stdout.Printf("%s %s\n", p.name, p.spec)
 	}
 	return nil
+}
+
+// The linked program is in memory as a whole. A program has no holes, but some file systems
+// compress it to a third.
+const leastSize, maxExpansion = 4 << 20, 4
+
+// linkMapped links a file that takes up stored bytes.
+func linkMapped(file *os.File, stored int64) ([]byte, []probe, error) {
+	f, err := elffile.NewBorrowed(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	if most := leastSize + maxExpansion*stored; f.Size() > most {
+		return nil, nil, fmt.Errorf("%d bytes, of which %d are stored, more than %d: %w", f.Size(), stored,
+			most, elffile.ErrTooLarge)
+	}
+	b, err := f.Whole(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return linkFile(f, b)
 }
 
 // replace replaces a file atomically: it writes another one and renames it. The file of a

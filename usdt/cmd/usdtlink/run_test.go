@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/usdt"
@@ -161,6 +162,32 @@ func TestDamaged(t *testing.T) {
 		c := bytes.Clone(b)
 		c[at] ^= 0xff
 		_, _, _ = link(c)
+	}
+}
+
+// TestBombs: of any file, usdtlink takes no more memory and time than what it takes up allows.
+// A hole of 6 GiB ended it.
+func TestBombs(t *testing.T) {
+	testenv.LimitMemory(t, 512<<20)
+	for _, b := range elfbuild.Bombs() {
+		if b.Kind != elfbuild.ELF && b.Kind != elfbuild.Kernel {
+			continue
+		}
+		t.Run(b.Name, func(t *testing.T) {
+			image, path := b.Make(), filepath.Join(t.TempDir(), "file")
+			err := os.WriteFile(path, image, 0o700)
+			if err == nil {
+				err = os.Truncate(path, int64(len(image))+b.Hole)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			meter.Bounded(t, len(image), func() {
+				if err := run(t.Context(), []string{path}, cli.NewOutput(io.Discard)); err == nil {
+					t.Error("linked")
+				}
+			})
+		})
 	}
 }
 

@@ -35,7 +35,7 @@ func (p *program) appendSections(sections []newSection) ([]byte, error) {
 		return nil, errors.New("section headers are not as the Go linker writes them")
 	}
 	headers := append([]byte(nil), b[shoff:shoff+shnum*shSize]...)
-	table, err := p.f.Sections[names].Data()
+	table, err := p.f.Data(&p.f.Sections[names])
 	if err != nil {
 		return nil, err
 	}
