@@ -74,7 +74,9 @@ func own(socket syscall.Conn) (int, error) {
 		} {
 			_ = unix.SetsockoptInt(int(s), unix.SOL_SOCKET, option, 0)
 		}
-		fd, derr = kernel.Dup(int(s))
+		if fd, derr = kernel.Dup(int(s)); errors.Is(derr, syscall.EINVAL) {
+			derr = syscall.EMFILE // RLIMIT_NOFILE is 0
+		}
 	})
 	return fd, errors.Join(err, derr)
 }

@@ -113,6 +113,9 @@ func (s *Server) Serve(l *net.UnixListener) error {
 	var wg sync.WaitGroup
 	conns := map[*net.UnixConn]bool{} // guarded by mu
 	held, err := own(l)
+	for ; passing(err); held, err = own(l) {
+		time.Sleep(acceptDelay)
+	}
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}
