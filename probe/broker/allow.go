@@ -19,78 +19,70 @@ import (
 // it; "" matches a field that is not set. All fields of a target have to match. Which fields
 // a kind has is in the table; ! means that it has to be given:
 //
-//	uprobe                             file function! offsets lines addresses languages
+//	uprobe                             file function! offsets lines languages
 //	uretprobe                          file function! languages
 //	usdt                               file provider! name!
-//	sample                             event! cgroup
+//	sample                             event!
 //	interval, begin, end
-//	watchpoint                         name addresses
-//	kprobe                             module function! offsets addresses
-//	kretprobe, fentry, fexit, fmod_ret module function!
+//	watchpoint                         name
+//	kprobe                             function! offsets
+//	kretprobe, fentry, fexit, fmod_ret function!
 //	tracepoint                         group! name!
-//	rawtracepoint                      module name!
-//	lsm, iter, socket                  name!
+//	rawtracepoint, lsm, iter, socket   name!
 //	*                                  every target of every kind
 type Allow struct {
-	// Kind is a word of the table, not a pattern. Only "*" allows functions of BPF programs
-	// (fentry:bpf:…) and maxactive.
+	// Kind is a word of the table, not a pattern. Only "*" allows addresses of instructions and
+	// of the kernel's memory, samples of a cgroup, functions of BPF programs (fentry:bpf:…) and
+	// maxactive.
 	Kind string `json:"kind"`
 	// File is the path of a program or library as probe.Uprobe has it. If that holds a "/", it
 	// is compared without symbolic links, too. "" is the process's own program.
 	File string `json:"file,omitempty"`
-	// Function is the name of a function in the file's symbols, or in the kernel.
+	// Function is the name of a function in the file's symbols, or in the kernel and all of its
+	// modules.
 	Function string `json:"function,omitempty"`
-	// Module is a kernel module.
-	Module string `json:"module,omitempty"`
-	// Provider is that of a USDT probe, Group that of a tracepoint.
-	Provider string `json:"provider,omitempty"`
+	// Group is that of a tracepoint, Provider that of a USDT probe.
 	Group    string `json:"group,omitempty"`
+	Provider string `json:"provider,omitempty"`
 	// Name is that of a USDT probe, a tracepoint, a security hook, an iterator, a network
 	// interface, or a watchpoint's kernel variable.
 	Name string `json:"name,omitempty"`
 	// Event is what is counted for samples, and no pattern: an event in perf's spelling
 	// without modifiers, "clock" (of profile:hz:N), "software", "hardware" or "*".
 	Event string `json:"event,omitempty"`
-	// Cgroup is that of samples.
-	Cgroup string `json:"cgroup,omitempty"`
 
-	// Offsets allows other instructions of the functions than their first.
-	Offsets bool `json:"offsets,omitempty"`
-	// Lines and Addresses allow source lines, and instructions by their address. These name
-	// no function, so Function has to be "*". For watchpoints Addresses means the kernel's;
-	// those of a process need nothing. Own processes may not be probed at addresses.
-	Lines     bool `json:"lines,omitempty"`
-	Addresses bool `json:"addresses,omitempty"`
-	// Languages allows asking by demangled names (cpp:, rust:, go:). The symbols that these
-	// stand for have to match Function.
-	Languages bool `json:"languages,omitempty"`
+	// Also are words for what is not allowed otherwise. "offsets" allows other instructions of
+	// the functions than their first. "lines" allows source lines; these name no function, so
+	// Function has to be "*". "languages" allows asking by demangled names (cpp:, rust:, go:);
+	// the symbols that these stand for have to match Function.
+	Also []string `json:"also,omitempty"`
 }
 
 // allowFields are the fields of each kind; those with ! have to be given.
 var allowFields = map[string]string{
-	"uprobe":        "file function! offsets lines addresses languages",
+	"uprobe":        "file function! offsets lines languages",
 	"uretprobe":     "file function! languages",
 	"usdt":          "file provider! name!",
-	"sample":        "event! cgroup",
+	"sample":        "event!",
 	"interval":      "",
 	"begin":         "",
 	"end":           "",
-	"watchpoint":    "name addresses",
-	"kprobe":        "module function! offsets addresses",
-	"kretprobe":     "module function!",
-	"fentry":        "module function!",
-	"fexit":         "module function!",
-	"fmod_ret":      "module function!",
+	"watchpoint":    "name",
+	"kprobe":        "function! offsets",
+	"kretprobe":     "function!",
+	"fentry":        "function!",
+	"fexit":         "function!",
+	"fmod_ret":      "function!",
 	"tracepoint":    "group! name!",
-	"rawtracepoint": "module name!",
+	"rawtracepoint": "name!",
 	"lsm":           "name!",
 	"iter":          "name!",
 	"socket":        "name!",
 	"*":             "",
 }
 
-// String returns the JSON of w.
-func (w Allow) String() string {
+// text returns the JSON of w.
+func (w Allow) text() string {
 	type plain Allow
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -124,11 +116,11 @@ func (w *Allow) UnmarshalJSON(b []byte) error {
 func modern(old string) string {
 	t, err := probe.ParseTarget(old)
 	if old == "*" {
-		return Allow{Kind: "*"}.String()
+		return Allow{Kind: "*"}.text()
 	}
 	if err != nil {
 		return "one object for each kind, such as " +
-			Allow{Kind: "uprobe", File: "/usr/bin/*", Function: "*"}.String()
+			Allow{Kind: "uprobe", File: "/usr/bin/*", Function: "*"}.text()
 	}
 	set, ok := t.(probe.Set)
 	if !ok {
@@ -141,10 +133,15 @@ func modern(old string) string {
 		if p.Kind == "usdt" && p.Provider == "" {
 			w.Provider = "*"
 		}
-		if p.Lines || p.Addresses && p.Kind != "watchpoint" {
+		if p.only != "" {
+			out = append(out, fmt.Sprintf("%s, which allows everything (%s)",
+				Allow{Kind: "*"}.text(), p.only))
+			continue
+		}
+		if p.also(alsoLines) {
 			w.Function = "*"
 		}
-		out = append(out, w.String())
+		out = append(out, w.text())
 	}
 	return strings.Join(out, ", ")
 }
@@ -163,36 +160,50 @@ func (w *Allow) validate() string {
 	}{
 		{"file", w.File != ""},
 		{"function", w.Function != ""},
-		{"module", w.Module != ""},
-		{"provider", w.Provider != ""},
 		{"group", w.Group != ""},
+		{"provider", w.Provider != ""},
 		{"name", w.Name != ""},
 		{"event", w.Event != ""},
-		{"cgroup", w.Cgroup != ""},
-		{"offsets", w.Offsets},
-		{"lines", w.Lines},
-		{"addresses", w.Addresses},
-		{"languages", w.Languages},
+		{alsoOffsets, w.also(alsoOffsets)},
+		{alsoLines, w.also(alsoLines)},
+		{alsoLanguages, w.also(alsoLanguages)},
 	} {
 		switch must := slices.Contains(fields, f.name+"!"); {
 		case must && !f.given:
-			return fmt.Sprintf("%s: %s is missing; \"*\" is any", w, f.name)
+			return fmt.Sprintf("%s: %s is missing; \"*\" is any", w.text(), f.name)
 		case f.given && !must && !slices.Contains(fields, f.name):
-			return fmt.Sprintf("%s: targets of this kind have no %s", w, f.name)
+			return fmt.Sprintf("%s: targets of this kind have no %s", w.text(), f.name)
 		}
 	}
-	if (w.Lines || w.Addresses && w.Kind != "watchpoint") && w.Function != "*" {
-		return fmt.Sprintf("%s: lines and addresses name no function, so function has to be \"*\"", w)
+	for _, word := range w.Also {
+		if !slices.Contains(alsoWords, word) {
+			return fmt.Sprintf("%s: also has no %q: there are %s", w.text(), word,
+				strings.Join(alsoWords, ", "))
+		}
+	}
+	if w.also(alsoLines) && w.Function != "*" {
+		return fmt.Sprintf("%s: lines name no function, so function has to be \"*\"", w.text())
 	}
 	if w.Kind == "sample" {
 		if _, err := eventNamed(w.Event); err != nil {
-			return fmt.Sprintf("%s: %v", w, err)
+			return fmt.Sprintf("%s: %v", w.text(), err)
 		}
 	}
 	return ""
 }
 
-// place is a target taken apart: Allow's fields hold its own, and the switches what it uses.
+// Words of Also.
+const (
+	alsoOffsets   = "offsets"
+	alsoLines     = "lines"
+	alsoLanguages = "languages"
+)
+
+var alsoWords = []string{alsoOffsets, alsoLines, alsoLanguages}
+
+func (w *Allow) also(word string) bool { return slices.Contains(w.Also, word) }
+
+// place is a target taken apart: Allow's fields hold its own, and Also what it uses.
 type place struct {
 	Allow
 	sample probe.Perf
@@ -202,30 +213,54 @@ type place struct {
 	only string
 }
 
+// uses adds what a place takes if it does.
+func (p *place) uses(it bool, word string) {
+	if it {
+		p.Also = append(p.Also, word)
+	}
+}
+
+// isAddress is why only "*" allows a target.
+const isAddress = "it is an address"
+
 func placeOf(t probe.Target) place {
 	switch t := t.(type) {
 	case probe.Uprobe:
 		named := t.Symbol != ""
-		return place{Allow: Allow{
-			Kind: "uprobe", File: t.Path, Function: t.Symbol, Offsets: named && t.Offset != 0,
-			Lines: !named && t.File != "", Addresses: !named && t.File == "",
-			Languages: named && t.Lang != "",
-		}, later: named && t.Lang != ""}
+		p := place{
+			Allow: Allow{Kind: "uprobe", File: t.Path, Function: t.Symbol},
+			later: named && t.Lang != "",
+		}
+		p.uses(named && t.Offset != 0, alsoOffsets)
+		p.uses(!named && t.File != "", alsoLines)
+		p.uses(p.later, alsoLanguages)
+		if !named && t.File == "" {
+			p.only = isAddress
+		}
+		return p
 	case probe.Uretprobe:
-		return place{Allow: Allow{
-			Kind: "uretprobe", File: t.Path, Function: t.Symbol, Languages: t.Lang != "",
-		}, later: t.Lang != ""}
+		p := place{
+			Allow: Allow{Kind: "uretprobe", File: t.Path, Function: t.Symbol}, later: t.Lang != "",
+		}
+		p.uses(p.later, alsoLanguages)
+		return p
 	case probe.USDT:
 		return place{Allow: Allow{Kind: "usdt", File: t.Path, Provider: t.Provider, Name: t.Name}}
 	case probe.Perf:
 		if t.Every != 0 {
 			return place{Allow: Allow{Kind: "interval"}}
 		}
-		return place{Allow: Allow{Kind: "sample", Event: nameOf(t), Cgroup: t.Cgroup}, sample: t}
+		p := place{Allow: Allow{Kind: "sample", Event: nameOf(t)}, sample: t}
+		if t.Cgroup != "" {
+			p.only = "it is of a cgroup"
+		}
+		return p
 	case probe.Watchpoint:
-		return place{Allow: Allow{
-			Kind: "watchpoint", Name: t.Symbol, Addresses: t.Symbol == "" && t.Address>>63 != 0,
-		}}
+		p := place{Allow: Allow{Kind: "watchpoint", Name: t.Symbol}}
+		if t.Symbol == "" && t.Address>>63 != 0 {
+			p.only = isAddress
+		}
+		return p
 	case probe.Begin:
 		return place{Allow: Allow{Kind: "begin"}}
 	case probe.End:
@@ -236,32 +271,35 @@ func placeOf(t probe.Target) place {
 
 func placeInKernel(t probe.Target) place {
 	const ofBPF = "it is a function of a BPF program"
-	function := func(kind, module, symbol string) place {
-		return place{Allow: Allow{Kind: kind, Module: module, Function: symbol}}
+	function := func(kind, symbol string) place {
+		return place{Allow: Allow{Kind: kind, Function: symbol}}
 	}
 	var p place
 	switch t := t.(type) {
 	case probe.Kprobe:
-		p = function("kprobe", t.Module, t.Symbol)
-		p.Offsets, p.Addresses = t.Symbol != "" && t.Offset != 0, t.Symbol == ""
+		p = function("kprobe", t.Symbol)
+		p.uses(t.Symbol != "" && t.Offset != 0, alsoOffsets)
+		if t.Symbol == "" {
+			p.only = isAddress
+		}
 	case probe.Kretprobe:
-		if p = function("kretprobe", t.Module, t.Symbol); t.MaxActive != 0 {
+		if p = function("kretprobe", t.Symbol); t.MaxActive != 0 {
 			p.only = "it has maxactive"
 		}
 	case probe.Fentry:
-		if p = function("fentry", t.Module, t.Symbol); t.BPF != 0 {
+		if p = function("fentry", t.Symbol); t.BPF != 0 {
 			p.only = ofBPF
 		}
 	case probe.Fexit:
-		if p = function("fexit", t.Module, t.Symbol); t.BPF != 0 {
+		if p = function("fexit", t.Symbol); t.BPF != 0 {
 			p.only = ofBPF
 		}
 	case probe.FmodRet:
-		p = function("fmod_ret", t.Module, t.Symbol)
+		p = function("fmod_ret", t.Symbol)
 	case probe.Tracepoint:
 		p.Allow = Allow{Kind: "tracepoint", Group: t.Group, Name: t.Name}
 	case probe.RawTracepoint:
-		p.Allow = Allow{Kind: "rawtracepoint", Module: t.Module, Name: t.Name}
+		p.Allow = Allow{Kind: "rawtracepoint", Name: t.Name}
 	case probe.LSM:
 		p.Allow = Allow{Kind: "lsm", Name: t.Hook}
 	case probe.Iter:
@@ -279,24 +317,15 @@ func (w *Allow) allows(p *place) (ok bool, lacks string) {
 	if w.Kind == "*" {
 		return true, ""
 	}
-	if w.Kind != p.Kind || !glob.Match(w.File, p.File) || !glob.Match(w.Module, p.Module) ||
-		!glob.Match(w.Provider, p.Provider) || !glob.Match(w.Group, p.Group) ||
-		!glob.Match(w.Name, p.Name) || !glob.Match(w.Cgroup, p.Cgroup) ||
-		!p.later && !glob.Match(w.Function, p.Function) ||
+	if w.Kind != p.Kind || !glob.Match(w.File, p.File) || !glob.Match(w.Group, p.Group) ||
+		!glob.Match(w.Provider, p.Provider) ||
+		!glob.Match(w.Name, p.Name) || !p.later && !glob.Match(w.Function, p.Function) ||
 		p.Kind == "sample" && !sameEvent(w.Event, p.sample) {
 		return false, ""
 	}
-	for _, f := range []struct {
-		name       string
-		used, have bool
-	}{
-		{"offsets", p.Offsets, w.Offsets},
-		{"lines", p.Lines, w.Lines},
-		{"addresses", p.Addresses, w.Addresses},
-		{"languages", p.Languages, w.Languages},
-	} {
-		if f.used && !f.have {
-			return false, "the rule does not allow " + f.name
+	for _, word := range p.Also {
+		if !w.also(word) {
+			return false, "the rule does not allow " + word
 		}
 	}
 	return p.only == "", p.only

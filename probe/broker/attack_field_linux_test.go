@@ -237,11 +237,18 @@ func (f *field) randomRule() Rule {
 		if w.Kind == "usdt" {
 			w.Provider, w.Name = one(f, "*", "*", "p", "?"), one(f, "*", "*", "n", "[nx]")
 		} else {
-			w.Function, w.Languages = one(f, "*", "*", "f", "f*", "f?", "[fp]*"), some()
+			w.Function = one(f, "*", "*", "f", "f*", "f?", "[fp]*")
+			if some() {
+				w.Also = append(w.Also, "languages")
+			}
 		}
 		if w.Kind == "uprobe" {
-			w.Offsets = some()
-			w.Lines, w.Addresses = w.Function == "*" && some(), w.Function == "*" && some()
+			if some() {
+				w.Also = append(w.Also, "offsets")
+			}
+			if w.Function == "*" && some() {
+				w.Also = append(w.Also, "lines")
+			}
 		}
 		r.Targets = append(r.Targets, w)
 	}
@@ -251,7 +258,7 @@ func (f *field) randomRule() Rule {
 	for range f.rnd.IntN(4) {
 		r.Targets = append(r.Targets, one(f, Allow{Kind: "*"}, Allow{Kind: "sample", Event: "*"}, Allow{Kind: "sample", Event: "clock"},
 			Allow{Kind: "sample", Event: "software"}, Allow{Kind: "sample", Event: "page-faults"}, Allow{Kind: "interval"},
-			Allow{Kind: "watchpoint"}, Allow{Kind: "watchpoint", Name: "*", Addresses: true}, Allow{Kind: "tracepoint", Group: "sched", Name: "*"},
+			Allow{Kind: "watchpoint"}, Allow{Kind: "watchpoint", Name: "*"}, Allow{Kind: "tracepoint", Group: "sched", Name: "*"},
 			Allow{Kind: "tracepoint", Group: "*", Name: "sched_process_exit"}, Allow{Kind: "rawtracepoint", Name: "sched_process_*"},
 			Allow{Kind: "kprobe", Function: "k*"}, Allow{Kind: "fentry", Function: "*"}, Allow{Kind: "begin"}, Allow{Kind: "iter", Name: "*"}))
 	}

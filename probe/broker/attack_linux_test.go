@@ -64,10 +64,10 @@ func TestAttackFiles(t *testing.T) {
 	b := start(t, Rule{
 		UIDs: []uint32{nobody}, Offers: []string{"count"}, MaxMapBytes: 1 << 20,
 		Targets: []Allow{
-			{Kind: "uprobe", File: dir + "/app-*", Function: "*", Addresses: true},
+			{Kind: "uprobe", File: dir + "/app-*", Function: "*"},
 			{Kind: "uretprobe", File: dir + "/app-*", Function: "*"},
 			{Kind: "uprobe", Function: "*"},
-			{Kind: "watchpoint", Name: "*", Addresses: true},
+			{Kind: "watchpoint", Name: "*"},
 		},
 	})
 	c, p := b.dialAs(t, nobody), startTarget(t, nobody, true, nil)
@@ -104,7 +104,7 @@ func TestAttackFiles(t *testing.T) {
 		in("uprobe:"+dir+"/app-lin?:f", p):          notListed,
 		in("uprobe:"+dir+"/other-1:f", p):           notListed,
 		in("uprobe:"+dir+"/app-/../other-1:f", p):   "without . or ..",
-		in("watchpoint:0xffff888000001000:8:rw", p): "is the kernel's",
+		in("watchpoint:0xffff888000001000:8:rw", p): "is an address",
 		in("watchpoint:jiffies:8:rw", p):            "is the kernel's",
 	} {
 		b.refusedFor(t, c, target, why)

@@ -75,7 +75,7 @@ func newNeighbours(t *testing.T) *neighbours {
 			return compile(p, l)
 		}}
 	},
-		Rule{Anyone: true, Offers: []string{"count"}, Targets: []Allow{{Kind: "uprobe", File: "*", Function: "*", Languages: true}, {Kind: "usdt", File: "*", Provider: "*", Name: "*"}}, MaxAttachments: 16},
+		Rule{Anyone: true, Offers: []string{"count"}, Targets: []Allow{{Kind: "uprobe", File: "*", Function: "*", Also: []string{"languages"}}, {Kind: "usdt", File: "*", Provider: "*", Name: "*"}}, MaxAttachments: 16},
 		Rule{Anyone: true, Offers: []string{"secret"}, Targets: []Allow{{Kind: "uprobe", File: "*", Function: "*"}}, AllProcesses: true},
 	)
 	n.p = startTarget(t, nobody, true, nil)

@@ -71,6 +71,7 @@ type fixed struct {
 	kernel         bool   // it happens in the kernel
 	hz             uint64 // how often it comes
 	is             Allow  // its fields
+	every          bool   // only a rule for everything allows it
 }
 
 // fixedTargets are given a file of root's with privileges.
@@ -89,7 +90,7 @@ func fixedTargets(file string) []*fixed {
 		{shape: "samples of a number", text: "perf:9:0x0:period:1", with: may, all: may, guest: true, is: Allow{Kind: "sample", Event: "9"}},
 		{shape: "watchpoint", text: "watchpoint:0x10000:8:rw", own: must, with: must, needs: feature.Watchpoint, is: Allow{Kind: "watchpoint"}},
 		{shape: "crooked watchpoint", text: "watchpoint:0x10001:8:w", needs: feature.Watchpoint, is: Allow{Kind: "watchpoint"}},
-		{shape: "watchpoint of the kernel's", text: "watchpoint:0xffff888000001000:8:rw", with: may, all: may, guest: true, needs: feature.Watchpoint, is: Allow{Kind: "watchpoint", Addresses: true}},
+		{shape: "watchpoint of the kernel's", text: "watchpoint:0xffff888000001000:8:rw", with: may, all: may, guest: true, needs: feature.Watchpoint, every: true, is: Allow{Kind: "watchpoint"}},
 		{shape: "watchpoint of a variable", text: "watchpoint:jiffies:8:w", with: may, all: may, guest: true, needs: feature.Watchpoint, is: Allow{Kind: "watchpoint", Name: "jiffies"}},
 		{shape: "tracepoint", text: "tracepoint:sched:sched_process_exit", all: must, needs: feature.Tracepoint, is: Allow{Kind: "tracepoint", Group: "sched", Name: "sched_process_exit"}},
 		{shape: "tracepoints", text: "tracepoint:sched:sched_process_exi?", means: "sched_process_exit", all: must, needs: feature.Tracepoint, is: Allow{Kind: "tracepoint", Group: "sched", Name: "sched_process_exi?"}},
@@ -312,7 +313,7 @@ func (w *wanted) allowedBy(a Allow) bool {
 	is := w.fixed.is
 	event := a.Event == is.Event || a.Event == "*" ||
 		a.Event == "software" && slices.Contains([]string{"page-faults", "context-switches"}, is.Event)
-	return a.Kind == is.Kind && event && (a.Addresses || !is.Addresses) && matches(a.Module, "") &&
+	return a.Kind == is.Kind && event && !w.fixed.every &&
 		(a.Function == is.Function || matches(a.Function, is.Function)) && (a.Group == is.Group || matches(a.Group, is.Group)) &&
 		(a.Name == is.Name || matches(a.Name, is.Name))
 }
@@ -337,12 +338,12 @@ func userAllowed(a Allow, kind, file, what string, found bool) bool {
 	function, _, offset := strings.Cut(what, "+")
 	switch {
 	case spoken && lang == "app.c":
-		return a.Lines
+		return slices.Contains(a.Also, "lines")
 	case spoken:
-		return a.Languages && (!found || matches(a.Function, name))
+		return slices.Contains(a.Also, "languages") && (!found || matches(a.Function, name))
 	case strings.HasPrefix(what, "0x"):
-		return a.Addresses
-	case offset && !a.Offsets:
+		return false
+	case offset && !slices.Contains(a.Also, "offsets"):
 		return false
 	}
 	return a.Function == function || matches(a.Function, function)

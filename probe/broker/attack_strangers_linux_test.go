@@ -146,9 +146,9 @@ func TestAttackDescriptors(t *testing.T) {
 	}
 }
 
-// TestAttackUnaccepted: descriptors that are sent before the broker has accepted the connection
-// are closed with the listener: whoever closed that waited for them.
-func TestAttackUnaccepted(t *testing.T) {
+// TestAttackServeEnds: the end of Serve waited for the descriptors that came with a connection,
+// also of a client that no rule is for.
+func TestAttackServeEnds(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	l := quiet(t)
 	server, err := NewServer(Policy{}, nil)

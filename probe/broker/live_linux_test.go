@@ -602,6 +602,9 @@ func TestRude(t *testing.T) {
 		}
 		buf := make([]byte, maxMessage)
 		n, _, err := readMessage(conn, buf, 0)
+		if gone(err) { // what was not read resets the connection, and that is told first
+			n, _, err = readMessage(conn, buf, 0)
+		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if r, err := decodeReply(buf[:n], 0); err != nil || !errors.Is(r.err(), errMessage) {

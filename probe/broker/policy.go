@@ -274,7 +274,7 @@ func (r *Rule) rates(targets []probe.Target) error {
 func allowed(list []Allow) string {
 	out := make([]string, len(list))
 	for i, w := range list {
-		out[i] = w.String()
+		out[i] = w.text()
 	}
 	return strings.Join(out, ", ")
 }

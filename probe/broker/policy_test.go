@@ -29,8 +29,9 @@ func TestPolicyValidate(t *testing.T) {
 		"there are *, begin":     func(r *Rule) { r.Targets = []Allow{{Kind: "u*"}} },
 		"function is missing":    func(r *Rule) { r.Targets = []Allow{{Kind: "uprobe", File: "*"}} },
 		"have no group":          func(r *Rule) { r.Targets = []Allow{{Kind: "uprobe", Function: "*", Group: "x"}} },
-		"have no offsets":        func(r *Rule) { r.Targets = []Allow{{Kind: "uretprobe", Function: "*", Offsets: true}} },
-		"name no function":       func(r *Rule) { r.Targets = []Allow{{Kind: "uprobe", Function: "f*", Lines: true}} },
+		"have no offsets":        func(r *Rule) { r.Targets = []Allow{{Kind: "uretprobe", Function: "*", Also: []string{"offsets"}}} },
+		"also has no":            func(r *Rule) { r.Targets = []Allow{{Kind: "uprobe", Function: "*", Also: []string{"offset"}}} },
+		"name no function":       func(r *Rule) { r.Targets = []Allow{{Kind: "uprobe", Function: "f*", Also: []string{"lines"}}} },
 		"nosuch":                 func(r *Rule) { r.Targets = []Allow{{Kind: "sample", Event: "nosuch"}} },
 	} {
 		r := ok
@@ -75,8 +76,8 @@ func TestPolicyOld(t *testing.T) {
 	for old, want := range map[string]string{
 		"uprobe:/usr/bin/*:*":       `write {"kind":"uprobe","file":"/usr/bin/*","function":"*"} instead`,
 		"uprobe::*":                 `write {"kind":"uprobe","function":"*"} instead`,
-		"uprobe:/a:f+4":             `{"kind":"uprobe","file":"/a","function":"f","offsets":true}`,
-		"uprobe:/a:a.c:4":           `{"kind":"uprobe","file":"/a","function":"*","lines":true}`,
+		"uprobe:/a:f+4":             `{"kind":"uprobe","file":"/a","function":"f","also":["offsets"]}`,
+		"uprobe:/a:a.c:4":           `{"kind":"uprobe","file":"/a","function":"*","also":["lines"]}`,
 		"usdt:/a:n":                 `{"kind":"usdt","file":"/a","provider":"*","name":"n"}`,
 		"profile:hz:99":             `{"kind":"sample","event":"clock"}`,
 		"software:page-faults:1":    `{"kind":"sample","event":"page-faults"}`,
@@ -87,8 +88,8 @@ func TestPolicyOld(t *testing.T) {
 		"u*:*":                      "one object for each kind",
 		"rawtracepoint:sched_*":     `{"kind":"rawtracepoint","name":"sched_*"}`,
 		"fentry:vfs_read":           `{"kind":"fentry","function":"vfs_read"}`,
-		"uretprobe:/a:cpp:ns::f":    `{"kind":"uretprobe","file":"/a","function":"ns::f","languages":true}`,
-		"kprobe:0xffffffff81000000": `{"kind":"kprobe","function":"*","addresses":true}`,
+		"uretprobe:/a:cpp:ns::f":    `{"kind":"uretprobe","file":"/a","function":"ns::f","also":["languages"]}`,
+		"kprobe:0xffffffff81000000": `write {"kind":"*"}, which allows everything (it is an address) instead`,
 	} {
 		b, _ := json.Marshal(map[string]any{"rules": []any{map[string]any{"targets": []string{old}}}})
 		var p Policy
@@ -97,7 +98,7 @@ func TestPolicyOld(t *testing.T) {
 			t.Errorf("%s: %v, want %s", old, err, want)
 			continue
 		}
-		if _, text, ok := strings.Cut(err.Error(), "write {"); ok { // and it can be read
+		if _, text, ok := strings.Cut(err.Error(), "write {"); ok && !strings.Contains(text, "everything") { // and it can be read
 			b := `{"rules":[{"anyone":true,"offers":["*"],"targets":[{` + strings.TrimSuffix(text, " instead") + `]}]}`
 			if err := json.Unmarshal([]byte(b), &p); err != nil {
 				t.Errorf("%s: %v", b, err)
@@ -151,7 +152,7 @@ func TestPolicyTargets(t *testing.T) {
 	kernels := Rule{Targets: []Allow{{Kind: "sample", Event: "software"}}, Kernel: true}
 	all := Rule{Targets: []Allow{{Kind: "kprobe", Function: "vfs_*"}, {Kind: "tracepoint", Group: "syscalls", Name: "sys_enter_?"}, {Kind: "begin"}}, AllProcesses: true}
 	public := Rule{Targets: []Allow{{Kind: "uprobe", File: "/app", Function: "foo*"}, {Kind: "uprobe", File: "/go", Function: "g*"}}, AllProcesses: true}
-	wide := Rule{Targets: []Allow{{Kind: "uprobe", File: "/app", Function: "*", Offsets: true, Lines: true, Addresses: true, Languages: true}}, AllProcesses: true}
+	wide := Rule{Targets: []Allow{{Kind: "uprobe", File: "/app", Function: "*", Also: []string{"offsets", "lines", "languages"}}}, AllProcesses: true}
 	slow := Rule{Targets: []Allow{{Kind: "*"}}, EventsPerSecond: 100}
 	for _, c := range []struct {
 		rule *Rule
@@ -198,7 +199,8 @@ func TestPolicyTargets(t *testing.T) {
 		{&public, `uprobe:"/app:foo":secret`, 0, "not among the targets allowed"},
 		{&wide, "uprobe:/app:foo.c:4", 0, ""},
 		{&wide, "uprobe:/app:foo+4", 0, ""},
-		{&wide, "uprobe:/app:0x1000", 0, ""},
+		{&wide, "uprobe:/app:0x1000", 0, "it is an address"},
+		{&Rule{Targets: []Allow{{Kind: "*"}}, AllProcesses: true}, "uprobe:/app:0x1000", 0, ""},
 		{&wide, "uprobe:/app:cpp:foo::secret", 0, ""},
 		{&wide, "uretprobe:/app:foo", 0, "not among the targets allowed"},
 		// What happens in the kernel, of one's own.
