@@ -414,16 +414,22 @@ func (b *testBroker) fromOutside(t *testing.T, c *Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer a.Close()
+	calls := 0
 	for began := time.Now(); err == nil; _, err = a.Stats() {
-		if time.Since(began) > slowClose-time.Second {
-			t.Fatal("nobody checks the budget")
+		// An emulated machine may not hit it often enough: that says nothing.
+		if took := time.Since(began); took > slowClose-time.Second {
+			if n := float64(calls) / took.Seconds(); n > 2*hotLeast {
+				t.Errorf("nobody checks the budget: %.0f hits a second for %v", n, took)
+			}
+			return
 		}
-		p.tell("call 100000")
+		p.tell("call 50000")
+		calls += 50_000
 	}
 	if !errors.Is(err, fs.ErrClosed) {
 		t.Error(err)
 	}
-	a.Close()
 }
 
 // rude is a random client.
