@@ -18,6 +18,14 @@ type AttachOptions struct {
 	Missing MissingPolicy
 	// Env is the environment that errors are explained for; nil is this machine.
 	Env *Env
+	// ExcludeKernel has samples and watchpoints (Perf and Watchpoint targets) fire in user
+	// mode only. Events that happen in the kernel, such as context switches, then never fire.
+	// Counters of a CPU may stop a little late: such a sample can still be in the kernel.
+	ExcludeKernel bool
+	// ExcludeChildren has samples and watchpoints of a process fire in that process only.
+	// Otherwise the processes that it starts while they are attached have them too, also
+	// after executing other programs. It needs Linux 5.13.
+	ExcludeChildren bool
 }
 
 // Link holds attachments, and everything else that keeps probes firing. They fire as

@@ -156,6 +156,9 @@ func (a *attacher) samplingEvent(s *Site) (*perfevent.Event, error) {
 	default:
 		return nil, fmt.Errorf("no perf event for %s", s.Target)
 	}
+	if a.o.ExcludeKernel {
+		ev.Attr.Flags |= perfring.AttrExcludeKernel
+	}
 	return ev, nil
 }
 
@@ -169,6 +172,15 @@ func (a *attacher) samplingEvent(s *Site) (*perfevent.Event, error) {
 // once each thread must have left the clone call it was in when its event was opened.
 func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *perfevent.Event) error {
 	ev.Attr.Flags |= perfring.AttrInherit
+	if a.o.ExcludeChildren {
+		if !feature.KernelAtLeast("5.13") {
+			return &feature.UnsupportedError{
+				Feature: "samples of a process without those that it starts",
+				Hint:    "the kernel has no inherit_thread for perf events", Since: "5.13",
+			}
+		}
+		ev.Attr.Flags |= perfring.AttrInheritThread
+	}
 	ev.CPU = -1
 	before := a.progress()
 	end := time.Now().Add(perThreadWait)

@@ -162,28 +162,49 @@ func stackBottom(ins asm.Instructions) int16 {
 	return int16(low &^ 7)
 }
 
-// Gate makes a program return idle at once if the first eight bytes of an array's only value
-// are not zero. state is the array's descriptor.
-func Gate(ins asm.Instructions, state int, idle int32) (asm.Instructions, error) {
+// Gated says when a program with a gate runs.
+type Gated struct {
+	// State is the descriptor of an array. The program runs as long as the first eight bytes
+	// of its only value are zero.
+	State int
+	// PIDs are the processes in which it runs, by their ids in Namespace (OwnIDs).
+	PIDs      []int
+	Namespace *PIDNamespace
+	// UserIP is the offset in the context of an instruction pointer that must not be in the
+	// kernel, whose addresses are negative; less than 0 is none.
+	UserIP int16
+}
+
+// Gate makes a program return idle at once unless g lets it run. Its context remains in R1.
+func Gate(ins asm.Instructions, g Gated, idle int32) (asm.Instructions, error) {
 	if len(ins) == 0 {
 		return nil, fmt.Errorf("no instructions")
 	}
-	const pass = "gate.pass"
+	const stop, own = "gate.stop", "gate.own"
 	out := asm.Instructions{
-		asm.Mov.Reg(asm.R1, asm.R1),
-		asm.LoadMapValue(asm.R2, state, 0),
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadMapValue(asm.R2, g.State, 0),
 		asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
-		asm.JEq.Imm(asm.R2, 0, pass),
-		asm.Mov.Imm(asm.R0, idle),
-		asm.Return(),
-		asm.Mov.Reg(asm.R1, asm.R1).WithSymbol(pass),
+		asm.JNE.Imm(asm.R2, 0, stop),
 	}
+	if g.UserIP >= 0 {
+		out = append(out, asm.LoadMem(asm.R2, asm.R6, g.UserIP, asm.DWord), asm.JSLT.Imm(asm.R2, 0, stop))
+	}
+	out = append(out, asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
+	for _, pid := range g.PIDs {
+		out = append(out, asm.JEq.Imm(asm.R0, int32(pid), own))
+	}
+	out = append(out,
+		asm.Mov.Imm(asm.R0, idle).WithSymbol(stop),
+		asm.Return(),
+		asm.Mov.Reg(asm.R1, asm.R6).WithSymbol(own))
 	out[0].Metadata = ins[0].Metadata // it is now the function's first instruction
 	first, err := bare(ins[0])
 	if err != nil {
 		return nil, err
 	}
-	return append(append(out, first), ins[1:]...), nil
+	n := len(out)
+	return g.Namespace.ownIDs(append(append(out, first), ins[1:]...), n, true), nil
 }
 
 // CloseGate returns a raw tracepoint program for sched_process_exec. It closes the gate of

@@ -59,3 +59,39 @@ func TestChainRefuses(t *testing.T) {
 		t.Errorf("a full stack: %v", err)
 	}
 }
+
+// TestGate: a program has the function for ids once, whether it had it before or not, and what
+// it asks itself stays as it is.
+func TestGate(t *testing.T) {
+	ns := &PIDNamespace{Device: 1, Inode: 2}
+	asks := asm.Instructions{asm.FnGetCurrentPidTgid.Call().WithSymbol("main"), asm.Mov.Imm(asm.R0, 0), asm.Return()}
+	for name, c := range map[string]struct {
+		ins  asm.Instructions
+		ns   *PIDNamespace
+		want int // functions
+	}{
+		"has it": {ns.OwnIDs(asks, false), ns, 1}, "has it not": {asks, ns, 1}, "initial": {asks, nil, 0},
+	} {
+		out, err := Gate(c.ins, Gated{State: 3, PIDs: []int{7, 8}, Namespace: c.ns, UserIP: 128}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		functions, pids, ips := 0, 0, 0
+		for i := range out {
+			switch {
+			case out[i].Symbol() == ownIDs:
+				functions++
+			case out[i].Reference() == "gate.own":
+				pids++
+			case out[i].OpCode == asm.LoadMem(asm.R2, asm.R6, 128, asm.DWord).OpCode && out[i].Offset == 128:
+				ips++
+			}
+		}
+		if functions != c.want || pids != 2 || ips != 1 || out[0].Symbol() != "main" {
+			t.Errorf("%s: %d functions, %d processes, %d instruction pointers:\n%v", name, functions, pids, ips, out)
+		}
+	}
+	if _, err := Gate(nil, Gated{}, 0); err == nil {
+		t.Error("no instructions: no error")
+	}
+}

@@ -39,15 +39,23 @@ const ownIDs = "own_ids"
 // of the initial namespace, with Stranger set. Without a GPL-compatible licence, tasks of
 // namespaces below ns have these too. If ns is nil, the program is returned unchanged.
 func (ns *PIDNamespace) OwnIDs(ins asm.Instructions, gpl bool) asm.Instructions {
-	if ns == nil || !slices.ContainsFunc(ins, getsIDs) {
+	return ns.ownIDs(ins, len(ins), gpl)
+}
+
+// ownIDs is OwnIDs for the first n instructions of a program, whose others may have it already.
+func (ns *PIDNamespace) ownIDs(ins asm.Instructions, n int, gpl bool) asm.Instructions {
+	if ns == nil || !slices.ContainsFunc(ins[:n], getsIDs) {
 		return ins
 	}
 	out := slices.Clone(ins)
-	for i := range out {
+	for i := range out[:n] {
 		if getsIDs(out[i]) {
 			out[i].Src, out[i].Constant = asm.PseudoCall, -1
 			out[i] = out[i].WithReference(ownIDs)
 		}
+	}
+	if slices.ContainsFunc(ins[n:], func(in asm.Instruction) bool { return in.Symbol() == ownIDs }) {
+		return out
 	}
 	own := ns.function(gpl)
 	own[0] = withSource(own[0].WithSymbol(ownIDs), ins[0]) // all functions have a source, or none

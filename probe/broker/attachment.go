@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -15,7 +16,8 @@ type attachment struct {
 	account account
 	booked  bool
 	bytes   int64
-	gate    *gate // on the client's own processes, else nil
+	gate    *gate     // on the client's own processes, else nil
+	end     sync.Once // release
 	// common and share are set on those that belong to the connection.
 	common *common
 	share  *deploy.User
@@ -26,9 +28,12 @@ type attachment struct {
 	perSecond uint64 // of the rule
 	// tooHot is called once when it ends because its places are hit too often.
 	tooHot func(now time.Time)
-	since  time.Time
-	hits   uint64 // up to since
-	err    error  // why it has ended
+
+	// These are guarded by session.mu as soon as the client has the attachment.
+	since time.Time
+	hits  uint64 // up to since
+	err   error  // why it has ended
+	told  bool   // the end was audited
 }
 
 // Every hit costs a trap, whether the programs run or not: that is too much for sites that

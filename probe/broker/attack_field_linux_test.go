@@ -232,23 +232,43 @@ func (f *field) randomRule() Rule {
 	d := f.dir
 	for range 1 + f.rnd.IntN(4) {
 		file := one(f, d+"/app-*", d+"/*", d+"/own-*", d+"/[a-n]*", d+"/*good-?", d+"/*/lib.so", "lib*", "libown", "", "*", "/proc/*")
-		what := one(f, "*", "*", "f", "f*", "f?", "[fp]*")
-		kind := one(f, "uprobe", "uretprobe", "usdt", "u*")
-		r.Targets = append(r.Targets, kind+":"+file+":"+what)
+		some := func() bool { return f.rnd.IntN(2) == 0 }
+		w := Allow{Kind: one(f, "uprobe", "uretprobe", "usdt"), File: file}
+		if w.Kind == "usdt" {
+			w.Provider, w.Name = one(f, "*", "*", "p", "?"), one(f, "*", "*", "n", "[nx]")
+		} else {
+			w.Function = one(f, "*", "*", "f", "f*", "f?", "[fp]*")
+			if some() {
+				w.Also = append(w.Also, "languages")
+			}
+		}
+		if w.Kind == "uprobe" {
+			if some() {
+				w.Also = append(w.Also, "offsets")
+			}
+			if w.Function == "*" && some() {
+				w.Also = append(w.Also, "lines")
+			}
+		}
+		r.Targets = append(r.Targets, w)
 	}
 	if f.rnd.IntN(2) == 0 {
-		r.Targets = append(r.Targets, "*")
+		r.Targets = append(r.Targets, Allow{Kind: "*"})
 	}
 	for range f.rnd.IntN(4) {
-		r.Targets = append(r.Targets, one(f, "*", "p*", "profile:hz:49", "software:*", "watchpoint:*", "tracepoint:sched:*",
-			"*tracepoint:*", "rawtracepoint:sched_process_*", "k*", "f*", "[!u]*", "tracepoint:sched:sched_process_exit"))
+		r.Targets = append(r.Targets, one(f, Allow{Kind: "*"}, Allow{Kind: "sample", Event: "*"}, Allow{Kind: "sample", Event: "clock"},
+			Allow{Kind: "sample", Event: "software"}, Allow{Kind: "sample", Event: "page-faults"}, Allow{Kind: "interval"},
+			Allow{Kind: "watchpoint"}, Allow{Kind: "watchpoint", Name: "*"}, Allow{Kind: "tracepoint", Group: "sched", Name: "*"},
+			Allow{Kind: "tracepoint", Group: "*", Name: "sched_process_exit"}, Allow{Kind: "rawtracepoint", Name: "sched_process_*"},
+			Allow{Kind: "kprobe", Function: "k*"}, Allow{Kind: "fentry", Function: "*"}, Allow{Kind: "begin"}, Allow{Kind: "iter", Name: "*"}))
 	}
 	if f.rnd.IntN(3) == 0 { // one that leaves the rest to decide
-		r = Rule{Anyone: true, Offers: []string{"*"}, Targets: []string{"*"}}
+		r = Rule{Anyone: true, Offers: []string{"*"}, Targets: []Allow{{Kind: "*"}}}
 	}
 	if r.AllProcesses = f.rnd.IntN(3) == 0; r.AllProcesses {
 		r.HandOver = f.rnd.IntN(4) == 0
 	}
+	r.Kernel = !r.AllProcesses && f.rnd.IntN(2) == 0
 	r.MaxSites = one(f, 0, 0, 0, 0, 1, 2, 1000)
 	r.MaxMapBytes = one[int64](f, 0, 0, 0, 0, 0, 0, 0, 0, 0, scarce)
 	if !r.HandOver {

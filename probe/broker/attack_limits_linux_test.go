@@ -21,7 +21,7 @@ import (
 
 // TestAttackConnections: nobody's connections keep others out.
 func TestAttackConnections(t *testing.T) {
-	b := start(t, Rule{UIDs: []uint32{0, nobody}, Offers: []string{"count"}, Targets: []string{markerTarget}})
+	b := start(t, Rule{UIDs: []uint32{0, nobody}, Offers: []string{"count"}, Targets: markerAllowed})
 	// A user whom no rule names.
 	c := b.dialAs(t, nobody-1)
 	if _, err := c.Offers(); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "no rule is for user 65533") {
@@ -43,7 +43,7 @@ func TestAttackConnections(t *testing.T) {
 // TestAttackTurnedAway: whoever is turned away hears why, also where the request is on its
 // way while the broker says so.
 func TestAttackTurnedAway(t *testing.T) {
-	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget}})
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: markerAllowed})
 	for i := range 400 {
 		c := b.dial(t)
 		for range i % 8 {
@@ -62,7 +62,7 @@ func TestAttackTurnedAway(t *testing.T) {
 
 // TestAttackIdle: who says nothing is dropped, who has attachments is not.
 func TestAttackIdle(t *testing.T) {
-	b := startServer(t, func(s *Server) { s.idle = time.Second }, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}})
+	b := startServer(t, func(s *Server) { s.idle = time.Second }, Rule{Anyone: true, Offers: []string{"count"}, Targets: markerAllowed})
 	silent := b.connect(t)
 	a, err := b.dial(t).Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true})
 	testenv.SkipUnsupported(t, err)
@@ -79,7 +79,7 @@ func TestAttackIdle(t *testing.T) {
 
 // TestAttackAccept: a shortage of descriptors passes, and Serve goes on.
 func TestAttackAccept(t *testing.T) {
-	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}})
+	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: markerAllowed})
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestAttackAccept(t *testing.T) {
 // whether or not it is attached.
 func TestAttackMaps(t *testing.T) {
 	b := start(t, Rule{
-		Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}, MaxAttachments: 1, MaxMapBytes: 40_000,
+		Anyone: true, Offers: []string{"count"}, Targets: markerAllowed, MaxAttachments: 1, MaxMapBytes: 40_000,
 	})
 	c := b.dial(t)
 	req := Request{Offer: "count", Targets: []string{markerTarget}, Self: true}
@@ -160,7 +160,7 @@ func TestAttackMaps(t *testing.T) {
 // TestAttackThreads: who has many threads does not take all descriptors of the broker,
 // which samples of each of them would.
 func TestAttackThreads(t *testing.T) {
-	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{"software:*", "watchpoint:*"}})
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []Allow{{Kind: "sample", Event: "software"}, {Kind: "watchpoint"}}})
 	testenv.Need(t, testenv.Perf)
 	c, p := b.dialAs(t, nobody), startTarget(t, nobody, true, nil)
 	p.tell("threads %d", maxThreads/maxTargets+1)
@@ -189,7 +189,7 @@ func TestAttackThreads(t *testing.T) {
 // TestAttackHandOver: links count for as long as they exist, whoever has them.
 func TestAttackHandOver(t *testing.T) {
 	b := start(t, Rule{
-		Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}, AllProcesses: true, HandOver: true, MaxAttachments: 1,
+		Anyone: true, Offers: []string{"count"}, Targets: markerAllowed, AllProcesses: true, HandOver: true, MaxAttachments: 1,
 	})
 	testenv.Need(t, testenv.Feature(feature.PerfLink))
 	req := Request{Offer: "count", Targets: []string{markerTarget}, Self: true}
@@ -234,7 +234,7 @@ func TestAttackHot(t *testing.T) {
 		t.Errorf("%d, %d", hot(1<<63), hot(5000))
 	}
 
-	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{markerTarget}, EventsPerSecond: 1})
+	b := start(t, Rule{Anyone: true, Offers: []string{"count"}, Targets: markerAllowed, EventsPerSecond: 1})
 	before := links()
 	c := b.dial(t)
 	live, err := c.Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true})
@@ -291,7 +291,7 @@ func TestAttackRate(t *testing.T) {
 // they belong to.
 func TestAttackFUSE(t *testing.T) {
 	b := startServer(t, func(s *Server) { s.patient = 5 * time.Second },
-		Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{"uprobe:/*:*", markerTarget}})
+		Rule{Anyone: true, Offers: []string{"count"}, Targets: append([]Allow{{Kind: "uprobe", File: "/*", Function: "*"}}, markerAllowed...)})
 	dir := hall(t)
 	dev, p := deaf(t, dir)
 	var all sync.WaitGroup

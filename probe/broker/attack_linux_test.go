@@ -63,7 +63,12 @@ func TestAttackFiles(t *testing.T) {
 	dir := hall(t)
 	b := start(t, Rule{
 		UIDs: []uint32{nobody}, Offers: []string{"count"}, MaxMapBytes: 1 << 20,
-		Targets: []string{"uprobe:" + dir + "/app-*:*", "uretprobe:" + dir + "/app-*:*", "uprobe::*", "watchpoint:*"},
+		Targets: []Allow{
+			{Kind: "uprobe", File: dir + "/app-*", Function: "*"},
+			{Kind: "uretprobe", File: dir + "/app-*", Function: "*"},
+			{Kind: "uprobe", Function: "*"},
+			{Kind: "watchpoint", Name: "*"},
+		},
 	})
 	c, p := b.dialAs(t, nobody), startTarget(t, nobody, true, nil)
 	free := startTarget(t, nobody, false, nil)
@@ -99,7 +104,7 @@ func TestAttackFiles(t *testing.T) {
 		in("uprobe:"+dir+"/app-lin?:f", p):          notListed,
 		in("uprobe:"+dir+"/other-1:f", p):           notListed,
 		in("uprobe:"+dir+"/app-/../other-1:f", p):   "without . or ..",
-		in("watchpoint:0xffff888000001000:8:rw", p): "is the kernel's",
+		in("watchpoint:0xffff888000001000:8:rw", p): "is an address",
 		in("watchpoint:jiffies:8:rw", p):            "is the kernel's",
 	} {
 		b.refusedFor(t, c, target, why)
@@ -134,7 +139,7 @@ func TestAttackLinks(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	dir := hall(t)
 	b := start(t, Rule{
-		UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{"uprobe:" + dir + "/app-?/svc:*"}, AllProcesses: true,
+		UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []Allow{{Kind: "uprobe", File: dir + "/app-?/svc", Function: "*"}}, AllProcesses: true,
 	})
 	c := b.dialAs(t, nobody)
 	put(t, dir+"/app-1/svc", 0o755, 0)
@@ -166,7 +171,7 @@ func TestAttackMany(t *testing.T) {
 	if err := os.WriteFile(app, f.Bytes(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{"uprobe:" + dir + "/*:*"}, MaxSites: 10})
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []Allow{{Kind: "uprobe", File: dir + "/*", Function: "*"}}, MaxSites: 10})
 	c, p := b.dialAs(t, nobody), startTarget(t, nobody, true, nil)
 	_, err := c.Attach(Request{Offer: "count", Targets: []string{fmt.Sprintf("uprobe:%s:f* pid=%d", app, p.pid)}})
 	if err == nil || !strings.Contains(err.Error(), "more than 144 functions") {
@@ -200,7 +205,7 @@ func TestAttackSwap(t *testing.T) {
 					}
 					return compile(p, l)
 				}}
-			}, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{"uprobe:" + dir + "/*:*"}})
+			}, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []Allow{{Kind: "uprobe", File: dir + "/*", Function: "*"}}})
 			before := links()
 			p := startTarget(t, nobody, true, nil)
 			_, err := b.dialAs(t, nobody).Attach(Request{Offer: "count", Targets: []string{fmt.Sprintf("uprobe:%s:f pid=%d", app, p.pid)}})
@@ -214,7 +219,7 @@ func TestAttackSwap(t *testing.T) {
 
 // TestAttackProcesses: whose process it is the kernel says.
 func TestAttackProcesses(t *testing.T) {
-	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget, "profile:hz:99"}})
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: append(clocks, markerAllowed...)})
 	c := b.dialAs(t, nobody)
 	own := startTarget(t, nobody, true, nil)
 	attaches(t, c, fmt.Sprintf("%s pid=%d", markerTarget, own.pid)).Close()
@@ -248,7 +253,7 @@ func TestAttackProcesses(t *testing.T) {
 // TestAttackExec: a process that executes another program takes no probe along
 // that tells anything of it.
 func TestAttackExec(t *testing.T) {
-	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget}})
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: markerAllowed})
 	c := b.dialAs(t, nobody)
 	before := links()
 	p, other := startTarget(t, nobody, true, nil), startTarget(t, nobody, true, nil)
@@ -291,7 +296,7 @@ func TestAttackPrivileged(t *testing.T) {
 	}
 	dir := hall(t)
 	own := putImage(t, dir+"/own", self, 0o755, nobody)
-	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []string{markerTarget, "profile:hz:99"}})
+	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: append(clocks, markerAllowed...)})
 	c := b.dialAs(t, nobody)
 	capable := putImage(t, dir+"/capable", self, 0o755, 0)
 	if err := giveCapability(capable); err != nil {

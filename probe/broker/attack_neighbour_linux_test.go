@@ -75,8 +75,8 @@ func newNeighbours(t *testing.T) *neighbours {
 			return compile(p, l)
 		}}
 	},
-		Rule{Anyone: true, Offers: []string{"count"}, Targets: []string{"uprobe:*", "usdt:*"}, MaxAttachments: 16},
-		Rule{Anyone: true, Offers: []string{"secret"}, Targets: []string{"uprobe:*"}, AllProcesses: true},
+		Rule{Anyone: true, Offers: []string{"count"}, Targets: []Allow{{Kind: "uprobe", File: "*", Function: "*", Also: []string{"languages"}}, {Kind: "usdt", File: "*", Provider: "*", Name: "*"}}, MaxAttachments: 16},
+		Rule{Anyone: true, Offers: []string{"secret"}, Targets: []Allow{{Kind: "uprobe", File: "*", Function: "*"}}, AllProcesses: true},
 	)
 	n.p = startTarget(t, nobody, true, nil)
 	n.slow, n.near, n.far = n.dialAs(t, nobody), n.dialAs(t, nobody), n.dial(t)

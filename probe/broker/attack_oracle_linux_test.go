@@ -67,40 +67,45 @@ type fixed struct {
 	handed         bool // it can be handed over, not shared
 	guest          bool // others than this test would notice
 	needs          feature.Feature
-	means          string // what a pattern stands for
+	means          string // what a pattern stands for: its name
+	kernel         bool   // it happens in the kernel
+	hz             uint64 // how often it comes
+	is             Allow  // its fields
+	every          bool   // only a rule for everything allows it
 }
 
 // fixedTargets are given a file of root's with privileges.
 func fixedTargets(file string) []*fixed {
 	return []*fixed{
-		{shape: "samples", text: "profile:hz:49", own: must, with: must, all: must, everyCPU: true, needs: feature.Perf},
-		{shape: "samples of an event", text: "software:page-faults:1000", own: must, with: must, all: must, everyCPU: true, needs: feature.Perf},
-		{shape: "timer", text: "interval:s:5", all: must, needs: feature.Perf},
-		{shape: "samples of a CPU", text: "profile:hz:49 cpus=0", all: must, needs: feature.Perf},
-		{shape: "samples of a breakpoint", text: "perf:\"mem:0x10000/8:rw\":period:1", with: must, all: may, guest: true, needs: feature.Watchpoint},
-		{shape: "samples of the kernel's memory", text: "perf:\"mem:0xffff888000001000/8:rw\":period:1", with: may, all: may, guest: true, needs: feature.Watchpoint},
-		{shape: "samples of a uprobe", text: "perf:\"uprobe/path=" + file + ",offset=0x1000/\":period:1"},
-		{shape: "samples of a kprobe", text: "perf:\"kprobe/func=vfs_read/\":period:1"},
-		{shape: "samples of a tracepoint", text: "perf:\"sched:sched_process_exit\":period:1"},
-		{shape: "samples of a number", text: "perf:9:0x0:period:1", with: may, all: may, guest: true},
-		{shape: "watchpoint", text: "watchpoint:0x10000:8:rw", own: must, with: must, needs: feature.Watchpoint},
-		{shape: "crooked watchpoint", text: "watchpoint:0x10001:8:w", needs: feature.Watchpoint},
-		{shape: "watchpoint of the kernel's", text: "watchpoint:0xffff888000001000:8:rw", with: may, all: may, guest: true, needs: feature.Watchpoint},
-		{shape: "watchpoint of a variable", text: "watchpoint:jiffies:8:w", with: may, all: may, guest: true, needs: feature.Watchpoint},
-		{shape: "tracepoint", text: "tracepoint:sched:sched_process_exit", all: must, needs: feature.Tracepoint},
-		{shape: "tracepoints", text: "tracepoint:sched:sched_process_exi?", means: "tracepoint:sched:sched_process_exit", all: must, needs: feature.Tracepoint},
-		{shape: "no tracepoint", text: "tracepoint:sched:sched_nosuch"},
-		{shape: "raw tracepoint", text: "rawtracepoint:sched_process_exit", all: must, needs: feature.RawTracepoint},
-		{shape: "kprobe", text: "kprobe:ksys_sync", all: must, needs: feature.Kprobe},
-		{shape: "kretprobe", text: "kretprobe:ksys_sync", all: must, needs: feature.Kprobe},
-		{shape: "fentry", text: "fentry:ksys_sync", all: must, needs: feature.Fentry},
-		{shape: "fexit", text: "fexit:ksys_sync", all: must, needs: feature.Fexit},
-		{shape: "fmod_ret", text: "fmod_ret:security_file_open", handed: true, guest: true, needs: feature.Fexit},
-		{shape: "lsm", text: "lsm:file_open", handed: true, guest: true, needs: feature.LSM},
-		{shape: "iter", text: "iter:task", with: may, handed: true, needs: feature.Iter},
-		{shape: "socket", text: "socket:lo", handed: true},
-		{shape: "begin", text: "begin", handed: true},
-		{shape: "end", text: "end", handed: true},
+		{shape: "samples", text: "profile:hz:49", own: must, with: must, all: must, hz: 49, everyCPU: true, needs: feature.Perf, is: Allow{Kind: "sample", Event: "clock"}},
+		{shape: "samples of an event", text: "software:page-faults:1000", own: must, with: must, all: must, everyCPU: true, needs: feature.Perf, is: Allow{Kind: "sample", Event: "page-faults"}},
+		{shape: "samples of the kernel", text: "software:context-switches:100000", own: must, with: must, all: must, everyCPU: true, needs: feature.Perf, kernel: true, is: Allow{Kind: "sample", Event: "context-switches"}},
+		{shape: "timer", text: "interval:s:5", all: must, needs: feature.Perf, is: Allow{Kind: "interval"}},
+		{shape: "samples of a CPU", text: "profile:hz:49 cpus=0", all: must, needs: feature.Perf, hz: 49, is: Allow{Kind: "sample", Event: "clock"}},
+		{shape: "samples of a breakpoint", text: "perf:\"mem:0x10000/8:rw\":period:1", with: must, all: may, guest: true, needs: feature.Watchpoint, is: Allow{Kind: "sample", Event: "mem"}},
+		{shape: "samples of the kernel's memory", text: "perf:\"mem:0xffff888000001000/8:rw\":period:1", with: may, all: may, guest: true, needs: feature.Watchpoint, is: Allow{Kind: "sample", Event: "mem"}},
+		{shape: "samples of a uprobe", text: "perf:\"uprobe/path=" + file + ",offset=0x1000/\":period:1", is: Allow{Kind: "sample", Event: "uprobe"}},
+		{shape: "samples of a kprobe", text: "perf:\"kprobe/func=vfs_read/\":period:1", is: Allow{Kind: "sample", Event: "kprobe"}},
+		{shape: "samples of a tracepoint", text: "perf:\"sched:sched_process_exit\":period:1", is: Allow{Kind: "sample", Event: "tracepoint"}},
+		{shape: "samples of a number", text: "perf:9:0x0:period:1", with: may, all: may, guest: true, is: Allow{Kind: "sample", Event: "9"}},
+		{shape: "watchpoint", text: "watchpoint:0x10000:8:rw", own: must, with: must, needs: feature.Watchpoint, is: Allow{Kind: "watchpoint"}},
+		{shape: "crooked watchpoint", text: "watchpoint:0x10001:8:w", needs: feature.Watchpoint, is: Allow{Kind: "watchpoint"}},
+		{shape: "watchpoint of the kernel's", text: "watchpoint:0xffff888000001000:8:rw", with: may, all: may, guest: true, needs: feature.Watchpoint, every: true, is: Allow{Kind: "watchpoint"}},
+		{shape: "watchpoint of a variable", text: "watchpoint:jiffies:8:w", with: may, all: may, guest: true, needs: feature.Watchpoint, is: Allow{Kind: "watchpoint", Name: "jiffies"}},
+		{shape: "tracepoint", text: "tracepoint:sched:sched_process_exit", all: must, needs: feature.Tracepoint, is: Allow{Kind: "tracepoint", Group: "sched", Name: "sched_process_exit"}},
+		{shape: "tracepoints", text: "tracepoint:sched:sched_process_exi?", means: "sched_process_exit", all: must, needs: feature.Tracepoint, is: Allow{Kind: "tracepoint", Group: "sched", Name: "sched_process_exi?"}},
+		{shape: "no tracepoint", text: "tracepoint:sched:sched_nosuch", is: Allow{Kind: "tracepoint", Group: "sched", Name: "sched_nosuch"}},
+		{shape: "raw tracepoint", text: "rawtracepoint:sched_process_exit", all: must, needs: feature.RawTracepoint, is: Allow{Kind: "rawtracepoint", Name: "sched_process_exit"}},
+		{shape: "kprobe", text: "kprobe:ksys_sync", all: must, needs: feature.Kprobe, is: Allow{Kind: "kprobe", Function: "ksys_sync"}},
+		{shape: "kretprobe", text: "kretprobe:ksys_sync", all: must, needs: feature.Kprobe, is: Allow{Kind: "kretprobe", Function: "ksys_sync"}},
+		{shape: "fentry", text: "fentry:ksys_sync", all: must, needs: feature.Fentry, is: Allow{Kind: "fentry", Function: "ksys_sync"}},
+		{shape: "fexit", text: "fexit:ksys_sync", all: must, needs: feature.Fexit, is: Allow{Kind: "fexit", Function: "ksys_sync"}},
+		{shape: "fmod_ret", text: "fmod_ret:security_file_open", handed: true, guest: true, needs: feature.Fexit, is: Allow{Kind: "fmod_ret", Function: "security_file_open"}},
+		{shape: "lsm", text: "lsm:file_open", handed: true, guest: true, needs: feature.LSM, is: Allow{Kind: "lsm", Name: "file_open"}},
+		{shape: "iter", text: "iter:task", with: may, handed: true, needs: feature.Iter, is: Allow{Kind: "iter", Name: "task"}},
+		{shape: "socket", text: "socket:lo", handed: true, is: Allow{Kind: "socket", Name: "lo"}},
+		{shape: "begin", text: "begin", handed: true, is: Allow{Kind: "begin"}},
+		{shape: "end", text: "end", handed: true, is: Allow{Kind: "end"}},
 		{shape: "no target", text: "uprobe"},
 		{shape: "no kind", text: "what:ever:f"},
 	}
@@ -191,6 +196,19 @@ func (o *oracle) judge(c *person, a *attack) (v verdict, why string, sites int) 
 	}
 	v = must
 	places := map[string]bool{}
+	left := max(r.EventsPerSecond, 1)
+	if r.EventsPerSecond == 0 {
+		left = 10_000
+	}
+	for _, w := range a.targets {
+		if w.fixed == nil || r.HandOver {
+			continue
+		}
+		if w.fixed.hz > left {
+			return mustNot, w.text + ": too often", 0
+		}
+		left -= w.fixed.hz
+	}
 	for _, w := range a.targets {
 		one, why := o.target(r, c, a, w, places)
 		if one == mustNot {
@@ -231,7 +249,7 @@ func (o *oracle) target(r *Rule, c *person, a *attack, w *wanted, places map[str
 		}
 		p = c
 	}
-	if !matchesAny(r.Targets, w.text) {
+	if !slices.ContainsFunc(r.Targets, func(a Allow) bool { return w.allowedBy(a) }) {
 		return mustNot, "not listed"
 	}
 	if p == nil && !r.AllProcesses {
@@ -267,13 +285,68 @@ func (o *oracle) member(r *Rule, c, p *person, w *wanted, places map[string]bool
 			n = o.cpus
 		}
 	}
-	if f.means != "" && !matchesAny(r.Targets, f.means) {
+	if f.means != "" && !slices.ContainsFunc(r.Targets, func(a Allow) bool {
+		means := *w
+		of := *f
+		of.is.Name, means.fixed = f.means, &of
+		return means.allowedBy(a)
+	}) {
 		return mustNot, "what it means is not listed"
+	}
+	if f.kernel && !r.AllProcesses && !r.Kernel {
+		return mustNot, "it happens in the kernel"
 	}
 	for i := range n {
 		places[fmt.Sprintf("%s %d %v", w.text, i, p)] = true
 	}
 	return v, "its kind"
+}
+
+// allowedBy reads one line of a policy: does it allow the target as it is written?
+func (w *wanted) allowedBy(a Allow) bool {
+	if a.Kind == "*" {
+		return true
+	}
+	if w.fixed == nil {
+		return userAllowed(a, w.kind, w.file, w.what, false)
+	}
+	is := w.fixed.is
+	event := a.Event == is.Event || a.Event == "*" ||
+		a.Event == "software" && slices.Contains([]string{"page-faults", "context-switches"}, is.Event)
+	return a.Kind == is.Kind && event && !w.fixed.every &&
+		(a.Function == is.Function || matches(a.Function, is.Function)) && (a.Group == is.Group || matches(a.Group, is.Group)) &&
+		(a.Name == is.Name || matches(a.Name, is.Name))
+}
+
+// userAllowed reads one line for a function or USDT probe; found is set for what the
+// symbols of the file say it is.
+func userAllowed(a Allow, kind, file, what string, found bool) bool {
+	if a.Kind == "*" {
+		return true
+	}
+	if a.Kind != kind || a.File != file && !matches(a.File, file) {
+		return false
+	}
+	if kind == "usdt" {
+		provider, name, both := strings.Cut(what, ":")
+		if !both {
+			provider, name = "", what
+		}
+		return (a.Provider == provider || matches(a.Provider, provider)) && (a.Name == name || matches(a.Name, name))
+	}
+	lang, name, spoken := strings.Cut(what, ":")
+	function, _, offset := strings.Cut(what, "+")
+	switch {
+	case spoken && lang == "app.c":
+		return slices.Contains(a.Also, "lines")
+	case spoken:
+		return slices.Contains(a.Also, "languages") && (!found || matches(a.Function, name))
+	case strings.HasPrefix(what, "0x"):
+		return false
+	case offset && !slices.Contains(a.Also, "offsets"):
+		return false
+	}
+	return a.Function == function || matches(a.Function, function)
 }
 
 // word is the kind of a target.
@@ -361,7 +434,7 @@ func (o *oracle) function(r *Rule, c, p *person, w *wanted, places map[string]bo
 			real = w.file
 		}
 		for _, name := range names {
-			if !matchesAny(r.Targets, w.kind+":"+real+":"+name) {
+			if !slices.ContainsFunc(r.Targets, func(a Allow) bool { return userAllowed(a, w.kind, real, name, true) }) {
 				return mustNot, real + ":" + name + " is not listed"
 			}
 			at := ""

@@ -113,19 +113,22 @@ func (s *Server) tryBook(rule *Rule, a *attachment) (keeps bool, err error) {
 	return false, nil
 }
 
-// release detaches, and stops counting what is gone then. It may be called again.
-func (s *Server) release(a *attachment) error {
+// release detaches, and stops counting what is gone then. It may be called again, also by
+// another goroutine, which waits and gets no error.
+func (s *Server) release(a *attachment) (err error) {
+	a.end.Do(func() { err = s.detach(a) })
+	return err
+}
+
+func (s *Server) detach(a *attachment) error {
 	var err error
 	if a.share != nil {
 		err = s.commons.leave(a.common, a.share)
-		a.share = nil
 	}
 	err = errors.Join(err, a.gate.close())
-	a.gate = nil
 	if !a.booked {
 		return err
 	}
-	a.booked = false
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.usage[a.account]

@@ -63,25 +63,26 @@ func (c *commons) exit(m *common) (last bool) {
 }
 
 // join runs the programs of spec at the plan's sites: in existing attachments, if another
-// client asked for the same, or else in new ones.
-func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, o *deploy.UserOptions) (*common,
-	*deploy.User, error,
-) {
+// client asked for the same, or else in new ones. how is for new ones: those of own processes
+// have no other client.
+func (c *commons) join(plan *probe.Plan, spec *ebpf.CollectionSpec, how *probe.AttachOptions,
+	o *deploy.UserOptions,
+) (*common, *deploy.User, error) {
 	m := c.enter(commonKey(plan))
-	share, err := m.join(plan, spec, o)
+	share, err := m.join(plan, spec, how, o)
 	if err != nil {
 		return nil, nil, errors.Join(err, c.leave(m, nil))
 	}
 	return m, share, nil
 }
 
-func (m *common) join(plan *probe.Plan, spec *ebpf.CollectionSpec,
+func (m *common) join(plan *probe.Plan, spec *ebpf.CollectionSpec, how *probe.AttachOptions,
 	o *deploy.UserOptions,
 ) (*deploy.User, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mux == nil {
-		mux, err := deploy.Share(plan, nil)
+		mux, err := deploy.Share(plan, how)
 		if err != nil {
 			return nil, err
 		}

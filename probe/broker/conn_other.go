@@ -5,6 +5,7 @@ package broker
 import (
 	"net"
 	"runtime"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 
@@ -28,10 +29,20 @@ func passing(error) bool { return false }
 // gate is nil here.
 type gate struct{}
 
-func newGate([]int) (*gate, error)           { return nil, unsupported() }
-func (*gate) put(*ebpf.CollectionSpec) error { return nil }
-func (*gate) shut() (bool, error)            { return false, nil }
-func (*gate) close() error                   { return nil }
+func newGate([]int) (*gate, error)                 { return nil, unsupported() }
+func (*gate) put(*ebpf.CollectionSpec, bool) error { return nil }
+func (*gate) shut() (bool, error)                  { return false, nil }
+func (*gate) close() error                         { return nil }
+
+func attachOptions(bool) *probe.AttachOptions { return nil }
+
+func own(syscall.Conn) (int, error) { return -1, unsupported() }
+
+func closeAside(int, func()) {}
+
+func hungUp(*net.UnixConn) bool { return true }
+
+func shutdown(int) {}
 
 func readMessage(*net.UnixConn, []byte, int) (int, []int, error) { return 0, nil, unsupported() }
 

@@ -93,18 +93,34 @@ func (p *pauses) forget(now time.Time) {
 }
 
 // placesOf returns names of a plan's places, which do not depend on the path that leads to
-// a file or on the process that a probe is for.
+// a file, on the process that a probe is for, or on how often it samples.
 func placesOf(plan *probe.Plan) []string {
 	var out []string
 	for i := range plan.Programs {
 		for j := range plan.Programs[i].Sites {
-			s := &plan.Programs[i].Sites[j]
-			if id, ok := plan.Files[s.Path]; ok {
-				out = append(out, fmt.Sprintf("%d:%d+%#x", id.Device, id.Inode, s.Offset))
-			} else {
-				out = append(out, s.Target.String()+" "+strconv.FormatUint(s.Address, 16))
-			}
+			out = append(out, placeName(plan, &plan.Programs[i].Sites[j]))
 		}
 	}
 	return out
+}
+
+func placeName(plan *probe.Plan, s *probe.Site) string {
+	if id, ok := plan.Files[s.Path]; ok {
+		return fmt.Sprintf("%d:%d+%#x", id.Device, id.Inode, s.Offset)
+	}
+	switch t := s.Target.(type) {
+	case probe.Perf:
+		switch {
+		case t.Every != 0 || isClock(t):
+			return "clock"
+		case t.Event.Hardware(): // one event has many encodings
+			return "hardware"
+		}
+		return fmt.Sprintf("event %+v", encoding(t))
+	case probe.Watchpoint:
+		if t.PID != 0 { // a process may have its variables anywhere
+			return "watchpoint"
+		}
+	}
+	return spelling(s.Target) + " " + strconv.FormatUint(s.Address, 16)
 }

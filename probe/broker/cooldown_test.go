@@ -4,7 +4,37 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/borescope/borescope/probe"
 )
+
+// TestPauseNames: a place has one name for all processes, periods and ways to say it. A name
+// that had the pid or the period let the same samples be attached again at once.
+func TestPauseNames(t *testing.T) {
+	name := func(text string) string {
+		target, err := probe.ParseTarget(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return placeName(&probe.Plan{}, &probe.Site{Target: target})
+	}
+	for _, same := range [][]string{
+		{"software:cpu-clock:10001 pid=7", "software:cpu-clock:10002 pid=8", "perf:task-clock:hz:99", "profile:us:10"},
+		{"software:page-faults:1 pid=7", "software:page-faults:2 pid=8", "perf:page-faults:u:hz:3"},
+		{"hardware:cycles:1000 pid=7", "perf:r3c:period:7 pid=8", "perf:r1003c:hz:99"},
+		{"watchpoint:0x1000:8:w pid=7", "watchpoint:0x2000:4:rw pid=8"},
+		{"uprobe:/a:f pid=7", "uprobe:/a:f pid=8"},
+	} {
+		for _, text := range same {
+			if a, b := name(same[0]), name(text); a != b {
+				t.Errorf("%s is %q, %s is %q", same[0], a, text, b)
+			}
+		}
+	}
+	if a, b := name("software:page-faults:1"), name("software:minor-faults:1"); a == b {
+		t.Errorf("different events: %q", a)
+	}
+}
 
 // TestPauses: twice as long each time, by user and place, and forgotten in time.
 func TestPauses(t *testing.T) {

@@ -14,9 +14,13 @@ import (
 // The helper has a policy, a list of offers, and a loop that serves clients.
 func ExampleServer() {
 	policy := broker.Policy{Rules: []broker.Rule{{
-		UIDs:            []uint32{65534},
-		Offers:          []string{"count"},
-		Targets:         []string{"uprobe:/usr/bin/*:*", "uprobe::*"},
+		UIDs:   []uint32{65534},
+		Offers: []string{"count"},
+		Targets: []broker.Allow{
+			{Kind: "uprobe", File: "/usr/bin/*", Function: "*"},
+			{Kind: "uprobe", Function: "serve*"}, // of the process's own program
+			{Kind: "sample", Event: "clock"},
+		},
 		EventsPerSecond: 1000,
 		MaxMapBytes:     64 << 10,
 	}}}
@@ -38,7 +42,12 @@ func ExampleServer() {
 	policy.Rules[0].Targets = nil
 	_, err = broker.NewServer(policy, nil)
 	fmt.Println(err)
+
+	// The targets of earlier versions were texts.
+	err = json.Unmarshal([]byte(`{"rules": [{"targets": ["uprobe:libc:malloc"]}]}`), &policy)
+	fmt.Println(err)
 	// Output:
-	// {"uids":[65534],"offers":["count"],"targets":["uprobe:/usr/bin/*:*","uprobe::*"],"max_map_bytes":65536,"events_per_second":1000}
+	// {"uids":[65534],"offers":["count"],"targets":[{"kind":"uprobe","file":"/usr/bin/*","function":"*"},{"kind":"uprobe","function":"serve*"},{"kind":"sample","event":"clock"}],"max_map_bytes":65536,"events_per_second":1000}
 	// broker: policy: rule 0: it allows no target
+	// policy: target "uprobe:libc:malloc" is a text, which can be read in several ways: write {"kind":"uprobe","file":"libc","function":"malloc"} instead
 }

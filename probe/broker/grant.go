@@ -40,7 +40,11 @@ func (g *grant) carryOut(commons *commons) error {
 	var err error
 	g.a.perSecond = g.rule.eventsPerSecond()
 	o := &deploy.UserOptions{EventsPerSecond: g.a.perSecond}
-	if g.a.common, g.a.share, err = commons.join(g.plan, g.spec, o); err != nil {
+	var how *probe.AttachOptions
+	if g.a.gate != nil {
+		how = attachOptions(g.rule.Kernel)
+	}
+	if g.a.common, g.a.share, err = commons.join(g.plan, g.spec, how, o); err != nil {
 		return err
 	}
 	g.sites = len(g.a.common.mux.Link().Sites())

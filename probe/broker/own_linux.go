@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe"
@@ -91,20 +93,22 @@ func denied(err error) bool {
 		errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENOENT)
 }
 
-// gate stops the programs of an attachment as soon as one of its processes executes
-// another program: the owner and the permissions of that program were not checked.
+// gate has the programs of an attachment run in its processes only, and stops them as soon
+// as one of these executes another program: the owner and the permissions of that program
+// were not checked. Nor were those of processes that they start, which inherit samples.
 //
 // The kernel puts a process's uprobes into the programs that it executes too (uprobe_mmap,
 // kernel/events/uprobes.c), before user space learns of it. So breakpoints are only put
 // where that does no harm: see checkFile.
 type gate struct {
+	pids  []int
 	state *ebpf.Map
 	watch int // descriptor of what closes it, -1 for none
 }
 
 // newGate starts watching processes.
 func newGate(pids []int) (*gate, error) {
-	g := &gate{watch: -1}
+	g := &gate{pids: pids, watch: -1}
 	var err error
 	g.state, err = ebpf.NewMap(&ebpf.MapSpec{
 		Name: "gate", Type: ebpf.Array, KeySize: 4, ValueSize: 8,
@@ -127,16 +131,35 @@ func newGate(pids []int) (*gate, error) {
 	return g, nil
 }
 
-// put puts the gate in front of programs.
-func (g *gate) put(spec *ebpf.CollectionSpec) error {
+// userIP is the offset of the instruction pointer in struct bpf_perf_event_data, which
+// begins with the registers (bpf_user_pt_regs_t: ip of x86, pc of arm64).
+var userIP = map[string]int16{"amd64": 16 * 8, "arm64": 32 * 8}
+
+// put puts the gate in front of programs. Samples of the kernel do not pass either unless
+// kernelToo is set: a CPU's counter may stop in the kernel though it counts user mode only.
+func (g *gate) put(spec *ebpf.CollectionSpec, kernelToo bool) error {
 	for name, p := range spec.Programs {
+		what := kernel.Gated{
+			State: g.state.FD(), PIDs: g.pids, Namespace: kernel.OwnPIDNamespace(), UserIP: -1,
+		}
+		if at, ok := userIP[runtime.GOARCH]; ok && p.Type == ebpf.PerfEvent && !kernelToo {
+			what.UserIP = at
+		}
 		var err error
-		if p.Instructions, err = kernel.Gate(p.Instructions, g.state.FD(),
-			kernel.Idle(p.Type)); err != nil {
+		if p.Instructions, err = kernel.Gate(p.Instructions, what, kernel.Idle(p.Type)); err != nil {
 			return fmt.Errorf("program %s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// attachOptions returns the options for a client's own processes.
+func attachOptions(kernelToo bool) *probe.AttachOptions {
+	return &probe.AttachOptions{
+		ExcludeKernel: !kernelToo,
+		// On older kernels the gate alone keeps children out.
+		ExcludeChildren: feature.KernelAtLeast("5.13"),
+	}
 }
 
 // shut reports whether one of the processes has executed a program; never for a nil gate.

@@ -170,12 +170,55 @@ func TestTargetChild(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			fmt.Println("started")
+		case "spin": // in user mode and in the kernel
+			spin(time.Duration(n) * time.Millisecond)
+			fmt.Println("spun")
+		case "child": // of another program, as it were
+			cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestTargetChild$")
+			cmd.Stdin = strings.NewReader("spin " + arg + "\n")
+			fmt.Println(cmp.Or(cmd.Run(), errors.New("ended")))
+		case "fault":
+			fmt.Println(cmp.Or(fault(n), errors.New("faulted")))
 		case "map":
 			fmt.Println(cmp.Or(mapLibrary(arg), errors.New("mapped")))
 		default:
 			fmt.Println(client.do(what, arg))
 		}
 	}
+}
+
+// spin spends time in user mode and about as much in the kernel.
+func spin(long time.Duration) {
+	b := make([]byte, 1<<20)
+	zero, err := os.Open("/dev/zero")
+	if err != nil {
+		return
+	}
+	defer zero.Close()
+	for end := time.Now().Add(long); time.Now().Before(end); {
+		zero.Read(b)
+		for i := range b {
+			b[i]++
+		}
+	}
+}
+
+// fault has n pages faulted in.
+func fault(n int) error {
+	const pages = 256
+	for ; n > 0; n -= pages {
+		m, err := unix.Mmap(-1, 0, pages*4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			return err
+		}
+		for i := range pages {
+			m[4096*i] = 1
+		}
+		if err := unix.Munmap(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func threadCount() int {

@@ -1,12 +1,14 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/probe"
@@ -29,11 +31,9 @@ type Rule struct {
 	Anyone bool     `json:"anyone,omitempty"`
 	// Offers are the names of offers, or patterns of them (probe.Match).
 	Offers []string `json:"offers"`
-	// Targets are patterns of what may be probed, in the spelling of probe.Target's String
-	// without a pid: "uprobe:/usr/lib/*:malloc", "tracepoint:syscalls:*". A request with
-	// wildcards must match as it is written, and so must everything that it stands for,
-	// with paths without symbolic links.
-	Targets []string `json:"targets"`
+	// Targets are what may be probed. A request with wildcards must match as it is written,
+	// and so must everything that it stands for, with paths without symbolic links.
+	Targets []Allow `json:"targets"`
 	// AllProcesses allows targets that fire in every process, or in processes of others.
 	// Otherwise each target must name a process (its pid, or Request.Self) that is the
 	// client's own: the kernel would let a process with the client's user, groups and no
@@ -44,8 +44,14 @@ type Rule struct {
 	// a counter of the CPU) and watchpoints of that process, in files that the client can
 	// read and that give no privileges. Breakpoints stay when the process executes another
 	// program, so the file must be the user's own, or the process must have no_new_privs
-	// (prctl(2)). The attachment ends when the process executes another program.
+	// (prctl(2)). The attachment ends when the process executes another program, and its
+	// programs do not run in the processes that it starts.
 	AllProcesses bool `json:"all_processes,omitempty"`
+	// Kernel has samples and watchpoints of own processes fire in the kernel as well. Otherwise
+	// they fire in user mode, so that neither an address nor a stack shows where the kernel is,
+	// and events that happen in the kernel only are refused. With AllProcesses, which needs no
+	// Kernel, they fire in the kernel always.
+	Kernel bool `json:"kernel,omitempty"`
 	// MaxSites is the number of sites that one request may attach to; 0 is 64. A sample or
 	// a watchpoint of a process is one site, for up to 4096 threads in a request.
 	MaxSites int `json:"max_sites,omitempty"`
@@ -59,7 +65,10 @@ type Rule struct {
 	// EventsPerSecond is the rate up to which each program runs; events beyond it are
 	// dropped and counted. 0 is 10,000. Each dropped hit still costs a trap: an attachment
 	// ends when its sites are hit, in a second, more than ten times as often and more than
-	// 10,000 times. With HandOver the rate is not enforced and must be 0.
+	// 10,000 times. Samples that may come more often are refused when they are asked for:
+	// those of a frequency or a timer, and those of a clock or of a counter of the CPU, which
+	// is taken to count 10⁹ a second. That is reckoned for one CPU and all samples of the
+	// request together. With HandOver the rate is not enforced and must be 0.
 	EventsPerSecond uint64 `json:"events_per_second,omitempty"`
 	// HandOver gives the client the links, which then last beyond the connection, as long
 	// as the client holds them. It requires AllProcesses, because nothing would end them
@@ -109,10 +118,17 @@ func (p *Policy) Validate() error {
 			problem = "it allows no target"
 		case r.MaxSites < 0 || r.MaxAttachments < 0 || r.MaxMapBytes < 0:
 			problem = "a limit is negative"
+		case r.Kernel && r.AllProcesses:
+			problem = "kernel is for own processes; with all_processes it is included"
 		case r.HandOver && r.EventsPerSecond != 0:
 			problem = "a rate can't be enforced on links that are handed over"
 		case r.HandOver && !r.AllProcesses:
 			problem = "links that are handed over would outlast the programs that they are for: it takes all_processes"
+		}
+		for j := range r.Targets {
+			if problem == "" {
+				problem = r.Targets[j].validate()
+			}
 		}
 		if problem != "" {
 			return fmt.Errorf("policy: rule %d: %s", i, problem)
@@ -200,17 +216,85 @@ func (r *Rule) targets(texts []string, self int) ([]probe.Target, error) {
 			out = append(out, m)
 		}
 	}
-	return out, nil
+	return out, r.rates(out)
 }
 
-// typeSoftware is PERF_TYPE_SOFTWARE (include/uapi/linux/perf_event.h).
-const typeSoftware = 1
+// Events of the kernel's (include/uapi/linux/perf_event.h).
+const (
+	typeSoftware = 1 // PERF_TYPE_SOFTWARE
+
+	cpuClock        = 0  // PERF_COUNT_SW_CPU_CLOCK
+	taskClock       = 1  // PERF_COUNT_SW_TASK_CLOCK
+	contextSwitches = 3  // PERF_COUNT_SW_CONTEXT_SWITCHES
+	cpuMigrations   = 4  // PERF_COUNT_SW_CPU_MIGRATIONS
+	cgroupSwitches  = 11 // PERF_COUNT_SW_CGROUP_SWITCHES
+)
+
+// isClock reports whether samples count the nanoseconds of a clock.
+func isClock(t probe.Perf) bool {
+	return t.Event.Type == typeSoftware && (t.Event.Config == cpuClock || t.Event.Config == taskClock)
+}
+
+// inKernel reports whether the event of samples never happens in user mode.
+func inKernel(t probe.Perf) bool {
+	return t.Event.Type == typeSoftware &&
+		slices.Contains([]uint64{contextSwitches, cpuMigrations, cgroupSwitches}, t.Event.Config)
+}
+
+// perSecond is what clocks count in a second, and about what the counters of a CPU do.
+const perSecond = 1_000_000_000
+
+// rates checks how often samples may come.
+func (r *Rule) rates(targets []probe.Target) error {
+	left := r.eventsPerSecond()
+	if r.HandOver {
+		return nil
+	}
+	for _, t := range targets {
+		p, ok := t.(probe.Perf)
+		if !ok {
+			continue
+		}
+		rate := p.Freq
+		switch {
+		case p.Every > 0:
+			rate = uint64(time.Second / p.Every)
+		case p.Period != 0 && (isClock(p) || p.Event.Hardware()):
+			rate = perSecond / p.Period
+		}
+		if rate > left {
+			return refuse("%s comes %d times a second, of %d that are allowed %d are left", spelling(t), rate,
+				r.eventsPerSecond(), left)
+		}
+		left -= rate
+	}
+	return nil
+}
+
+func allowed(list []Allow) string {
+	out := make([]string, len(list))
+	for i, w := range list {
+		out[i] = w.text()
+	}
+	return strings.Join(out, ", ")
+}
 
 // allows checks one target.
-func (r *Rule) allows(t probe.Target) error {
+func (r *Rule) allows(t probe.Target) error { return r.allowsPlace(t, placeOf(t)) }
+
+// allowsPlace is allows for a target whose place is known better than it is written.
+func (r *Rule) allowsPlace(t probe.Target, p place) error {
 	name := spelling(t)
-	if !matchAny(r.Targets, name) {
-		return refuse("%s is not among the targets allowed: %s", name, strings.Join(r.Targets, ", "))
+	lacks := ""
+	if !slices.ContainsFunc(r.Targets, func(w Allow) bool {
+		ok, why := w.allows(&p)
+		lacks = cmp.Or(lacks, why)
+		return ok
+	}) {
+		if lacks != "" {
+			lacks = " (" + lacks + ")"
+		}
+		return refuse("%s is not among the targets allowed%s: %s", name, lacks, allowed(r.Targets))
 	}
 	if file := fileOf(t); strings.Contains(file, "/") && path.Clean(file) != file ||
 		strings.HasPrefix(file, ".") {
@@ -236,6 +320,9 @@ func (r *Rule) allows(t probe.Target) error {
 		// known what other PMUs count.
 		if e := t.Event; !e.IsZero() && !e.Hardware() && e.Type != typeSoftware {
 			return refuse("%s is no sample of what a process does", name)
+		}
+		if !r.Kernel && inKernel(t) {
+			return refuse("%s happens in the kernel: the rule does not include that", name)
 		}
 	case probe.Watchpoint:
 		if t.Symbol != "" || t.Address>>63 != 0 {

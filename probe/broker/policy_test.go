@@ -15,7 +15,7 @@ import (
 )
 
 func TestPolicyValidate(t *testing.T) {
-	ok := Rule{Anyone: true, Offers: []string{"*"}, Targets: []string{"*"}}
+	ok := Rule{Anyone: true, Offers: []string{"*"}, Targets: []Allow{{Kind: "*"}}}
 	for want, change := range map[string]func(*Rule){
 		"":                       func(*Rule) {},
 		"for nobody":             func(r *Rule) { r.Anyone = false },
@@ -25,6 +25,14 @@ func TestPolicyValidate(t *testing.T) {
 		"limit is negative":      func(r *Rule) { r.MaxMapBytes = -1 },
 		"rate can't be enforced": func(r *Rule) { r.HandOver, r.EventsPerSecond = true, 1 },
 		"takes all_processes":    func(r *Rule) { r.HandOver = true },
+		"it is included":         func(r *Rule) { r.Kernel, r.AllProcesses = true, true },
+		"there are *, begin":     func(r *Rule) { r.Targets = []Allow{{Kind: "u*"}} },
+		"function is missing":    func(r *Rule) { r.Targets = []Allow{{Kind: "uprobe", File: "*"}} },
+		"have no group":          func(r *Rule) { r.Targets = []Allow{{Kind: "uprobe", Function: "*", Group: "x"}} },
+		"have no offsets":        func(r *Rule) { r.Targets = []Allow{{Kind: "uretprobe", Function: "*", Also: []string{"offsets"}}} },
+		"also has no":            func(r *Rule) { r.Targets = []Allow{{Kind: "uprobe", Function: "*", Also: []string{"offset"}}} },
+		"name no function":       func(r *Rule) { r.Targets = []Allow{{Kind: "uprobe", Function: "f*", Also: []string{"lines"}}} },
+		"nosuch":                 func(r *Rule) { r.Targets = []Allow{{Kind: "sample", Event: "nosuch"}} },
 	} {
 		r := ok
 		change(&r)
@@ -49,7 +57,7 @@ func TestPolicyValidate(t *testing.T) {
 // TestPolicyJSON: a policy is plain data.
 func TestPolicyJSON(t *testing.T) {
 	want := Policy{Rules: []Rule{{
-		UIDs: []uint32{1000}, Offers: []string{"malloc"}, Targets: []string{"uprobe:libc:malloc"}, MaxSites: 3,
+		UIDs: []uint32{1000}, Offers: []string{"malloc"}, Targets: []Allow{{Kind: "uprobe", File: "libc", Function: "malloc"}}, MaxSites: 3,
 		EventsPerSecond: 100, MaxMapBytes: 1 << 20, MaxAttachments: 2,
 	}}}
 	b, err := json.Marshal(want)
@@ -62,11 +70,53 @@ func TestPolicyJSON(t *testing.T) {
 	}
 }
 
+// TestPolicyOld: a policy of texts, whose targets could be spelled so that they matched what
+// nobody meant, is refused with what to write instead.
+func TestPolicyOld(t *testing.T) {
+	for old, want := range map[string]string{
+		"uprobe:/usr/bin/*:*":       `write {"kind":"uprobe","file":"/usr/bin/*","function":"*"} instead`,
+		"uprobe::*":                 `write {"kind":"uprobe","function":"*"} instead`,
+		"uprobe:/a:f+4":             `{"kind":"uprobe","file":"/a","function":"f","also":["offsets"]}`,
+		"uprobe:/a:a.c:4":           `{"kind":"uprobe","file":"/a","function":"*","also":["lines"]}`,
+		"usdt:/a:n":                 `{"kind":"usdt","file":"/a","provider":"*","name":"n"}`,
+		"profile:hz:99":             `{"kind":"sample","event":"clock"}`,
+		"software:page-faults:1":    `{"kind":"sample","event":"page-faults"}`,
+		"kprobe:vfs_*,begin":        `{"kind":"kprobe","function":"vfs_*"}, {"kind":"begin"}`,
+		"tracepoint:sched:*":        `{"kind":"tracepoint","group":"sched","name":"*"}`,
+		"watchpoint:0x1000:8:rw":    `{"kind":"watchpoint"}`,
+		"*":                         `{"kind":"*"}`,
+		"u*:*":                      "one object for each kind",
+		"rawtracepoint:sched_*":     `{"kind":"rawtracepoint","name":"sched_*"}`,
+		"fentry:vfs_read":           `{"kind":"fentry","function":"vfs_read"}`,
+		"uretprobe:/a:cpp:ns::f":    `{"kind":"uretprobe","file":"/a","function":"ns::f","also":["languages"]}`,
+		"kprobe:0xffffffff81000000": `write {"kind":"*"}, which allows everything (it is an address) instead`,
+	} {
+		b, _ := json.Marshal(map[string]any{"rules": []any{map[string]any{"targets": []string{old}}}})
+		var p Policy
+		err := json.Unmarshal(b, &p)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", old, err, want)
+			continue
+		}
+		if _, text, ok := strings.Cut(err.Error(), "write {"); ok && !strings.Contains(text, "everything") { // and it can be read
+			b := `{"rules":[{"anyone":true,"offers":["*"],"targets":[{` + strings.TrimSuffix(text, " instead") + `]}]}`
+			if err := json.Unmarshal([]byte(b), &p); err != nil {
+				t.Errorf("%s: %v", b, err)
+			} else if err := p.Validate(); err != nil {
+				t.Errorf("%s: %v", b, err)
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"kind":"uprobe","functions":"*"}`), &Allow{}); err == nil {
+		t.Error("a field that there is not")
+	}
+}
+
 func TestPolicyRule(t *testing.T) {
 	p := Policy{Rules: []Rule{
-		{UIDs: []uint32{1000}, Offers: []string{"a"}, Targets: []string{"x"}},
-		{GIDs: []uint32{50}, Offers: []string{"b*"}, Targets: []string{"y"}},
-		{Anyone: true, Offers: []string{"c"}, Targets: []string{"z"}},
+		{UIDs: []uint32{1000}, Offers: []string{"a"}, Targets: []Allow{{Kind: "*"}}},
+		{GIDs: []uint32{50}, Offers: []string{"b*"}, Targets: []Allow{{Kind: "*"}}},
+		{Anyone: true, Offers: []string{"c"}, Targets: []Allow{{Kind: "*"}}},
 	}}
 	for _, c := range []struct {
 		peer  Peer
@@ -91,9 +141,19 @@ func TestPolicyRule(t *testing.T) {
 
 // TestPolicyTargets: what a rule lets pass and what it does not.
 func TestPolicyTargets(t *testing.T) {
-	own := Rule{Targets: []string{"uprobe:/usr/*:*", "uprobe::*", "uprobe:libc:malloc", "profile:hz:99", "usdt:/usr/bin/a:p:n"}}
-	every := Rule{Targets: []string{"*"}}
-	all := Rule{Targets: []string{"kprobe:vfs_*", "tracepoint:syscalls:sys_enter_?", "begin"}, AllProcesses: true}
+	own := Rule{Targets: []Allow{
+		{Kind: "uprobe", File: "/usr/*", Function: "*"},
+		{Kind: "uprobe", Function: "*"},
+		{Kind: "uprobe", File: "libc", Function: "malloc"},
+		{Kind: "sample", Event: "clock"},
+		{Kind: "usdt", File: "/usr/bin/a", Provider: "p", Name: "n"},
+	}}
+	every := Rule{Targets: []Allow{{Kind: "*"}}}
+	kernels := Rule{Targets: []Allow{{Kind: "sample", Event: "software"}}, Kernel: true}
+	all := Rule{Targets: []Allow{{Kind: "kprobe", Function: "vfs_*"}, {Kind: "tracepoint", Group: "syscalls", Name: "sys_enter_?"}, {Kind: "begin"}}, AllProcesses: true}
+	public := Rule{Targets: []Allow{{Kind: "uprobe", File: "/app", Function: "foo*"}, {Kind: "uprobe", File: "/go", Function: "g*"}}, AllProcesses: true}
+	wide := Rule{Targets: []Allow{{Kind: "uprobe", File: "/app", Function: "*", Also: []string{"offsets", "lines", "languages"}}}, AllProcesses: true}
+	slow := Rule{Targets: []Allow{{Kind: "*"}}, EventsPerSecond: 100}
 	for _, c := range []struct {
 		rule *Rule
 		text string
@@ -113,12 +173,12 @@ func TestPolicyTargets(t *testing.T) {
 		{&own, "uprobe:/usr/bin/a:main,kprobe:vfs_read", 5, "can't be restricted to one process"},
 		{&every, "software:page-faults:100", 5, ""},
 		{&every, "perf:cpu-clock:hz:99", 5, ""},
-		{&every, "perf:r1a8:period:1000", 5, ""},
+		{&every, "perf:r1a8:period:1000000", 5, ""},
 		{&every, "perf:mem:0xffffffff81000000/8:rw:period:1", 5, "is no sample"},
 		{&every, "perf:mem:0x10000:w:period:1", 5, "is no sample"},
 		{&every, "perf:9:0x0:period:1", 5, "is no sample"},
-		{&own, "profile:hz:9999", 5, "not among the targets allowed"},
-		{&own, "profile:hz:99 cpus=0", 5, "not among the targets allowed"},
+		{&own, "software:cpu-clock:1000000", 5, "not among the targets allowed"},
+		{&own, "profile:hz:99 cgroup=/a", 5, "not among the targets allowed"},
 		{&own, "kprobe:vfs_read", 0, "not among the targets allowed"},
 		{&own, "what:ever", 5, "what"},
 		{&all, "kprobe:vfs_read", 0, ""},
@@ -127,6 +187,33 @@ func TestPolicyTargets(t *testing.T) {
 		{&all, "kprobe:*", 0, "not among the targets allowed"},
 		{&all, "kprobe:vfs_read", 5, "can't be restricted"},
 		{&all, "kretprobe:vfs_read", 0, "not among the targets allowed"},
+		{&all, "kprobe:vfs_read+4", 0, "does not allow offsets"},
+		{&all, "kprobe:0xffffffff81000000", 0, "not among the targets allowed"},
+		// A text of each of these matched foo* or g* of a file, with what follows the colon.
+		{&public, "uprobe:/app:foo_public", 0, ""},
+		{&public, "uprobe:/app:foo.c:4", 0, "not among the targets allowed"},
+		{&public, "uprobe:/app:foo.c:4:2", 0, "not among the targets allowed"},
+		{&public, "uprobe:/app:foo_public+4", 0, "does not allow offsets"},
+		{&public, "uprobe:/go:go:any", 0, "does not allow languages"},
+		{&public, "uprobe:/app:cpp:foo::secret", 0, "does not allow languages"},
+		{&public, `uprobe:"/app:foo":secret`, 0, "not among the targets allowed"},
+		{&wide, "uprobe:/app:foo.c:4", 0, ""},
+		{&wide, "uprobe:/app:foo+4", 0, ""},
+		{&wide, "uprobe:/app:0x1000", 0, "it is an address"},
+		{&Rule{Targets: []Allow{{Kind: "*"}}, AllProcesses: true}, "uprobe:/app:0x1000", 0, ""},
+		{&wide, "uprobe:/app:cpp:foo::secret", 0, ""},
+		{&wide, "uretprobe:/app:foo", 0, "not among the targets allowed"},
+		// What happens in the kernel, of one's own.
+		{&every, "software:context-switches:100", 5, "happens in the kernel"},
+		{&kernels, "software:context-switches:100", 5, ""},
+		// What comes too often.
+		{&slow, "software:cpu-clock:10001", 5, "comes 99990 times a second, of 100"},
+		{&slow, "perf:task-clock:hz:101", 5, "comes 101 times a second"},
+		{&slow, "hardware:instructions:1000000", 5, "comes 1000 times a second"},
+		{&slow, "profile:us:10000", 5, ""},
+		{&slow, "profile:hz:99", 5, ""},
+		{&slow, "profile:hz:51,profile:hz:50", 5, "of 100 that are allowed 49 are left"},
+		{&slow, "software:page-faults:1", 5, ""},
 	} {
 		targets, err := c.rule.targets([]string{c.text}, c.self)
 		switch {

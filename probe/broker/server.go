@@ -106,19 +106,26 @@ const maxOnConnection = 16
 
 // Serve accepts clients and serves each in a goroutine, until the listener, which must be
 // of the network "unixpacket", is closed or fails. If accepting fails for lack of
-// descriptors or memory, Serve waits and goes on. When it returns, all connections are
-// closed and their attachments gone. Its error is the listener's, net.ErrClosed after
-// closing.
+// descriptors or memory, Serve waits and goes on. When it returns, all connections are shut
+// down and their attachments gone. Its error is the listener's, net.ErrClosed after closing.
 func (s *Server) Serve(l *net.UnixListener) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	conns := map[*net.UnixConn]bool{} // guarded by mu
+	held, err := own(l)
+	for ; passing(err); held, err = own(l) {
+		time.Sleep(acceptDelay)
+	}
+	if err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
 	defer wg.Wait()
 	defer func() {
+		closeAside(held, func() {})
 		mu.Lock()
 		defer mu.Unlock()
 		for conn := range conns {
-			conn.Close()
+			go conn.Close() // one that no session owns yet may have unread messages
 		}
 	}()
 	delay := acceptDelay
@@ -158,12 +165,22 @@ const acceptDelay = 5 * time.Millisecond
 // connections or a user that no rule is for. A client that is turned away gets the reason
 // once it has sent a request, or after a second.
 func (s *Server) ServeConn(conn *net.UnixConn) error {
-	defer conn.Close()
+	held, err := own(conn)
+	if err != nil {
+		go conn.Close() // it may have unread messages
+		return fmt.Errorf("broker: %w", err)
+	}
+	closed := func() {}
+	defer func() {
+		shutdown(held)
+		conn.Close()
+		closeAside(held, closed)
+	}()
 	peer, err := peerOf(conn)
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}
-	c := &session{server: s, conn: conn, peer: peer, attached: map[uint64]*attachment{}}
+	c := newSession(s, conn, peer)
 	if c.rights, err = rightsOf(conn, peer); err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}
@@ -174,9 +191,8 @@ func (s *Server) ServeConn(conn *net.UnixConn) error {
 		c.audit(&request{Op: "connect"}, err)
 		return errors.Join(fmt.Errorf("broker: process %d: %w", peer.PID, err), s.turnAway(c, err))
 	}
-	defer s.users.disconnect(c.user)
-	err = c.serve()
-	return errors.Join(err, c.close())
+	closed = func() { s.users.disconnect(c.user) }
+	return c.run()
 }
 
 // A client that is turned away may first send a request, within this time, and only so many

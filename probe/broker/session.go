@@ -6,37 +6,71 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"slices"
 	"sort"
+	"sync"
 	"time"
 )
 
-// session is one client's connection.
+// session is one client's connection. One goroutine receives requests and carries them out.
+// Another one checks the attachments, and ends them if the client has gone: it waits for
+// nothing that a client controls.
 type session struct {
-	server   *Server
-	conn     *net.UnixConn
-	peer     Peer
-	rights   rights
-	user     *user
-	attached map[uint64]*attachment
-	last     uint64
-	checked  time.Time
+	server *Server
+	conn   *net.UnixConn
+	peer   Peer
+	rights rights
+	user   *user
+	gone   chan struct{} // closed by end
+	last   uint64        // id of an attachment
+
+	mu       sync.Mutex             // not held over anything that may wait
+	attached map[uint64]*attachment // guarded by mu
+	over     bool                   // guarded by mu: end was called
+	err      error                  // guarded by mu: of releases at the end
+	releases sync.WaitGroup
+}
+
+func newSession(s *Server, conn *net.UnixConn, peer Peer) *session {
+	return &session{
+		server: s, conn: conn, peer: peer, gone: make(chan struct{}),
+		attached: map[uint64]*attachment{},
+	}
+}
+
+// run serves the client, and returns when everything that it had is gone.
+func (c *session) run() error {
+	stop := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { c.watch(stop) })
+	err := c.serve()
+	close(stop)
+	watching.Wait()
+	c.end()
+	c.releases.Wait()
+	c.mu.Lock()
+	err = errors.Join(err, c.err)
+	c.mu.Unlock()
+	if errors.Is(err, errMessage) {
+		// A client that breaks the protocol gets an answer and is dropped.
+		err = errors.Join(err, c.send(errorReply(err), nil))
+	}
+	return err
 }
 
 func (c *session) serve() error {
 	buf := make([]byte, maxMessage+1)
-	heard := time.Now()
 	for {
-		err := c.conn.SetReadDeadline(time.Now().Add(min(checkEvery, c.server.idle)))
+		err := c.conn.SetReadDeadline(time.Now().Add(c.server.idle))
 		if err != nil {
 			return fmt.Errorf("broker: process %d: %w", c.peer.PID, err)
 		}
 		n, _, err := readMessage(c.conn, buf, 0)
-		c.check()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if len(c.attached) == 0 && time.Since(heard) >= c.server.idle {
+			if c.has() == 0 {
 				return fmt.Errorf("broker: process %d asked for nothing for %v", c.peer.PID, c.server.idle)
 			}
 			continue
@@ -49,15 +83,37 @@ func (c *session) serve() error {
 		}
 		req, err := decodeRequest(buf[:n])
 		if err != nil {
-			// A client that breaks the protocol gets an answer and is dropped.
-			return errors.Join(fmt.Errorf("broker: process %d: %w", c.peer.PID, err),
-				c.send(errorReply(err), nil))
+			return fmt.Errorf("broker: process %d: %w", c.peer.PID, err)
 		}
 		if err := c.handle(req); err != nil {
 			return fmt.Errorf("broker: answer process %d: %w", c.peer.PID, err)
 		}
-		heard = time.Now()
 	}
+}
+
+// watch checks the attachments until stop is closed or the client has gone.
+func (c *session) watch(stop <-chan struct{}) {
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		c.check()
+		if hungUp(c.conn) {
+			c.end()
+			return
+		}
+	}
+}
+
+// has returns the number of attachments.
+func (c *session) has() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.attached)
 }
 
 func (c *session) audit(req *request, err error) {
@@ -158,15 +214,31 @@ func (c *session) attach(req *request) (r *reply, files []int, done func(), err 
 	if files, err = c.grant(req, g); err != nil {
 		return fail(fmt.Errorf("rule %d: %w", index, errors.Join(err, g.close(), c.server.release(g.a))))
 	}
-	c.last++
-	c.attached[c.last] = g.a
+	if err := c.keep(g.a); err != nil {
+		return fail(errors.Join(err, g.close(), c.server.release(g.a)))
+	}
 	return &reply{Attachment: c.last, Sites: g.sites, Maps: g.names}, files, func() { g.close() }, nil
 }
+
+// keep gives the client an attachment.
+func (c *session) keep(a *attachment) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return errGone
+	}
+	c.last++
+	c.attached[c.last] = a
+	return nil
+}
+
+// errGone is the error of requests whose client has gone.
+var errGone = fmt.Errorf("the client has gone: %w", fs.ErrClosed)
 
 // grant does everything that attaching needs, and returns the descriptors for the client.
 // If it fails, the caller undoes what it has done.
 func (c *session) grant(req *request, g *grant) ([]int, error) {
-	if len(c.attached) >= maxOnConnection {
+	if c.has() >= maxOnConnection {
 		return nil, refuse("%d attachments on one connection are allowed", maxOnConnection)
 	}
 	self := 0
@@ -216,11 +288,19 @@ func (c *session) grant(req *request, g *grant) ([]int, error) {
 }
 
 // within calls f, which may never return, because the client itself may serve the files
-// that f reads. within returns after attachTimeout; the request stays pending until f
+// that f reads. within returns after attachTimeout, or when the client has
+// gone; the request stays pending until f
 // returns, which is soon unless a system call waits.
 func (c *session) within(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.server.patient)
 	defer cancel()
+	go func() {
+		select {
+		case <-c.gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	end, err := c.server.users.begin(ctx, c.user)
 	if err != nil {
 		return err
@@ -230,18 +310,17 @@ func (c *session) within(f func(context.Context) error) error {
 		defer end()
 		done <- f(ctx)
 	}()
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-tick.C:
-			c.check()
-		case <-ctx.Done():
-			return fmt.Errorf("the targets could not be resolved in %v: %w", c.server.patient,
-				os.ErrDeadlineExceeded)
-		}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case <-c.gone:
+		return errGone
+	default:
+		return fmt.Errorf("the targets could not be resolved in %v: %w", c.server.patient,
+			os.ErrDeadlineExceeded)
 	}
 }
 
@@ -258,33 +337,33 @@ func (c *session) compile(g *grant) error {
 	}
 	g.spec = spec.Copy()
 	if g.a.gate != nil {
-		if err := g.a.gate.put(g.spec); err != nil {
+		if err := g.a.gate.put(g.spec, g.rule.Kernel); err != nil {
 			return err
 		}
 	}
 	return c.server.book(g.rule, g.a)
 }
 
-func (c *session) find(id uint64) (*attachment, error) {
-	a := c.attached[id]
-	if a == nil {
-		return nil, fmt.Errorf("no attachment %d: %w", id, errNotExist)
-	}
-	return a, nil
-}
+// errNoAttachment returns the error for an id that the client has no attachment of.
+func errNoAttachment(id uint64) error { return fmt.Errorf("no attachment %d: %w", id, errNotExist) }
 
 func (c *session) detach(id uint64) error {
-	a, err := c.find(id)
-	if err != nil {
-		return fmt.Errorf("detach: %w", err)
-	}
+	c.mu.Lock()
+	a := c.attached[id]
 	delete(c.attached, id)
+	c.mu.Unlock()
+	if a == nil {
+		return fmt.Errorf("detach: %w", errNoAttachment(id))
+	}
 	return c.server.release(a)
 }
 
 func (c *session) stats(id uint64) (*reply, error) {
-	a, err := c.find(id)
-	if err == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.attached[id]
+	err := errNoAttachment(id)
+	if ok {
 		err = a.ended(time.Now())
 	}
 	if err == nil && a.share == nil {
@@ -297,25 +376,38 @@ func (c *session) stats(id uint64) (*reply, error) {
 	return &reply{Events: st.Events, Dropped: st.Dropped}, err
 }
 
-// check ends the attachments that may not go on. It does so at most once in checkEvery.
+// check ends the attachments that may not go on, each in a goroutine of its own: detaching
+// one may wait for a process that it is for, and the others are checked meanwhile.
 func (c *session) check() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := time.Now()
-	if now.Sub(c.checked) < checkEvery {
-		return
-	}
-	c.checked = now
 	for _, a := range c.attached {
-		if err := a.ended(now); err != nil && a.share != nil {
-			c.audit(&request{Op: "end"}, errors.Join(err, c.server.release(a)))
+		if err := a.ended(now); err != nil && !a.told {
+			a.told = true
+			c.releases.Go(func() {
+				c.audit(&request{Op: "end"}, errors.Join(err, c.server.release(a)))
+			})
 		}
 	}
 }
 
-// close ends everything that the client had.
-func (c *session) close() error {
-	var errs []error
-	for id := range c.attached {
-		errs = append(errs, c.detach(id))
+// end begins to end everything that the client had. It may be called again.
+func (c *session) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
 	}
-	return errors.Join(errs...)
+	c.over = true
+	close(c.gone)
+	for id, a := range c.attached {
+		delete(c.attached, id)
+		c.releases.Go(func() {
+			err := c.server.release(a)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.err = errors.Join(c.err, err)
+		})
+	}
 }

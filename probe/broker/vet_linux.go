@@ -159,7 +159,12 @@ func (v *vetting) site(s *probe.Site, files map[string]*file) error {
 	if name := fileOf(t); strings.Contains(name, "/") {
 		t = withFile(t, f, name)
 	}
-	if err := v.rule.allows(t); err != nil {
+	what := placeOf(t)
+	if what.Function != "" && s.Symbol != "" {
+		// What it is, however it was asked for.
+		what.Function, what.later = s.Symbol, false
+	}
+	if err := v.rule.allowsPlace(t, what); err != nil {
 		return err
 	}
 	return v.checkFile(t, f, s.PID)
