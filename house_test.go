@@ -11,80 +11,66 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/borescope/borescope/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite internal/testdata/api with the names that are public now")
 
-// Limits for each package's lines, each type's methods and the module's public names. Split
-// what exceeds them.
-const (
-	mostLines   = 5500
-	mostMethods = 60
-	mostNames   = 1850
-
-	// probe/script has a type for each kind of node; its names are counted separately.
-	mostScriptNames = 170
-)
-
-// large has the limits of the packages that may have more lines than mostLines. Such a limit
-// may only fall, with the package's lines.
-var large = map[string]int{
-	"probe":  8150, // 8000 with lines of any width
-	"symbol": 6770, // 7000
-}
-
-// slack is the number of lines that a package may have less than its limit in large before
-// the limit has to fall too.
-const slack = 200
-
-// TestSizes checks that packages are small enough to read through.
+// TestSizes prints how large the packages are: lines without tests, public names with
+// methods and with fields, and the type with the most methods. It is for reviewers; nothing
+// has to be of some size.
 func TestSizes(t *testing.T) {
+	t.Logf("%7s %6s %6s  %-32s %s", "lines", "names", "fields", "package", "most methods")
+	lines, names, fields := 0, 0, 0
 	for _, p := range packages(t) {
-		lines := 0
+		n := 0
 		for name, f := range p.files {
 			if !p.isTest(name) {
-				lines += fset.File(f.Pos()).LineCount()
+				n += fset.File(f.Pos()).LineCount()
 			}
 		}
-		most, named := large[p.dir]
-		switch {
-		case !named && lines > mostLines:
-			t.Errorf("%s has %d lines, more than %d: what are its parts?", p.dir, lines, mostLines)
-		case named && lines > most:
-			t.Errorf("%s has %d lines, more than the %d that it may have", p.dir, lines, most)
-		case named && lines < most-slack:
-			t.Errorf("%s has %d lines: its line in large, %d, is to fall", p.dir, lines, most)
-		}
-	}
-}
-
-// TestReceivers checks that types have few enough methods to remember.
-func TestReceivers(t *testing.T) {
-	for _, p := range packages(t) {
-		methods := map[string]map[string]bool{} // by type; a method for several systems counts once
-		for name, f := range p.files {
-			if p.isTest(name) {
-				continue
-			}
-			for _, d := range f.Decls {
-				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
-					typ := p.dir + "." + receiver(fn)
-					if methods[typ] == nil {
-						methods[typ] = map[string]bool{}
-					}
-					methods[typ][fn.Name.Name] = true
+		public, inStructs := 0, 0
+		if p.library() {
+			for _, name := range publicNames(p) {
+				if strings.HasPrefix(name, "field ") {
+					inStructs++
+				} else {
+					public++
 				}
 			}
 		}
-		for typ, names := range methods {
-			if len(names) > mostMethods {
-				t.Errorf("%s has %d methods, more than %d", typ, len(names), mostMethods)
+		typ, methods := mostMethods(p)
+		t.Logf("%7d %6d %6d  %-32s %s %d", n, public, inStructs, p.dir, typ, methods)
+		lines, names, fields = lines+n, names+public, fields+inStructs
+	}
+	t.Logf("%7d %6d %6d  in all", lines, names, fields)
+}
+
+// mostMethods returns the type of a package with the most methods, and their number. A
+// method that files for several systems have counts once.
+func mostMethods(p *pkg) (typ string, n int) {
+	methods := map[string]map[string]bool{} // by type
+	for name, f := range p.files {
+		if p.isTest(name) {
+			continue
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				of := receiver(fn)
+				if methods[of] == nil {
+					methods[of] = map[string]bool{}
+				}
+				methods[of][fn.Name.Name] = true
 			}
 		}
 	}
+	for _, of := range slices.Sorted(maps.Keys(methods)) {
+		if len(methods[of]) > n {
+			typ, n = of, len(methods[of])
+		}
+	}
+	return typ, n
 }
 
 // receiver returns the name of a method's type.
@@ -101,9 +87,9 @@ func receiver(fn *ast.FuncDecl) (name string) {
 // api is the directory of the lists of public names, one file for each package.
 const api = "internal/testdata/api"
 
-// TestPublicNames checks that public names change only on purpose, and are few.
+// TestPublicNames checks that public names change only where a review sees it.
 func TestPublicNames(t *testing.T) {
-	names, scriptNames, kept := 0, 0, map[string]bool{}
+	kept := map[string]bool{}
 	for _, p := range packages(t) {
 		if !p.library() {
 			continue
@@ -114,15 +100,6 @@ func TestPublicNames(t *testing.T) {
 		}
 		file := filepath.Join(api, strings.ReplaceAll(p.dir, "/", "_")+".txt")
 		kept[file] = true
-		for _, line := range have {
-			switch {
-			case strings.HasPrefix(line, "field "):
-			case strings.HasPrefix(p.dir+"/", "probe/script/"):
-				scriptNames++
-			default:
-				names++
-			}
-		}
 		if *update {
 			if err := os.WriteFile(file, []byte(strings.Join(have, "\n")+"\n"), 0o644); err != nil {
 				t.Fatal(err)
@@ -152,43 +129,6 @@ func TestPublicNames(t *testing.T) {
 	for _, file := range files {
 		if !kept[file] {
 			t.Errorf("%s is of no package", file)
-		}
-	}
-	if names > mostNames || names < mostNames-slack {
-		t.Errorf("%d public names, want up to mostNames, %d, which falls with them", names, mostNames)
-	}
-	if scriptNames > mostScriptNames {
-		t.Errorf("%d public names in probe/script, want up to %d", scriptNames, mostScriptNames)
-	}
-}
-
-// TestWidth checks that lines fit into 100 columns. Lines with a long string may be longer,
-// so that the string can be found in one piece; so may code and output in comments.
-func TestWidth(t *testing.T) {
-	const most, long = 100, 50
-	for _, p := range packages(t) {
-		for name, f := range p.files {
-			if p.isTest(name) || ast.IsGenerated(f) {
-				continue
-			}
-			excused := map[int]bool{}
-			ast.Inspect(f, func(n ast.Node) bool {
-				if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {
-					line := fset.Position(s.Pos()).Line
-					for part := range strings.SplitSeq(s.Value, "\n") {
-						excused[line] = excused[line] || utf8.RuneCountInString(part) >= long
-						line++
-					}
-				}
-				return true
-			})
-			line := 0
-			for text := range strings.SplitSeq(p.text[name], "\n") {
-				verbatim := strings.HasPrefix(text, "//\t") || strings.HasPrefix(text, "//go:")
-				if line++; utf8.RuneCountInString(text) > most && !excused[line] && !verbatim {
-					t.Errorf("%s:%d has more than %d columns", filepath.Join(p.dir, name), line, most)
-				}
-			}
 		}
 	}
 }
@@ -249,12 +189,12 @@ func addMembers(add func(kind, of string, ids ...*ast.Ident), s *ast.TypeSpec) {
 	}
 }
 
-// linked is the number of packages from outside this module that README's program consists
-// of, including the standard library's (145 of them are cilium/ebpf and its dependencies).
-// unlinked are packages that it must not link. This module's own packages are not counted.
-const linked = 194
-
-var unlinked = []string{"github.com/google/pprof/profile", "html", "archive/tar", "runtime/metrics", "net/http", "text/template", "golang.org/x/arch/x86/x86asm"}
+// unlinked are packages that README's program must not link: each is large, and of no use to
+// a program that traces.
+var unlinked = []string{
+	"github.com/google/pprof/profile", "html", "archive/tar", "runtime/metrics", "net/http", "text/template",
+	"golang.org/x/arch/x86/x86asm",
+}
 
 // TestReadmeProgram checks that README's program compiles, and links only what it needs.
 func TestReadmeProgram(t *testing.T) {
@@ -282,9 +222,7 @@ func TestReadmeProgram(t *testing.T) {
 	deps := slices.DeleteFunc(strings.Fields(string(out)), func(dep string) bool {
 		return dep == "command-line-arguments" || strings.HasPrefix(dep, module)
 	})
-	if len(deps) > linked {
-		t.Errorf("it links %d packages of others, more than %d", len(deps), linked)
-	}
+	t.Logf("it links %d packages from outside this module, the standard library's among them", len(deps))
 	for _, dep := range unlinked {
 		if slices.Contains(deps, dep) {
 			t.Errorf("it links %s", dep)

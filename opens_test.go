@@ -107,6 +107,37 @@ func declarations(t *testing.T, f func(dir, key string, d ast.Decl)) {
 	}
 }
 
+// uses calls f for the functions and methods that a declaration calls, and, with a nil call,
+// for those that it uses as values: print := fmt.Printf.
+func uses(d ast.Decl, f func(name string, call *ast.CallExpr, pos token.Pos)) {
+	called := map[ast.Expr]bool{}
+	ast.Inspect(d, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			called[n.Fun] = true
+			f(dotted(n.Fun), n, n.Pos())
+		case *ast.SelectorExpr:
+			if !called[n] {
+				f(dotted(n), nil, n.Pos())
+			}
+		}
+		return true
+	})
+}
+
+// dotted returns a chain of names, such as "l.w.Write", "" for any other expression.
+func dotted(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		if of := dotted(e.X); of != "" {
+			return of + "." + e.Sel.Name
+		}
+	}
+	return ""
+}
+
 // opensIn finds the uses of openers in a declaration, called or not, except for calls with a
 // constant below /proc or /sys.
 func opensIn(d ast.Decl) (found []token.Pos) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // HeatOptions are the options for drawing a heat map; the zero value draws a red SVG

@@ -18,7 +18,7 @@
 // A Target names an event source as plain data, in bpftrace's syntax. Resolve turns
 // targets into a Plan: the programs to load, with their types and their sites, and a
 // type and a location for every argument. A Plan is the input of a program compiler
-// (package action), or of code that loads a program from an object file
+// (package ir/bpf), or of code that loads a program from an object file
 // (Plan.ProgramSpec). Plan.Attach carries it out and returns a Link. Attach does all of
 // it for a program that is already loaded.
 //

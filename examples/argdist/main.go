@@ -16,7 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -55,7 +54,7 @@ type options struct {
 	dists         []*dist
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -67,7 +66,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return o.Run(ctx, stdout, "Tracing", o.show, p)
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("argdist", "Count the values that expressions take when a probe fires. A PROBE is\n"+
 		"TARGET [/FILTER/] VALUE[, VALUE ...]: a target of bpftrace's, C's expressions.",
 		"argdist -H 'kr:vfs_read /retval > 0/ retval'", "sizes of reads",

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
@@ -33,7 +34,7 @@ func TestMistakes(t *testing.T) {
 		{"-C", "vfs_read count"},
 	} {
 		var errs testWriter
-		if s := cli.Status("argdist", run(t.Context(), args, os.Stdout), &errs); s != 2 {
+		if s := cli.Status("argdist", run(t.Context(), args, tool.NewOutput(os.Stdout)), &errs); s != 2 {
 			t.Errorf("%q: status %d, %s", args, s, errs)
 		}
 	}

@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe"
@@ -29,7 +28,7 @@ type entered struct {
 	Line  [256]byte
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("bashreadline", "Print the lines that are typed into interactive bash shells.",
 		"bashreadline", "of all shells",
 		"bashreadline -s /opt/bin/bash", "of a bash, or a libreadline.so, elsewhere")

@@ -24,7 +24,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe/action"
@@ -62,7 +61,7 @@ type maps struct {
 	sums   *action.Aggregate[kind]
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("biolatency", "Measure how long block device I/O takes, as a histogram.",
 		"biolatency -D 1 10", "for each disk, every second, ten times",
 		"biolatency -mTQ 5", "in ms, with the time in the queue, every 5 s")

@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"strconv"
 
@@ -46,7 +45,7 @@ type done struct {
 	Flags  [12]byte
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("biosnoop",
 		"Trace block device I/O: who reads and writes what, and how long it takes.",
 		"biosnoop", "every request",

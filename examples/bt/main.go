@@ -12,7 +12,5 @@ import (
 )
 
 func main() {
-	if status := cli.Status("bt", run(os.Args[1:], os.Stdin, os.Stdout), os.Stderr); status != 0 {
-		os.Exit(status)
-	}
+	os.Exit(cli.Status("bt", run(os.Args[1:], os.Stdin, cli.NewOutput(os.Stdout)), os.Stderr))
 }

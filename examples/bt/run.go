@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script/config"
@@ -46,11 +45,11 @@ type options struct {
 }
 
 // run is the command.
-func run(args []string, stdin io.Reader, stdout io.Writer) error {
+func run(args []string, stdin io.Reader, stdout *cli.Output) error {
 	var o options
 	fs := flag.NewFlagSet("bt", flag.ContinueOnError)
 	fs.Usage = func() {
-		escape.Text(fs.Output(), usage)
+		io.WriteString(fs.Output(), usage)
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&o.script, "e", "", "the `SCRIPT` itself")
@@ -75,7 +74,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	}
 	out, err := o.process(name, text, params)
 	if es, ok := errors.AsType[syntax.Errors](err); ok {
-		if err := escape.Text(stdout, es.String()); err != nil {
+		if err := stdout.Text(es.String()); err != nil {
 			return err
 		}
 		return fmt.Errorf("%s: %w", name, errRefused)
@@ -83,7 +82,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return escape.Text(stdout, string(out))
+	return stdout.Text(string(out))
 }
 
 var errRefused = errors.New("the script has errors")

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func TestRun(t *testing.T) {
@@ -29,7 +31,7 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := run(test.args, strings.NewReader(test.stdin), &out); err != nil {
+			if err := run(test.args, strings.NewReader(test.stdin), cli.NewOutput(&out)); err != nil {
 				t.Fatal(err, out.String())
 			}
 			if got := out.String(); !strings.Contains(got, test.want) || test.want == "" && got != "" {
@@ -50,7 +52,7 @@ func TestImport(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := run([]string{"-d", "types", filepath.Join(dir, "a.bt")}, nil, &out); err != nil {
+	if err := run([]string{"-d", "types", filepath.Join(dir, "a.bt")}, nil, cli.NewOutput(&out)); err != nil {
 		t.Fatal(err, out.String())
 	}
 	if !strings.Contains(out.String(), "/* int16 */") {
@@ -71,7 +73,7 @@ func TestRoot(t *testing.T) {
 	}
 	var out bytes.Buffer
 	args := []string{"-root", root, "-d", "types", "-e", "tracepoint:sched:sched_w* { @ = args.prio; }"}
-	if err := run(args, nil, &out); err != nil {
+	if err := run(args, nil, cli.NewOutput(&out)); err != nil {
 		t.Fatal(err, out.String())
 	}
 	for _, want := range []string{"tracepoint:sched:sched_wakeup", ".prio /* int32 */"} {
@@ -83,12 +85,12 @@ func TestRoot(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	var out bytes.Buffer
-	err := run([]string{"-e", `begin { @ = 1; @ = "a" }`}, nil, &out)
+	err := run([]string{"-e", `begin { @ = 1; @ = "a" }`}, nil, cli.NewOutput(&out))
 	if !errors.Is(err, errRefused) || !strings.Contains(out.String(), "ERROR: Type mismatch for @") {
 		t.Errorf("%v, printed\n%s", err, out.String())
 	}
 	for _, args := range [][]string{{}, {"-d", "nosuch", "-e", "begin { }"}, {"/nonexistent.bt"}} {
-		if err := run(args, nil, &out); err == nil {
+		if err := run(args, nil, cli.NewOutput(&out)); err == nil {
 			t.Errorf("%q is accepted", args)
 		}
 	}

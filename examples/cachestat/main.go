@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"time"
 
@@ -31,7 +30,7 @@ const (
 	buffers                // a buffer was written to, which marked its page accessed
 )
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("cachestat", "Count hits and misses of the page cache.",
 		"cachestat", "every second",
 		"cachestat -T 5 12", "every 5 seconds for a minute, with the time")

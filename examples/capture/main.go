@@ -21,7 +21,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -33,7 +32,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
@@ -45,7 +43,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if status := cli.Status("capture", run(ctx, os.Args[1:], os.Stderr), os.Stderr); status != 0 {
+	if status := cli.Status("capture", run(ctx, os.Args[1:], cli.NewOutput(os.Stderr)),
+		os.Stderr); status != 0 {
 		os.Exit(status)
 	}
 }
@@ -68,7 +67,7 @@ type options struct {
 	dir                string
 }
 
-func parse(args []string, stderr io.Writer) (*options, error) {
+func parse(args []string, stderr *cli.Output) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("capture", flag.ContinueOnError)
 	f.Var(&o.maps, "map", "record a `map`: its name, id:N or pin:PATH; may be repeated")
@@ -92,7 +91,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	return o, nil
 }
 
-func run(ctx context.Context, args []string, stderr io.Writer) (err error) {
+func run(ctx context.Context, args []string, stderr *cli.Output) (err error) {
 	o, err := parse(args, stderr)
 	if err != nil {
 		return err
@@ -221,7 +220,7 @@ func fileName(name string) string {
 
 // record reads the maps until all requested readings are done.
 func (o *options) record(ctx context.Context, rec *recording.Recorder, maps []*ebpf.Map,
-	stderr io.Writer,
+	stderr *cli.Output,
 ) error {
 	var tables []*recording.MapRecorder
 	for i, name := range o.maps {
@@ -248,7 +247,7 @@ func (o *options) record(ctx context.Context, rec *recording.Recorder, maps []*e
 }
 
 func (o *options) snapshots(ctx context.Context, tables []*recording.MapRecorder,
-	stderr io.Writer,
+	stderr *cli.Output,
 ) error {
 	if len(tables) == 0 {
 		if len(o.rings) > 0 && o.duration == 0 {
@@ -267,7 +266,7 @@ func (o *options) snapshots(ctx context.Context, tables []*recording.MapRecorder
 			}
 			entries += got
 		}
-		escape.Fprintf(stderr, "snapshot %d: %d entries\n", n, entries)
+		stderr.Printf("snapshot %d: %d entries\n", n, entries)
 		if n == o.count {
 			return nil
 		}

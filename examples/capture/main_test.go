@@ -22,6 +22,7 @@ import (
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -45,7 +46,7 @@ func TestCapture(t *testing.T) {
 	var log bytes.Buffer
 	err = run(t.Context(), []string{
 		"-map", "capture_test", "-map", fmt.Sprintf("id:%d", id), "-file", "/proc/version", "-n", "3", "-i", "1ms", dir,
-	}, &log)
+	}, cli.NewOutput(&log))
 	if err != nil || strings.Count(log.String(), "2 entries") != 3 {
 		t.Fatal(err, log.String())
 	}
@@ -71,11 +72,11 @@ func TestCapture(t *testing.T) {
 	if b, err := fs.ReadFile(host, "proc/version"); err != nil || !bytes.HasPrefix(b, []byte("Linux version ")) {
 		t.Fatal(string(b), err)
 	}
-	if err := run(t.Context(), []string{"-map", "capture_test", dir}, &log); !errors.Is(err, fs.ErrExist) {
+	if err := run(t.Context(), []string{"-map", "capture_test", dir}, cli.NewOutput(&log)); !errors.Is(err, fs.ErrExist) {
 		t.Error("a directory that is not empty:", err)
 	}
 	other := filepath.Join(t.TempDir(), "none")
-	if err := run(t.Context(), []string{"-map", "no_such_map_", other}, &log); !errors.Is(err, fs.ErrNotExist) {
+	if err := run(t.Context(), []string{"-map", "no_such_map_", other}, cli.NewOutput(&log)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(other); !errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +91,7 @@ func TestCaptureBTF(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rec")
 	err := run(t.Context(), []string{
 		"-btf", "task_struct.real_parent->tgid", "-btf", "vfs_read", "-btf", "TCP_SYN_SENT", dir,
-	}, io.Discard)
+	}, cli.NewOutput(io.Discard))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestCaptureBTF(t *testing.T) {
 	if states != 1 {
 		t.Errorf("%d enums have TCP_SYN_SENT, want one", states)
 	}
-	if err := run(t.Context(), []string{"-btf", "->", filepath.Join(t.TempDir(), "other")}, io.Discard); err == nil {
+	if err := run(t.Context(), []string{"-btf", "->", filepath.Join(t.TempDir(), "other")}, cli.NewOutput(io.Discard)); err == nil {
 		t.Error("a path without a type: no error")
 	}
 }
@@ -151,12 +152,12 @@ func TestCaptureRing(t *testing.T) {
 	}
 	defer m.Close()
 	dir := t.TempDir()
-	if err := run(t.Context(), []string{"-ring", "capture_ring", "-d", "5ms", dir}, new(bytes.Buffer)); err != nil {
+	if err := run(t.Context(), []string{"-ring", "capture_ring", "-d", "5ms", dir}, cli.NewOutput(new(bytes.Buffer))); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := run(ctx, []string{"-ring", "capture_ring", filepath.Join(dir, "x")}, new(bytes.Buffer)); err != nil {
+	if err := run(ctx, []string{"-ring", "capture_ring", filepath.Join(dir, "x")}, cli.NewOutput(new(bytes.Buffer))); err != nil {
 		t.Fatal(err)
 	}
 	rec, err := recording.Open(os.DirFS(dir))
@@ -170,7 +171,7 @@ func TestCaptureRing(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"dir"}, {"-map", "x"}, {"-map", "x", "a", "b"}} {
-		if err := run(t.Context(), args, new(bytes.Buffer)); err == nil {
+		if err := run(t.Context(), args, cli.NewOutput(new(bytes.Buffer))); err == nil {
 			t.Error(args)
 		}
 	}

@@ -13,7 +13,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe/action"
@@ -59,7 +58,7 @@ type counters struct {
 	when *action.Counter[uint64] // by second
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -72,7 +71,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return o.Run(ctx, stdout, start, func(s *tool.Session) error { return o.show(s, m) }, o.program(m))
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("characterize",
 		"Characterize a workload: who causes an event, why (by stack), what it is\n"+
 			"(by a value), and how it goes over time. An EVENT is TARGET [/FILTER/] [VALUE]:\n"+

@@ -16,8 +16,6 @@ import (
 )
 
 func main() {
-	if status := cli.Status("corestack", run(os.Args[1:], os.Stdout, os.Stderr),
-		os.Stderr); status != 0 {
-		os.Exit(status)
-	}
+	err := run(os.Args[1:], cli.NewOutput(os.Stdout), cli.NewOutput(os.Stderr))
+	os.Exit(cli.Status("corestack", err, os.Stderr))
 }

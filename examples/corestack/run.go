@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/stack"
@@ -39,7 +36,7 @@ type frame struct {
 	How     stack.FrameSource `json:"how"`
 }
 
-func run(args []string, stdout, stderr io.Writer) error {
+func run(args []string, stdout, stderr *cli.Output) error {
 	fs := flag.NewFlagSet("corestack", flag.ContinueOnError)
 	asJSON := fs.Bool("json", false, "print a JSON object per thread")
 	python := fs.Bool("python", false,
@@ -51,7 +48,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if fs.NArg() == 0 {
 		return errors.New("no core file given")
 	}
-	w := bufio.NewWriter(stdout)
+	w := stdout.Buffered()
 	names := newNamer(*root)
 	defer names.close()
 	for _, path := range fs.Args() {
@@ -62,7 +59,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	return w.Flush()
 }
 
-func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpreted bool) error {
+func printCore(w, stderr *cli.Output, path string, names *namer, asJSON, interpreted bool) error {
 	c, err := core.Open(path)
 	if err != nil {
 		return err
@@ -71,17 +68,16 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 	root := hostfs.Dir(names.root)
 	mods, err := c.Modules(root)
 	if err != nil {
-		escape.Fprintln(stderr, "corestack:", err)
+		stderr.Println("corestack:", err)
 	}
 	var interp *python.Interpreter
 	if interpreted {
 		if interp, err = python.OpenCore(c, root); err != nil {
-			escape.Fprintln(stderr, "corestack:", err)
+			stderr.Println("corestack:", err)
 		}
 	}
-	enc := escape.NewEncoder(w)
 	if !asJSON {
-		escape.Fprintf(w, "PID %d - core %s (%s)\n", c.PID, path, c.Comm)
+		w.Printf("PID %d - core %s (%s)\n", c.PID, path, c.Comm)
 	}
 	walker := &stack.CFIWalker{Modules: mods}
 	frames := make([]stack.Frame, maxFrames)
@@ -94,7 +90,7 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 		}
 		out := thread{Core: path, TID: t.TID, Reason: end, Frames: names.name(all, mods, interp)}
 		if asJSON {
-			if err := enc.Encode(out); err != nil {
+			if err := w.JSON(out); err != nil {
 				return err
 			}
 			continue
@@ -106,36 +102,36 @@ func printCore(w, stderr io.Writer, path string, names *namer, asJSON, interpret
 
 // withPython inserts a thread's interpreted frames among the native ones.
 func withPython(native []stack.Frame, tid int, p *python.Interpreter, whole bool,
-	stderr io.Writer,
+	stderr *cli.Output,
 ) []stack.Frame {
 	all, err := p.Frames(slices.Clone(native), tid)
 	if err != nil {
-		escape.Fprintln(stderr, "corestack:", err)
+		stderr.Println("corestack:", err)
 	}
 	inLoop := func(f stack.Frame) bool { return p.InLoop(f.LookupPC()) }
 	return python.Merge(nil, all, whole, inLoop)
 }
 
-func printThread(w io.Writer, t *thread) {
-	escape.Fprintf(w, "TID %d:\n", t.TID)
+func printThread(w *cli.Output, t *thread) {
+	w.Printf("TID %d:\n", t.TID)
 	for i, f := range t.Frames {
-		escape.Fprintf(w, "#%-3d %s", i, f.PC)
+		w.Printf("#%-3d %s", i, f.PC)
 		if f.Name != "" {
-			escape.Fprintf(w, " %s", f.Name)
+			w.Printf(" %s", f.Name)
 		}
 		if f.Inlined {
-			escape.Fprintf(w, " [inlined]")
+			w.Printf(" [inlined]")
 		}
 		if f.Module != "" {
-			escape.Fprintf(w, " - %s", f.Module)
+			w.Printf(" - %s", f.Module)
 		}
 		if f.Line > 0 {
-			escape.Fprintf(w, " %s:%d", f.File, f.Line)
+			w.Printf(" %s:%d", f.File, f.Line)
 		}
-		escape.Fprintln(w)
+		w.Println()
 	}
 	if t.Reason != stack.StopBottom {
-		escape.Fprintf(w, "     (the stack ends here: %v)\n", t.Reason)
+		w.Printf("     (the stack ends here: %v)\n", t.Reason)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -24,7 +25,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"run_test.go"}, "run_test.go"},
 		{[]string{"-bad"}, "-bad"},
 	} {
-		if err := run(c.args, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := run(c.args, cli.NewOutput(io.Discard), cli.NewOutput(io.Discard)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: error %v", c.args, err)
 		}
 	}
@@ -46,7 +47,7 @@ func TestSleep(t *testing.T) {
 		t.Fatalf("gcore: %v: %s", err, out)
 	}
 	var text, lines, notes bytes.Buffer
-	if err := run([]string{prefix + "." + pid}, &text, &notes); err != nil {
+	if err := run([]string{prefix + "." + pid}, cli.NewOutput(&text), cli.NewOutput(&notes)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"PID " + pid, "TID " + pid + ":", "\n#0 ", "nanosleep", "libc.so.6"} {
@@ -57,7 +58,7 @@ func TestSleep(t *testing.T) {
 	if strings.Contains(text.String(), "ends here") {
 		t.Errorf("not whole:\n%s%s", text.String(), notes.String())
 	}
-	if err := run([]string{"-json", prefix + "." + pid}, &lines, io.Discard); err != nil {
+	if err := run([]string{"-json", prefix + "." + pid}, cli.NewOutput(&lines), cli.NewOutput(io.Discard)); err != nil {
 		t.Fatal(err)
 	}
 	var got thread
@@ -95,10 +96,10 @@ outer()`)
 	}
 
 	var with, without bytes.Buffer
-	if err := run([]string{"-python", prefix + "." + pid}, &with, io.Discard); err != nil {
+	if err := run([]string{"-python", prefix + "." + pid}, cli.NewOutput(&with), cli.NewOutput(io.Discard)); err != nil {
 		t.Fatal(err)
 	}
-	if err := run([]string{prefix + "." + pid}, &without, io.Discard); err != nil {
+	if err := run([]string{prefix + "." + pid}, cli.NewOutput(&without), cli.NewOutput(io.Discard)); err != nil {
 		t.Fatal(err)
 	}
 	rest := with.String()

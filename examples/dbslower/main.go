@@ -11,7 +11,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -41,7 +40,7 @@ var servers = map[string]string{
 	"mysql":    "/usr/sbin/mysqld",
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("dbslower", "Trace queries of a database server that take longer than a threshold.",
 		"dbslower postgres", "those of PostgreSQL that take 1 ms or more",
 		"dbslower -m 30 -p 480 mysql", "of the MySQL server 480, 30 ms or more")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"os"
 
 	"github.com/borescope/borescope/elfnotes"
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
@@ -45,10 +43,10 @@ type line struct {
 
 // run prints the notes of every file. It prints the others even if a file cannot be read, or
 // not to its end.
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *cli.Output) error {
 	flags := flag.NewFlagSet("elfnotes", flag.ContinueOnError)
 	flags.Usage = func() {
-		escape.Text(flags.Output(), usage)
+		io.WriteString(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
 	asJSON := flags.Bool("json", false, "print one JSON object per note")
@@ -58,12 +56,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if flags.NArg() == 0 {
 		return errors.New("usage: elfnotes [-json] FILE…|-")
 	}
-	w := bufio.NewWriter(stdout)
+	w := stdout.Buffered()
 	defer w.Flush()
 	print := printText
 	if *asJSON {
-		enc := escape.NewEncoder(w)
-		print = func(_ io.Writer, l line) error { return enc.Encode(l) }
+		print = func(w *cli.Output, l line) error { return w.JSON(l) }
 	}
 	var errs []error
 	for _, name := range flags.Args() {
@@ -150,7 +147,7 @@ func readAll(name string) ([]byte, error) {
 }
 
 // printText prints a note in one line: place, owner and kind, value.
-func printText(w io.Writer, l line) error {
+func printText(w *cli.Output, l line) error {
 	kind := l.Kind
 	if kind == "" {
 		kind = fmt.Sprintf("%#x", l.Type)
@@ -158,7 +155,6 @@ func printText(w io.Writer, l line) error {
 	if l.Error != "" {
 		kind += " (" + l.Error + ")"
 	}
-	_, err := escape.Fprintf(w, "%s: %s+%#x: %s %s: %s\n", l.File, l.Where, l.Offset, l.Owner, kind,
+	return w.Printf("%s: %s+%#x: %s %s: %s\n", l.File, l.Where, l.Offset, l.Owner, kind,
 		l.Value)
-	return err
 }

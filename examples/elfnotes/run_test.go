@@ -15,6 +15,7 @@ import (
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -54,7 +55,7 @@ func TestGolden(t *testing.T) {
 	raw := write(t, "notes", kernel)
 	for name, args := range map[string][]string{"notes.txt": {path, raw}, "notes.json": {"-json", path, raw}} {
 		var out bytes.Buffer
-		if err := run(t.Context(), args, &out); err != nil {
+		if err := run(t.Context(), args, cli.NewOutput(&out)); err != nil {
 			t.Fatal(err)
 		}
 		got := strings.NewReplacer(path, "/bin/app", raw, "/sys/kernel/notes").Replace(out.String())
@@ -78,13 +79,13 @@ func TestErrors(t *testing.T) {
 	b := program()
 	cut := write(t, "cut", b[:len(b)/2])
 	for _, args := range [][]string{{}, {"/nonexistent"}, {cut}, {write(t, "garbage", []byte("no notes at all"))}} {
-		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil {
+		if err := run(t.Context(), args, cli.NewOutput(&bytes.Buffer{})); err == nil {
 			t.Errorf("%v: no error", args)
 		}
 	}
 	// One bad file doesn't hide the next.
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-json", "/nonexistent", write(t, "app", b)}, &out); err == nil {
+	if err := run(t.Context(), []string{"-json", "/nonexistent", write(t, "app", b)}, cli.NewOutput(&out)); err == nil {
 		t.Error("no error")
 	}
 	n := 0
@@ -102,7 +103,7 @@ func TestErrors(t *testing.T) {
 func TestThisMachine(t *testing.T) {
 	testenv.Need(t, testenv.File("/sys/kernel/notes"))
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"/sys/kernel/notes"}, &out); err != nil || !strings.Contains(out.String(), "raw+0x0:") {
+	if err := run(t.Context(), []string{"/sys/kernel/notes"}, cli.NewOutput(&out)); err != nil || !strings.Contains(out.String(), "raw+0x0:") {
 		t.Errorf("%v: %q", err, out.String())
 	}
 }
@@ -110,7 +111,7 @@ func TestThisMachine(t *testing.T) {
 // TestHelp: -h says what the program is for, and shows how.
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"-h"}, &out)
+	err := run(t.Context(), []string{"-h"}, cli.NewOutput(&out))
 	if !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(out.String(), "Usage: elfnotes ") || strings.Count(out.String(), "\n  elfnotes ") < 2 {
 		t.Errorf("%v, %q", err, out.String())
 	}

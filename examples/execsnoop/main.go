@@ -15,7 +15,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"regexp"
 	"strconv"
@@ -47,7 +46,7 @@ type options struct {
 	match, line                        *regexp.Regexp
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -58,7 +57,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, p)
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("execsnoop", "Trace exec calls: every program that is started, with its arguments.",
 		"execsnoop -T", "with the time of day",
 		"execsnoop -x -n mount", "commands with mount in their name, also failed ones")

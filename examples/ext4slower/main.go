@@ -15,7 +15,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 
@@ -64,7 +63,7 @@ type options struct {
 	shortest float64 // milliseconds
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -74,7 +73,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return o.Run(ctx, stdout, start, func(s *tool.Session) error { return o.show(s, events) }, p)
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("ext4slower",
 		"Trace ext4 reads, writes, opens and syncs that take longer than MIN_MS (10).",
 		"ext4slower 1", "longer than 1 ms",

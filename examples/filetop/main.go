@@ -15,7 +15,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -66,7 +65,7 @@ type options struct {
 	order     func(u []int64) int64
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -78,7 +77,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, o.programs(sums)...)
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("filetop", "Show which files are read and written, by thread, the most used first.",
 		"filetop -C 5 12", "every five seconds for a minute, one below the other",
 		"filetop -s reads -r 5", "the five files that are read most often")

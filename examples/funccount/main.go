@@ -15,7 +15,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -29,7 +28,7 @@ import (
 
 func main() { os.Exit(tool.Main("funccount", run)) }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("funccount", "Count calls of functions, tracepoints and user probes, by name.\n"+
 		"A target is one of bpftrace's, with wildcards: vfs_*, tracepoint:sched:*,\n"+
 		"uprobe:libc:malloc, usdt:/path:provider:name",

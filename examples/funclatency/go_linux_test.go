@@ -106,7 +106,7 @@ func BenchmarkLiveGo(b *testing.B) {
 			}
 			ctx, cancel := context.WithCancel(b.Context())
 			target := fmt.Sprintf("uprobe:/proc/%d/exe:main.Work", s.cmd.Process.Pid)
-			if err := run(tool.OnStart(ctx, func() { work(); cancel() }), []string{target}, io.Discard); err != nil {
+			if err := run(tool.OnStart(ctx, func() { work(); cancel() }), []string{target}, tool.NewOutput(io.Discard)); err != nil {
 				b.Fatal(err)
 			}
 		})

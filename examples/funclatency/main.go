@@ -25,7 +25,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -47,7 +46,7 @@ type options struct {
 	per         int64 // nanoseconds
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -58,7 +57,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, p)
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("funclatency",
 		"Measure how long calls of kernel and user functions take, as a histogram.\n"+
 			"A target is one of bpftrace's, with wildcards: vfs_*, uprobe:libc:malloc",

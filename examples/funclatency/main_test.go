@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
@@ -32,7 +33,7 @@ func TestReplay(t *testing.T) { tooltest.Replay(t, run, "testdata/naps", "-T") }
 func TestMistakes(t *testing.T) {
 	for _, target := range []string{"vfs_read+4", "tracepoint:sched:sched_switch", "kprobe:"} {
 		var errs testWriter
-		if s := cli.Status("funclatency", run(t.Context(), []string{target}, os.Stdout), &errs); s != 2 {
+		if s := cli.Status("funclatency", run(t.Context(), []string{target}, tool.NewOutput(os.Stdout)), &errs); s != 2 {
 			t.Errorf("%s: status %d, %s", target, s, errs)
 		}
 	}

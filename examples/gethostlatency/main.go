@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe"
@@ -36,7 +35,7 @@ type call struct {
 	Host  [80]byte
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("gethostlatency",
 		"Trace lookups of host names by the C library, and how long they take.",
 		"gethostlatency", "of all processes",

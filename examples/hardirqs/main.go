@@ -15,7 +15,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe"
@@ -28,7 +27,7 @@ func main() { os.Exit(tool.Main("hardirqs", run)) }
 // device is the name of an interrupt's handler, as in /proc/interrupts.
 type device [32]byte
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("hardirqs", "Add up the time that CPUs spend in interrupt handlers, by device.",
 		"hardirqs -T 1 10", "every second, ten times, with the time of day",
 		"hardirqs -d", "how long they took each, as histograms, on Ctrl-C")

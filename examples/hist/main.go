@@ -24,15 +24,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {
-	if status := cli.Status("hist", run(os.Args[1:], os.Stdin, os.Stdout), os.Stderr); status != 0 {
-		os.Exit(status)
-	}
+	os.Exit(cli.Status("hist", run(os.Args[1:], os.Stdin, cli.NewOutput(os.Stdout)), os.Stderr))
 }
 
 // options holds the flags.
@@ -50,7 +47,7 @@ type options struct {
 	width     int
 }
 
-func parse(args []string, help io.Writer) (*options, error) {
+func parse(args []string, help *cli.Output) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("hist", flag.ContinueOnError)
 	f.IntVar(&o.k, "k", 0, "divide each power of two into 2^`k` buckets, 0 to 5")
@@ -68,18 +65,19 @@ func parse(args []string, help io.Writer) (*options, error) {
 	if err := cli.Parse(f, args, help); err != nil {
 		return nil, err
 	}
+	o.unit, o.title = cli.Escape(o.unit), cli.Escape(o.title) // which package hist prints as they are
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q: the numbers come on standard input", f.Arg(0))
 	}
 	return o, nil
 }
 
-func run(args []string, in io.Reader, out io.Writer) error {
+func run(args []string, in io.Reader, out *cli.Output) error {
 	o, err := parse(args, out)
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(out)
+	w := out.Buffered()
 	if o.heat > 0 || o.offset > 0 {
 		err = o.runHeat(in, w)
 	} else {
@@ -154,7 +152,7 @@ func lines(in io.Reader, fn func(fields []string) error) error {
 	return sc.Err()
 }
 
-func (o *options) runHist(in io.Reader, w io.Writer) error {
+func (o *options) runHist(in io.Reader, w *cli.Output) error {
 	hists := map[string]adder{}
 	err := lines(in, func(fields []string) error {
 		key := strings.Join(fields[:len(fields)-1], " ")
@@ -190,7 +188,7 @@ func (o *options) runHist(in io.Reader, w io.Writer) error {
 	return nil
 }
 
-func (o *options) print(w io.Writer, key string, h adder) error {
+func (o *options) print(w *cli.Output, key string, h adder) error {
 	if err := o.draw(w, key, h); err != nil {
 		return err
 	}
@@ -206,41 +204,41 @@ func (o *options) print(w io.Writer, key string, h adder) error {
 		if err != nil {
 			return err
 		}
-		escape.Fprintf(w, "p%s %.0f (%d to %d)\n", strconv.FormatFloat(100*q, 'g', 6, 64), r.Value, r.Min,
+		w.Printf("p%s %.0f (%d to %d)\n", strconv.FormatFloat(100*q, 'g', 6, 64), r.Value, r.Min,
 			r.Max)
 	}
 	return nil
 }
 
-func (o *options) draw(w io.Writer, key string, h adder) error {
+func (o *options) draw(w *cli.Output, key string, h adder) error {
 	name := "@"
 	if key != "" {
-		name = "@[" + escape.Terminal(key) + "]"
+		name = "@[" + cli.Escape(key) + "]"
 	}
 	switch o.style {
 	case "bpftrace":
-		return hist.Print(w, name, h, &hist.TextOptions{Unicode: o.unicode, Width: o.width})
+		return hist.Print(w.Raw(), name, h, &hist.TextOptions{Unicode: o.unicode, Width: o.width})
 	case "json":
-		return hist.PrintJSON(w, name, h)
+		return hist.PrintJSON(w.Raw(), name, h)
 	case "csv":
-		return hist.WriteCSV(w, h)
+		return hist.WriteCSV(w.Raw(), h)
 	case "prometheus":
 		labels := ""
 		if key != "" {
-			labels = "key=" + escape.Label(key)
+			labels = "key=" + cli.Label(key)
 		}
-		return hist.ToPrometheus(h, 1).WriteText(w, "values", labels)
+		return hist.ToPrometheus(h, 1).WriteText(w.Raw(), "values", labels)
 	case "bcc":
 		opts := &hist.BCCOptions{ValType: o.unit}
 		if key != "" {
-			opts.Section, opts.Name = "key", "'"+escape.Terminal(key)+"'"
+			opts.Section, opts.Name = "key", "'"+cli.Escape(key)+"'"
 		}
-		return hist.PrintBCC(w, h, opts)
+		return hist.PrintBCC(w.Raw(), h, opts)
 	}
 	return fmt.Errorf("-style %q: want bpftrace, bcc, json, csv or prometheus", o.style)
 }
 
-func (o *options) runHeat(in io.Reader, w io.Writer) error {
+func (o *options) runHeat(in io.Reader, w *cli.Output) error {
 	h, err := o.newHeat()
 	if err != nil {
 		return err
@@ -290,15 +288,15 @@ func (o *options) newHeat() (*hist.Heat, error) {
 	return hist.NewHeat(o.heat, like)
 }
 
-func (o *options) drawHeat(w io.Writer, g hist.Grid) error {
+func (o *options) drawHeat(w *cli.Output, g hist.Grid) error {
 	opts := &hist.HeatOptions{Title: o.title, Unit: o.unit, NoColour: os.Getenv("NO_COLOR") != "" ||
-		!cli.Terminal(w) || o.unicode}
+		!w.Terminal() || o.unicode}
 	if o.svg == "" {
 		width := o.width
 		if width <= 0 {
 			width = 80
 		}
-		_, err := io.WriteString(w, g.Text(width, opts))
+		_, err := io.WriteString(w.Raw(), g.Text(width, opts))
 		return err
 	}
 	f, err := os.Create(o.svg)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func TestRun(t *testing.T) {
@@ -24,7 +26,7 @@ func TestRun(t *testing.T) {
 		{"-style prometheus", "1\n", "# TYPE values histogram\nvalues_bucket{le=\"0\"} 0\nvalues_bucket{le=\"1\"} 1\nvalues_bucket{le=\"+Inf\"} 1\nvalues_sum 1\nvalues_count 1\n"},
 	} {
 		var out bytes.Buffer
-		if err := run(strings.Fields(c.args), strings.NewReader(c.in), &out); err != nil || out.String() != c.want {
+		if err := run(strings.Fields(c.args), strings.NewReader(c.in), cli.NewOutput(&out)); err != nil || out.String() != c.want {
 			t.Errorf("hist %s: %v\n%s\nwant\n%s", c.args, err, out.String(), c.want)
 		}
 	}
@@ -34,14 +36,14 @@ func TestHeat(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "h.svg")
 	var out bytes.Buffer
 	in := "1000.1 5\n1001.2 700\n1003 5\n"
-	if err := run([]string{"-heat", "1s", "-svg", svg, "-unit", "us"}, strings.NewReader(in), &out); err != nil {
+	if err := run([]string{"-heat", "1s", "-svg", svg, "-unit", "us"}, strings.NewReader(in), cli.NewOutput(&out)); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(svg)
 	if err != nil || strings.Count(string(b), "<title>") != 3 {
 		t.Error(string(b), err)
 	}
-	if err := run([]string{"-offset", "10", "-unicode"}, strings.NewReader("5.05\n5.95\n"), &out); err != nil ||
+	if err := run([]string{"-offset", "10", "-unicode"}, strings.NewReader("5.05\n5.95\n"), cli.NewOutput(&out)); err != nil ||
 		strings.Count(out.String(), "█") != 2 || strings.Count(out.String(), "\n") != 11 {
 		t.Error(out.String(), err)
 	}
@@ -50,9 +52,34 @@ func TestHeat(t *testing.T) {
 // Colours are for terminals, not for files.
 func TestHeatWithoutColours(t *testing.T) {
 	var out bytes.Buffer
-	if err := run([]string{"-heat", "1s"}, strings.NewReader("1000.1 5\n1001.2 700\n"), &out); err != nil || out.Len() == 0 ||
+	if err := run([]string{"-heat", "1s"}, strings.NewReader("1000.1 5\n1001.2 700\n"), cli.NewOutput(&out)); err != nil || out.Len() == 0 ||
 		bytes.ContainsRune(out.Bytes(), '\x1b') {
 		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+// TestNamesAreSafe: the titles and units of the command line were printed as they were.
+func TestNamesAreSafe(t *testing.T) {
+	const name = "\x1b[2J\u202e\u200d"
+	for _, args := range [][]string{
+		{"-style", "bpftrace"},
+		{"-style", "json"},
+		{"-style", "csv"},
+		{"-style", "bcc", "-unit", name},
+		{"-style", "prometheus"},
+		{"-heat", "1s", "-unit", name, "-title", name},
+	} {
+		var out bytes.Buffer
+		in := name + " 3\n"
+		if args[0] == "-heat" {
+			in = "1000.1 5\n"
+		}
+		if err := run(args, strings.NewReader(in), cli.NewOutput(&out)); err != nil || out.Len() == 0 {
+			t.Errorf("%q: %v, %q", args, err, out.String())
+		}
+		if strings.ContainsAny(out.String(), name[:1]+"\u202e\u200d") {
+			t.Errorf("%q: %q", args, out.String())
+		}
 	}
 }
 
@@ -68,7 +95,7 @@ func TestErrors(t *testing.T) {
 		{"-heat 1s", "0 1\n1e9 1\n", "too far away"},
 		{"file", "", "unexpected argument"},
 	} {
-		err := run(strings.Fields(c.args), strings.NewReader(c.in), io.Discard)
+		err := run(strings.Fields(c.args), strings.NewReader(c.in), cli.NewOutput(io.Discard))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("hist %s: %v, want %q", c.args, err, c.want)
 		}

@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe"
@@ -35,7 +34,7 @@ type sent struct {
 // call is the state that is kept from a call to its return.
 type call struct{ Target, Sig int32 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("killsnoop", "Trace signals that are sent with kill: by whom, and to whom.",
 		"killsnoop -x", "only those that failed",
 		"killsnoop -s 9", "only SIGKILL")

@@ -13,7 +13,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"strings"
 
@@ -41,7 +40,7 @@ type options struct {
 	events  []pmc.Event // references and misses
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -52,7 +51,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, p)
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("llcstat",
 		"Count references and misses of the last level cache, by process and CPU.",
 		"llcstat 20", "for twenty seconds",

@@ -11,8 +11,6 @@ import (
 )
 
 func main() {
-	if status := cli.Status("lsym", run(context.Background(), os.Args[1:], os.Stdout),
-		os.Stderr); status != 0 {
-		os.Exit(status)
-	}
+	err := run(context.Background(), os.Args[1:], cli.NewOutput(os.Stdout))
+	os.Exit(cli.Status("lsym", err, os.Stderr))
 }

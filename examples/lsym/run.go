@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/symbol"
 )
@@ -30,13 +28,13 @@ type matcher interface {
 }
 
 // run is the command.
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *cli.Output) error {
 	var file string
 	var pid int
 	var kernel, asJSON, data bool
 	fs := flag.NewFlagSet("lsym", flag.ContinueOnError)
 	fs.Usage = func() {
-		escape.Text(fs.Output(), usage)
+		io.WriteString(fs.Output(), usage)
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&file, "e", "", "ELF `FILE`")
@@ -55,7 +53,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer closer.Close()
-	w := bufio.NewWriter(stdout)
+	w := stdout.Buffered()
 	for _, arg := range fs.Args() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -88,7 +86,7 @@ func open(file string, pid int, kernel, data bool) (matcher, io.Closer, error) {
 }
 
 // list writes the symbols that match arg. It is an error if none does.
-func list(w io.Writer, m matcher, arg string, data, asJSON bool) error {
+func list(w *cli.Output, m matcher, arg string, data, asJSON bool) error {
 	p, err := symbol.ParsePattern(arg)
 	if err != nil {
 		return err
@@ -123,14 +121,13 @@ type object struct {
 	Module string `json:"module,omitempty"`
 }
 
-func printSymbol(w io.Writer, s *symbol.Symbol, asJSON bool) error {
+func printSymbol(w *cli.Output, s *symbol.Symbol, asJSON bool) error {
 	offset := ""
 	if s.HasOffset {
 		offset = fmt.Sprintf("%#x", s.Offset)
 	}
 	if asJSON {
-		enc := escape.NewEncoder(w)
-		return enc.Encode(object{
+		return w.JSON(object{
 			fmt.Sprintf("%#x", s.Addr), s.Size, offset, s.Kind.String(), s.Name,
 			s.Module,
 		})
@@ -138,7 +135,6 @@ func printSymbol(w io.Writer, s *symbol.Symbol, asJSON bool) error {
 	if offset == "" {
 		offset = "-"
 	}
-	_, err := escape.Fprintf(w, "%#016x %6d %-6s %10s %s %s\n", s.Addr, s.Size, s.Kind, offset, s.Name,
+	return w.Printf("%#016x %6d %-6s %10s %s %s\n", s.Addr, s.Size, s.Kind, offset, s.Name,
 		s.Module)
-	return err
 }

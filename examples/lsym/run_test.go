@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -17,7 +18,7 @@ const prog = "../../symbol/testdata/prog"
 
 func runTool(args ...string) (string, error) {
 	var b bytes.Buffer
-	err := run(context.Background(), args, &b)
+	err := run(context.Background(), args, cli.NewOutput(&b))
 	return b.String(), err
 }
 

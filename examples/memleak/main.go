@@ -15,7 +15,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -46,7 +45,7 @@ type options struct {
 	library, command                          *string
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -63,7 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return o.Run(ctx, stdout, "Tracing outstanding allocations", k.show, k.program())
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("memleak",
 		"Show the memory that a process has allocated by malloc and its kind, or the\n"+
 			"kernel by its own, and not freed since memleak was started, by stack.",

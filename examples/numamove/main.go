@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"time"
 
@@ -28,7 +27,7 @@ const (
 	nsecs
 )
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("numamove", "Count moves of pages by NUMA balancing, and the time that they take.",
 		"numamove", "every second",
 		"numamove 10 6", "every ten seconds for a minute")

@@ -16,12 +16,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"io"
 	"os"
 	"slices"
 	"time"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/stack/collect"
@@ -48,7 +46,7 @@ type options struct {
 	delimit, folded                          *bool
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -56,7 +54,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return o.RunStacks(ctx, stdout, "Tracing off-CPU time (us)", o.attach, o.show)
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("offcputime", "Add up the time that threads are off the CPU, by stack.",
 		"offcputime -p 4711 5", "where process 4711 waits, for 5 seconds",
 		"offcputime -f --state 2 10", "waits for storage and locks, folded")
@@ -135,7 +133,7 @@ func (o *options) print(s *tool.Session, w *waited) {
 		if *o.delimit {
 			line = append(line, "-")
 		}
-		s.Printf("%s %d\n", escape.Folded(append(line, tool.Outermost(w.Kernel)...)...), w.Usecs)
+		s.Printf("%s %d\n", tool.Folded(append(line, tool.Outermost(w.Kernel)...)...), w.Usecs)
 		return
 	}
 	s.Stack(w.Kernel)

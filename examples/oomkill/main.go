@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -44,7 +43,7 @@ type killed struct {
 	Load       string `json:"loadavg"`
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("oomkill",
 		"Trace kills by the kernel when memory has run out, in the machine or in a\n"+
 			"memory cgroup: who needed memory, and who was killed.",

@@ -13,7 +13,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -62,7 +61,7 @@ type snoop struct {
 	events *action.Events[opened]
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -71,7 +70,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return o.Run(ctx, stdout, "Tracing file opens", sn.show, sn.program())
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("opensnoop", "Trace file opens: who opens which file, and what comes of it.",
 		"opensnoop -x", "only opens that failed",
 		"opensnoop -T -n ssh", "those of threads with ssh in their name, with times",

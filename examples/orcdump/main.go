@@ -8,21 +8,17 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"flag"
 	"io"
 	"os"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/stack"
 )
 
 func main() {
-	if status := cli.Status("orcdump", run(os.Args[1:], os.Stdout), os.Stderr); status != 0 {
-		os.Exit(status)
-	}
+	os.Exit(cli.Status("orcdump", run(os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
 }
 
 const usage = `Usage: orcdump FILE…
@@ -33,10 +29,10 @@ as objtool --dump=orc does: for each range of code where the caller's stack is.
   orcdump nf_tables.ko                of a module
 `
 
-func run(args []string, stdout io.Writer) error {
+func run(args []string, stdout *cli.Output) error {
 	fs := flag.NewFlagSet("orcdump", flag.ContinueOnError)
 	fs.Usage = func() {
-		escape.Text(fs.Output(), usage)
+		io.WriteString(fs.Output(), usage)
 	}
 	if err := cli.Parse(fs, args, stdout); err != nil {
 		return err
@@ -44,14 +40,14 @@ func run(args []string, stdout io.Writer) error {
 	if fs.NArg() == 0 {
 		return errors.New("no file given")
 	}
-	w := bufio.NewWriter(stdout)
+	w := stdout.Buffered()
 	for _, path := range fs.Args() {
 		o, err := stack.OpenORC(path)
 		if err != nil {
 			return errors.Join(err, w.Flush())
 		}
 		for e := range o.All() {
-			escape.Fprintln(w, e)
+			w.Println(e)
 		}
 	}
 	return w.Flush()

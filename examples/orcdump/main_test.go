@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func TestRun(t *testing.T) {
@@ -26,7 +27,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := run([]string{path}, &out); err != nil {
+	if err := run([]string{path}, cli.NewOutput(&out)); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "2100:type:call sp:sp+8 bp:(und) signal:0\n"; got != want {
@@ -39,7 +40,7 @@ func TestErrors(t *testing.T) {
 		args []string
 		want string
 	}{{nil, "no file"}, {[]string{"/nonexistent"}, "no such file"}, {[]string{"main.go"}, "main.go"}, {[]string{"-x"}, "-x"}} {
-		if err := run(c.args, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := run(c.args, cli.NewOutput(io.Discard)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v", c.args, err)
 		}
 	}
@@ -48,7 +49,7 @@ func TestErrors(t *testing.T) {
 // TestHelp: -h says what the program is for, and shows how.
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
-	err := run([]string{"-h"}, &out)
+	err := run([]string{"-h"}, cli.NewOutput(&out))
 	if !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(out.String(), "Usage: orcdump ") || strings.Count(out.String(), "\n  orcdump ") < 2 {
 		t.Errorf("%v, %q", err, out.String())
 	}

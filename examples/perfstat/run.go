@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/cli"
@@ -44,10 +42,10 @@ type options struct {
 	command  []string
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	fs := flag.NewFlagSet("perfstat", flag.ContinueOnError)
 	fs.Usage = func() {
-		escape.Text(fs.Output(), usage)
+		io.WriteString(fs.Output(), usage)
 		fs.PrintDefaults()
 	}
 	var o options
@@ -64,7 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	o.command, o.interval = fs.Args(), time.Duration(*ms)*time.Millisecond
-	out := bufio.NewWriter(stdout)
+	out := stdout.Buffered()
 	defer out.Flush()
 	if *check {
 		return printCheck(out, pmc.Probe(nil))
@@ -136,7 +134,7 @@ type measured struct {
 	user, sys time.Duration // CPU time of the command
 }
 
-func stat(ctx context.Context, o options, out *bufio.Writer) error {
+func stat(ctx context.Context, o options, out *tool.Output) error {
 	groups, note, err := chooseEvents(o.events)
 	if err != nil {
 		return err
@@ -193,7 +191,7 @@ func chooseEvents(list string) (groups [][]pmc.Event, note string, err error) {
 }
 
 // once counts one run.
-func once(ctx context.Context, o options, groups [][]pmc.Event, out *bufio.Writer) (m measured,
+func once(ctx context.Context, o options, groups [][]pmc.Event, out *tool.Output) (m measured,
 	err error,
 ) {
 	// This thread starts the command, which inherits the thread's events.
@@ -258,7 +256,7 @@ func waitForEnd(pid int, stop <-chan struct{}, done chan<- error) {
 // watch waits for the end, and prints intervals until then. It is no error if Ctrl-C ended
 // the command.
 func watch(ctx context.Context, o options, c *pmc.Counters, done <-chan error, start time.Time,
-	out *bufio.Writer,
+	out *tool.Output,
 ) error {
 	var tick <-chan time.Time
 	if o.interval > 0 {

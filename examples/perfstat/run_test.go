@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
@@ -66,7 +66,7 @@ func recorded(scale uint64) measured {
 // TestTable: the table and the JSON of recorded runs.
 func TestTable(t *testing.T) {
 	var b bytes.Buffer
-	w := bufio.NewWriter(&b)
+	w := tool.NewOutput(&b)
 	for _, runs := range [][]measured{{recorded(100)}, {recorded(100), recorded(110), recorded(90)}} {
 		if err := printTable(w, "'make'", "", runs); err != nil {
 			t.Fatal(err)
@@ -106,12 +106,12 @@ func TestBadArguments(t *testing.T) {
 		"-e cpu-clock:z --true": "flag provided but not defined",
 	} {
 		var out bytes.Buffer
-		if err := run(context.Background(), strings.Fields(args), &out); err == nil || !strings.Contains(err.Error(), want) {
+		if err := run(context.Background(), strings.Fields(args), tool.NewOutput(&out)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want … %s …", args, err, want)
 		}
 	}
 	var out bytes.Buffer
-	if err := run(context.Background(), []string{"-h"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "usage: perfstat") || !strings.Contains(out.String(), "-json") {
+	if err := run(context.Background(), []string{"-h"}, tool.NewOutput(&out)); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "usage: perfstat") || !strings.Contains(out.String(), "-json") {
 		t.Errorf("-h: %v\n%s", err, out.String())
 	}
 }
@@ -120,7 +120,7 @@ func TestBadArguments(t *testing.T) {
 func values(t *testing.T, args ...string) map[string]jsonLine {
 	t.Helper()
 	var out bytes.Buffer
-	if err := run(context.Background(), append([]string{"-json"}, args...), &out); err != nil {
+	if err := run(context.Background(), append([]string{"-json"}, args...), tool.NewOutput(&out)); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]jsonLine{}
@@ -220,7 +220,7 @@ func TestAgainstPerf(t *testing.T) {
 func TestIntervals(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tool("sleep"))
 	var out bytes.Buffer
-	if err := run(context.Background(), []string{"-e", "cpu-clock", "-C", "0", "-I", "50", "--", "sleep", "0.22"}, &out); err != nil {
+	if err := run(context.Background(), []string{"-e", "cpu-clock", "-C", "0", "-I", "50", "--", "sleep", "0.22"}, tool.NewOutput(&out)); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -235,7 +235,7 @@ func TestStops(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	var out bytes.Buffer
-	if err := run(ctx, []string{"-a", "-e", "cpu-clock"}, &out); err != nil || !strings.Contains(out.String(), "CPUs utilized") {
+	if err := run(ctx, []string{"-a", "-e", "cpu-clock"}, tool.NewOutput(&out)); err != nil || !strings.Contains(out.String(), "CPUs utilized") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
@@ -250,7 +250,7 @@ func TestFailures(t *testing.T) {
 		"-C 8000 -e cpu-clock -- false":  "CPU 8000",
 	} {
 		var out bytes.Buffer
-		if err := run(context.Background(), strings.Fields(args), &out); err == nil || !strings.Contains(err.Error(), want) {
+		if err := run(context.Background(), strings.Fields(args), tool.NewOutput(&out)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want … %s …", args, err, want)
 		}
 	}
@@ -261,7 +261,7 @@ func TestCheck(t *testing.T) {
 		testenv.Need(t, testenv.Got("perf events", errors.New("this is "+runtime.GOOS)))
 	}
 	var out bytes.Buffer
-	if err := run(context.Background(), []string{"--check"}, &out); err != nil {
+	if err := run(context.Background(), []string{"--check"}, tool.NewOutput(&out)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"kernel.perf_event_paranoid", "PMUs:", "Events:", "Features:", "To profile, sample "} {
@@ -274,7 +274,7 @@ func TestCheck(t *testing.T) {
 // Nothing to count is a mistake on the command line.
 func TestNothingToCount(t *testing.T) {
 	var stderr strings.Builder
-	if status := cli.Status("perfstat", run(t.Context(), nil, io.Discard), &stderr); status != 2 {
+	if status := cli.Status("perfstat", run(t.Context(), nil, tool.NewOutput(io.Discard)), &stderr); status != 2 {
 		t.Errorf("status %d, %q", status, &stderr)
 	}
 }

@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/tool"
 )
 
 // line is one event of the output.
@@ -148,15 +146,15 @@ func rate(perSecond float64) (float64, string) {
 }
 
 // printTable writes perf stat's table.
-func printTable(w *bufio.Writer, subject, note string, runs []measured) error {
-	escape.Fprintf(w, "\n Performance counter stats for %s", subject)
+func printTable(w *tool.Output, subject, note string, runs []measured) error {
+	w.Printf("\n Performance counter stats for %s", subject)
 	if len(runs) > 1 {
-		escape.Fprintf(w, " (%d runs)", len(runs))
+		w.Printf(" (%d runs)", len(runs))
 	}
-	escape.Fprintf(w, ":\n\n")
+	w.Printf(":\n\n")
 	all := lines(runs)
 	for _, l := range all {
-		escape.Fprintln(w, l.text(len(runs) > 1))
+		w.Println(l.text(len(runs) > 1))
 	}
 	printTimes(w, runs)
 	printNotes(w, note, all)
@@ -204,43 +202,43 @@ func number(x float64, fraction bool) string {
 	return b.String() + rest
 }
 
-func printTimes(w io.Writer, runs []measured) {
+func printTimes(w *tool.Output, runs []measured) {
 	var elapsed []float64
 	for _, r := range runs {
 		elapsed = append(elapsed, r.elapsed.Seconds())
 	}
 	mean, spread, _ := meanSpread(elapsed)
 	if len(runs) > 1 {
-		escape.Fprintf(w, "\n%18.9f seconds time elapsed  ( +- %5.2f%% )\n\n", mean, spread)
+		w.Printf("\n%18.9f seconds time elapsed  ( +- %5.2f%% )\n\n", mean, spread)
 		return
 	}
-	escape.Fprintf(w, "\n%18.9f seconds time elapsed\n\n", mean)
+	w.Printf("\n%18.9f seconds time elapsed\n\n", mean)
 	if r := runs[0]; r.user+r.sys > 0 {
-		escape.Fprintf(w, "%18.9f seconds user\n%18.9f seconds sys\n\n", r.user.Seconds(),
+		w.Printf("%18.9f seconds user\n%18.9f seconds sys\n\n", r.user.Seconds(),
 			r.sys.Seconds())
 	}
 }
 
 // printNotes explains the numbers: why events are missing, and which counts are extrapolated.
-func printNotes(w io.Writer, note string, all []line) {
+func printNotes(w *tool.Output, note string, all []line) {
 	if note != "" {
-		escape.Fprintf(w, "Note: %s.\n", note)
+		w.Printf("Note: %s.\n", note)
 	}
 	said := map[string]bool{}
 	shared, never := false, false
 	for _, l := range all {
 		if e := l.value.Error; e != "" && !said[e] {
 			said[e] = true
-			escape.Fprintf(w, "Note: %s.\n", e)
+			w.Printf("Note: %s.\n", e)
 		}
 		shared = shared || l.value.Confidence == pmc.High || l.value.Confidence == pmc.Low
 		never = never || l.value.Confidence == pmc.NotCounted
 	}
 	if shared {
-		escape.Fprintln(w, "Note: events with a percentage shared the counters; they were counted for that part of the time and scaled.")
+		w.Println("Note: events with a percentage shared the counters; they were counted for that part of the time and scaled.")
 	}
 	if never {
-		escape.Fprintln(w, "Note: events that were not counted never got a counter (others hold them: the NMI watchdog, another perf), or nothing ran.")
+		w.Println("Note: events that were not counted never got a counter (others hold them: the NMI watchdog, another perf), or nothing ran.")
 	}
 }
 
@@ -281,10 +279,9 @@ func (l line) json(interval *float64, runs int) jsonLine {
 	return j
 }
 
-func printJSON(w *bufio.Writer, runs []measured) error {
-	enc := escape.NewEncoder(w)
+func printJSON(w *tool.Output, runs []measured) error {
 	for _, l := range lines(runs) {
-		if err := enc.Encode(l.json(nil, len(runs))); err != nil {
+		if err := w.JSON(l.json(nil, len(runs))); err != nil {
 			return err
 		}
 	}
@@ -299,7 +296,7 @@ type intervals struct {
 	started bool
 }
 
-func (p *intervals) print(w *bufio.Writer, c *pmc.Counters, at time.Duration, wanted bool) error {
+func (p *intervals) print(w *tool.Output, c *pmc.Counters, at time.Duration, wanted bool) error {
 	if !wanted {
 		return nil
 	}
@@ -311,21 +308,20 @@ func (p *intervals) print(w *bufio.Writer, c *pmc.Counters, at time.Duration, wa
 	all := lines([]measured{{counts: d, elapsed: at - p.lastAt}})
 	p.last, p.lastAt = now, at
 	if p.json {
-		enc := escape.NewEncoder(w)
 		seconds := at.Seconds()
 		for _, l := range all {
-			if err := enc.Encode(l.json(&seconds, 1)); err != nil {
+			if err := w.JSON(l.json(&seconds, 1)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	if !p.started {
-		escape.Fprintln(w, "#           time             counts unit events")
+		w.Println("#           time             counts unit events")
 		p.started = true
 	}
 	for _, l := range all {
-		if _, err := escape.Fprintf(w, "%16.9f %s\n", at.Seconds(), l.text(false)); err != nil {
+		if err := w.Printf("%16.9f %s\n", at.Seconds(), l.text(false)); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/stack/profile"
 )
 
@@ -167,7 +168,7 @@ func TestRecordReplay(t *testing.T) {
 		t.Errorf("nothing was sampled: %q", live["folded"])
 	}
 	// A recording is never overwritten.
-	if err := run(t.Context(), []string{"-d", "10ms", "-record", dir}, io.Discard); err == nil {
+	if err := run(t.Context(), []string{"-d", "10ms", "-record", dir}, tool.NewOutput(io.Discard)); err == nil {
 		t.Error("-record into a directory that is not empty: no error")
 	}
 }
@@ -350,7 +351,7 @@ func TestRecordFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Unmount(dir, 0)
-	err := run(t.Context(), []string{"-d", "200ms", "-F", "999", "-idle", "-record", filepath.Join(dir, "rec")}, io.Discard)
+	err := run(t.Context(), []string{"-d", "200ms", "-F", "999", "-idle", "-record", filepath.Join(dir, "rec")}, tool.NewOutput(io.Discard))
 	if err == nil || !strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v, want one line that says the disk is full", err)
 	}

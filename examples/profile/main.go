@@ -13,7 +13,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -26,11 +25,11 @@ import (
 
 func main() { os.Exit(tool.Main("profile", run)) }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	return newOptions().run(ctx, args, stdout)
 }
 
-func (o *options) run(ctx context.Context, args []string, stdout io.Writer) error {
+func (o *options) run(ctx context.Context, args []string, stdout *tool.Output) error {
 	if err := o.parse(args, stdout); err != nil {
 		return err
 	}
@@ -90,7 +89,7 @@ func newOptions() *options {
 
 // parse rejects combinations that make no sense. It decides what -c is: the name of a thread,
 // as in BCC's tools, or a period, as in perf's.
-func (o *options) parse(args []string, stdout io.Writer) error {
+func (o *options) parse(args []string, stdout *tool.Output) error {
 	if err := o.EndAfter("10"); err != nil { // unless the user gives another duration
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/probe/tool/tooltest"
 	profilepkg "github.com/borescope/borescope/stack/profile"
@@ -36,8 +37,8 @@ func replayed(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	o := newOptions()
-	o.Stderr = &errs
-	if err := o.run(t.Context(), append([]string{"-replay", "demo"}, args...), &out); err != nil {
+	o.Stderr = tool.NewOutput(&errs)
+	if err := o.run(t.Context(), append([]string{"-replay", "demo"}, args...), tool.NewOutput(&out)); err != nil {
 		t.Fatal(err)
 	}
 	return out.String(), errs.String()
@@ -134,7 +135,7 @@ func TestBadArguments(t *testing.T) {
 		{"-replay testdata", 1, "-replay testdata: "},
 	} {
 		var errs bytes.Buffer
-		err := run(t.Context(), strings.Fields(c.args), io.Discard)
+		err := run(t.Context(), strings.Fields(c.args), tool.NewOutput(io.Discard))
 		if err == nil {
 			t.Errorf("profile %s: no error", c.args)
 			continue
@@ -158,13 +159,13 @@ func TestFullDisk(t *testing.T) {
 	}
 	defer full.Close()
 	for _, args := range []string{"-svg /dev/full", "-pprof /dev/full", "-svg no/such/dir.svg"} {
-		err := run(t.Context(), strings.Fields("-replay demo "+args), io.Discard)
+		err := run(t.Context(), strings.Fields("-replay demo "+args), tool.NewOutput(io.Discard))
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want one line", args, err)
 		}
 	}
 	for _, args := range []string{"", "-f", "-json"} {
-		if err := run(t.Context(), strings.Fields("-replay demo "+args), full); err == nil {
+		if err := run(t.Context(), strings.Fields("-replay demo "+args), tool.NewOutput(full)); err == nil {
 			t.Errorf("no error for %q to a full disk", args)
 		}
 	}
@@ -181,7 +182,7 @@ func TestFlags(t *testing.T) {
 		"-e page-faults -c sh": "perf:page-faults:hz:99",
 	} {
 		o := newOptions()
-		err := o.parse(strings.Fields(args), io.Discard)
+		err := o.parse(strings.Fields(args), tool.NewOutput(io.Discard))
 		if got := o.target().String(); err != nil || got != want || *o.idle != strings.Contains(args, "-I") ||
 			(*o.comm == "sh") != strings.Contains(args, "sh") || len(*o.pids) == 2 != strings.Contains(args, "1,2") {
 			t.Errorf("%q: %s, want %s; %+v, %v", args, got, want, o, err)

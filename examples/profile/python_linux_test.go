@@ -11,6 +11,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool"
 )
 
 // TestPython shows the functions of a Python program inside the interpreter's loop
@@ -33,7 +34,7 @@ while True: outer()`)
 		rec = filepath.Join(t.TempDir(), "rec")
 		live.Reset()
 		args := []string{"-p", strconv.Itoa(cmd.Process.Pid), "-f", "-U", "-F", "499", "-d", fmt.Sprint(seconds), "-record", rec}
-		if err := run(t.Context(), args, &live); err != nil {
+		if err := run(t.Context(), args, tool.NewOutput(&live)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,7 +50,7 @@ while True: outer()`)
 		}
 	}
 	var replayed bytes.Buffer
-	if err := run(t.Context(), []string{"-replay", rec, "-f"}, &replayed); err != nil {
+	if err := run(t.Context(), []string{"-replay", rec, "-f"}, tool.NewOutput(&replayed)); err != nil {
 		t.Fatal(err)
 	}
 	if replayed.String() != live.String() {

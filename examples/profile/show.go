@@ -138,12 +138,12 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 		return nil
 	}
 	if *o.folded {
-		if _, err := folded.WriteTo(s); err != nil {
+		if _, err := folded.WriteTo(s.Raw()); err != nil {
 			return err
 		}
 	} else {
 		for _, byTotal := range []bool{false, true} {
-			if _, err := p.Top(&profile.TopOptions{ByTotal: byTotal}).WriteTo(s); err != nil {
+			if _, err := p.Top(&profile.TopOptions{ByTotal: byTotal}).WriteTo(s.Raw()); err != nil {
 				return err
 			}
 			s.Printf("\n")

@@ -10,7 +10,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -22,7 +21,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
@@ -32,12 +30,10 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process
-	if status := cli.Status("replay", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
-		os.Exit(status)
-	}
+	os.Exit(cli.Status("replay", run(ctx, os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *cli.Output) error {
 	f := flag.NewFlagSet("replay", flag.ContinueOnError)
 	tables := f.Bool("tables", false, "print every snapshot of every table")
 	stream := f.String("stream", "", "print the records of this `stream`")
@@ -58,7 +54,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if *tables || *stream != "" {
 		rec.Pace(recording.ReplayOptions{Speed: *speed})
 	}
-	w := bufio.NewWriter(stdout)
+	w := stdout.Buffered()
 	switch {
 	case *stream != "":
 		err = printStream(ctx, w, rec, *stream, *speed > 0)
@@ -72,21 +68,21 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 // cutOff prints a note if a recording ends early, and returns no error then: the part before
 // is valid.
-func cutOff(w io.Writer, err error) error {
+func cutOff(w *cli.Output, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		_, err = escape.Fprintf(w, "  (%v)\n", err)
+		err = w.Printf("  (%v)\n", err)
 	}
 	return err
 }
 
-func summarize(ctx context.Context, w *bufio.Writer, rec *recording.Recording, all bool) error {
+func summarize(ctx context.Context, w *cli.Output, rec *recording.Recording, all bool) error {
 	m := rec.Meta()
-	escape.Fprintf(w, "%s %s, Linux %s %s, %d of %d CPUs, %s", m.Tool, strings.Join(m.Args, " "),
+	w.Printf("%s %s, Linux %s %s, %d of %d CPUs, %s", m.Tool, strings.Join(m.Args, " "),
 		m.Kernel, m.Arch, len(m.Online), len(m.Possible), m.Start.UTC().Format(time.RFC3339))
 	if rec.Complete() {
-		escape.Fprintf(w, " for %v\n", m.End.Sub(m.Start).Round(time.Millisecond))
+		w.Printf(" for %v\n", m.End.Sub(m.Start).Round(time.Millisecond))
 	} else {
-		escape.Fprintln(w, ", not closed")
+		w.Println(", not closed")
 	}
 	for _, part := range []struct {
 		list  func() ([]string, error)
@@ -109,7 +105,7 @@ func summarize(ctx context.Context, w *bufio.Writer, rec *recording.Recording, a
 	return nil
 }
 
-func printTable(w *bufio.Writer, rec *recording.Recording, name string, all bool) error {
+func printTable(w *cli.Output, rec *recording.Recording, name string, all bool) error {
 	d, err := rec.DumpTable(name)
 	if err != nil {
 		return err
@@ -132,14 +128,14 @@ func printTable(w *bufio.Writer, rec *recording.Recording, name string, all bool
 		if !all {
 			continue
 		}
-		escape.Fprintf(w, "%s: %s at %v, %d entries\n", name, op, at.Sub(start).Round(time.Microsecond),
+		w.Printf("%s: %s at %v, %d entries\n", name, op, at.Sub(start).Round(time.Microsecond),
 			len(entries))
 		for _, e := range entries {
-			escape.Fprintf(w, "  %s: %s\n", e.Key, e.Value)
+			w.Printf("  %s: %s\n", e.Key, e.Value)
 		}
 		w.Flush() // at its pace; the last Flush returns the error too
 	}
-	escape.Fprintf(w, "table %s: %d snapshots, %d entries\n", name, snapshots, total)
+	w.Printf("table %s: %d snapshots, %d entries\n", name, snapshots, total)
 	return nil
 }
 
@@ -156,7 +152,7 @@ func each(ctx context.Context, p *recording.Replay, fn func(*mapx.Record)) error
 	}
 }
 
-func countStream(ctx context.Context, w io.Writer, rec *recording.Recording, name string) error {
+func countStream(ctx context.Context, w *cli.Output, rec *recording.Recording, name string) error {
 	p, err := rec.Stream(name, nil)
 	if err != nil {
 		return err
@@ -164,11 +160,11 @@ func countStream(ctx context.Context, w io.Writer, rec *recording.Recording, nam
 	n, size := 0, 0
 	err = each(ctx, p, func(r *mapx.Record) { n, size = n+1, size+len(r.Data) })
 	s, _ := p.Stats() // a replay returns no error
-	escape.Fprintf(w, "stream %s: %d records, %d bytes, %d lost\n", name, n, size, s.Lost)
+	w.Printf("stream %s: %d records, %d bytes, %d lost\n", name, n, size, s.Lost)
 	return cutOff(w, err)
 }
 
-func printStream(ctx context.Context, w *bufio.Writer, rec *recording.Recording, name string,
+func printStream(ctx context.Context, w *cli.Output, rec *recording.Recording, name string,
 	paced bool,
 ) error {
 	p, err := rec.Stream(name, nil)
@@ -177,11 +173,11 @@ func printStream(ctx context.Context, w *bufio.Writer, rec *recording.Recording,
 	}
 	start := rec.Meta().Start
 	err = each(ctx, p, func(r *mapx.Record) {
-		escape.Fprintf(w, "%12.6f cpu %d", p.Time().Sub(start).Seconds(), r.CPU)
+		w.Printf("%12.6f cpu %d", p.Time().Sub(start).Seconds(), r.CPU)
 		if r.Lost > 0 {
-			escape.Fprintf(w, " lost %d", r.Lost)
+			w.Printf(" lost %d", r.Lost)
 		}
-		escape.Fprintf(w, " %s\n", hex.EncodeToString(r.Data))
+		w.Printf(" %s\n", hex.EncodeToString(r.Data))
 		if paced {
 			w.Flush() // the last Flush returns the error too
 		}
@@ -189,17 +185,17 @@ func printStream(ctx context.Context, w *bufio.Writer, rec *recording.Recording,
 	return cutOff(w, err)
 }
 
-func countFile(w io.Writer, rec *recording.Recording, name string) error {
+func countFile(w *cli.Output, rec *recording.Recording, name string) error {
 	f, err := rec.Open(name)
 	if err != nil {
 		return err
 	}
 	n, err := io.Copy(io.Discard, f)
-	escape.Fprintf(w, "file %s: %d bytes\n", name, n)
+	w.Printf("file %s: %d bytes\n", name, n)
 	return cutOff(w, err)
 }
 
-func printFile(w io.Writer, rec *recording.Recording, name string) error {
+func printFile(w *cli.Output, rec *recording.Recording, name string) error {
 	if tree, path, ok := strings.Cut(name, "/"); ok {
 		host, err := hostfs.Open(rec, tree)
 		if err != nil {
@@ -209,13 +205,13 @@ func printFile(w io.Writer, rec *recording.Recording, name string) error {
 		if err != nil {
 			return err
 		}
-		_, err = w.Write(b)
+		_, err = w.Raw().Write(b)
 		return err
 	}
 	f, err := rec.Open(name)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(w, f)
+	_, err = io.Copy(w.Raw(), f)
 	return err
 }

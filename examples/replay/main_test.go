@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 const fixture = "../../mapx/recording/testdata/recording-1"
@@ -29,7 +31,7 @@ func TestReplay(t *testing.T) {
 		{"-cat host/proc/version", []string{"Linux\n"}},
 	} {
 		var out bytes.Buffer
-		if err := run(t.Context(), append(strings.Fields(c.args), fixture), &out); err != nil {
+		if err := run(t.Context(), append(strings.Fields(c.args), fixture), cli.NewOutput(&out)); err != nil {
 			t.Fatal(c.args, err)
 		}
 		for _, want := range c.want {
@@ -48,7 +50,7 @@ func TestReplay(t *testing.T) {
 		{"-cat", "notes/x", fixture},
 		{"-cat", "../x", fixture},
 	} {
-		if err := run(t.Context(), args, io.Discard); err == nil {
+		if err := run(t.Context(), args, cli.NewOutput(io.Discard)); err == nil {
 			t.Error(args)
 		}
 	}

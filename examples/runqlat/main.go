@@ -27,7 +27,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/hist"
@@ -49,7 +48,7 @@ type options struct {
 	key   func(task action.Ptr) action.Int // selects a task's histogram; nil for only one
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -62,7 +61,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, o.program(waits, "__state"), o.program(waits, "state"))
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("runqlat",
 		"Measure how long threads that could run waited for a CPU, as a histogram.",
 		"runqlat 1 10", "a histogram every second, ten times",

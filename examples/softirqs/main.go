@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe"
@@ -40,7 +39,7 @@ func name(vec uint32) string {
 	return fmt.Sprintf("softirq %d", vec)
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("softirqs", "Add up the time that CPUs spend in soft interrupts, by kind.",
 		"softirqs -T 1 10", "every second, ten times, with the time of day",
 		"softirqs -d", "how long they took each, as histograms, on Ctrl-C")

@@ -16,11 +16,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/stack/collect"
@@ -37,7 +35,7 @@ type counted struct {
 	Count  uint64   `json:"count"`
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("stackcount", "Count the kernel and user stacks that lead to an event.\n"+
 		"A target is one of bpftrace's, with wildcards: submit_bio, tracepoint:sched:*,\n"+
 		"uprobe:libc:malloc, usdt:/path:provider:name",
@@ -121,7 +119,7 @@ func show(s *tool.Session, stacks []counted, folded, delimit bool) {
 			if c.PID != 0 {
 				stack = slices.Insert(stack, 0, c.Comm)
 			}
-			s.Printf("%s %d\n", escape.Folded(stack...), c.Count)
+			s.Printf("%s %d\n", tool.Folded(stack...), c.Count)
 			continue
 		}
 		s.Stack(c.Kernel)

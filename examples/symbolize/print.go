@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"strconv"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/symbol"
 )
 
 // printFunc writes the frames of one address.
-type printFunc func(w *bufio.Writer, pc uint64, frames []symbol.Frame) error
+type printFunc func(w *cli.Output, pc uint64, frames []symbol.Frame) error
 
 func printer(c *config) (printFunc, error) {
 	// Without inlined calls both tools print the innermost position, addr2line with the
@@ -29,13 +27,13 @@ func printer(c *config) (printFunc, error) {
 	case c.json && c.style != "":
 		return nil, fmt.Errorf("-json and -style exclude each other")
 	case c.json:
-		return func(w *bufio.Writer, pc uint64, frames []symbol.Frame) error {
+		return func(w *cli.Output, pc uint64, frames []symbol.Frame) error {
 			return printJSON(w, pc, frames, c.inlines)
 		}, nil
 	case c.style == "gnu":
-		return func(w *bufio.Writer, _ uint64, frames []symbol.Frame) error {
+		return func(w *cli.Output, _ uint64, frames []symbol.Frame) error {
 			for _, f := range shown(frames) {
-				if _, err := escape.Fprintf(w, "%s\n%s:%s\n", or(f.Name, "??"), or(f.File, "??"),
+				if err := w.Printf("%s\n%s:%s\n", or(f.Name, "??"), or(f.File, "??"),
 					gnuLine(f)); err != nil {
 					return err
 				}
@@ -43,19 +41,21 @@ func printer(c *config) (printFunc, error) {
 			return nil
 		}, nil
 	case c.style == "llvm":
-		return func(w *bufio.Writer, _ uint64, frames []symbol.Frame) error {
+		return func(w *cli.Output, _ uint64, frames []symbol.Frame) error {
 			for _, f := range shown(frames) {
-				if _, err := escape.Fprintf(w, "%s\n%s:%d:%d\n", or(f.Name, "??"), or(f.File, "??"), f.Line,
+				if err := w.Printf("%s\n%s:%d:%d\n", or(f.Name, "??"), or(f.File, "??"), f.Line,
 					f.Column); err != nil {
 					return err
 				}
 			}
-			_, err := escape.Fprintln(w)
-			return err
+			return w.Println()
 		}, nil
 	case c.style == "":
-		return func(w *bufio.Writer, pc uint64, frames []symbol.Frame) error {
-			return printText(w, pc, frames, c.inlines)
+		var b []byte
+		return func(w *cli.Output, pc uint64, frames []symbol.Frame) error {
+			b = appendText(b[:0], pc, frames, c.inlines)
+			_, err := w.Raw().Write(b)
+			return err
 		}, nil
 	}
 	return nil, fmt.Errorf("-style %s: want gnu or llvm", c.style)
@@ -76,19 +76,19 @@ func gnuLine(f symbol.Frame) string {
 	return strconv.Itoa(f.Line)
 }
 
-// printText writes a line for an address, and one for each function that its code is inlined
-// in. It does not use fmt, because there may be millions of addresses.
-func printText(w *bufio.Writer, pc uint64, frames []symbol.Frame, inlines bool) error {
+// appendText appends a line for an address, and one for each function that its code is
+// inlined in. It does not use fmt, because there may be millions of addresses.
+func appendText(b []byte, pc uint64, frames []symbol.Frame, inlines bool) []byte {
 	if !inlines {
 		frames = frames[len(frames)-1:]
 	}
-	b := strconv.AppendUint(append(w.AvailableBuffer(), "0x"...), pc, 16)
+	b = strconv.AppendUint(append(b, "0x"...), pc, 16)
 	for i := range frames {
 		f, sep := &frames[i], " "
 		if i > 0 {
 			sep = "    in "
 		}
-		b = append(append(b, sep...), escape.Terminal(f.Name)...)
+		b = append(append(b, sep...), cli.Escape(f.Name)...)
 		switch {
 		case f.Name == "":
 			b = append(append(append(b, "?? ("...), f.Reason.String()...), ')')
@@ -98,16 +98,15 @@ func printText(w *bufio.Writer, pc uint64, frames []symbol.Frame, inlines bool) 
 			b = strconv.AppendUint(append(b, "+0x"...), f.Offset, 16)
 		}
 		if f.File != "" {
-			b = append(append(append(b, ' '), escape.Terminal(f.File)...), ':')
+			b = append(append(append(b, ' '), cli.Escape(f.File)...), ':')
 			b = strconv.AppendInt(b, int64(f.Line), 10)
 		}
 		if i == len(frames)-1 && f.Module != "" {
-			b = append(append(append(b, " ("...), escape.Terminal(f.Module)...), ')')
+			b = append(append(append(b, " ("...), cli.Escape(f.Module)...), ')')
 		}
 		b = append(b, '\n')
 	}
-	_, err := w.Write(b)
-	return err
+	return b
 }
 
 // object is an address as -json prints it: the function that the code belongs to, and the
@@ -129,7 +128,7 @@ type inline struct {
 	Line int    `json:"line,omitempty"`
 }
 
-func printJSON(w io.Writer, pc uint64, frames []symbol.Frame, inlines bool) error {
+func printJSON(w *cli.Output, pc uint64, frames []symbol.Frame, inlines bool) error {
 	f := frames[len(frames)-1]
 	o := object{
 		Addr: fmt.Sprintf("%#x", pc), Name: f.Name, Offset: f.Offset, Module: f.Module,
@@ -140,6 +139,5 @@ func printJSON(w io.Writer, pc uint64, frames []symbol.Frame, inlines bool) erro
 			o.Inlined = append(o.Inlined, inline{f.Name, f.File, f.Line})
 		}
 	}
-	enc := escape.NewEncoder(w)
-	return enc.Encode(o)
+	return w.JSON(o)
 }

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/symbol"
 )
@@ -39,11 +38,11 @@ Flags:
 `
 
 // run is the command.
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *cli.Output) error {
 	c := config{stdin: os.Stdin}
 	fs := flag.NewFlagSet("symbolize", flag.ContinueOnError)
 	fs.Usage = func() {
-		escape.Text(fs.Output(), usage)
+		io.WriteString(fs.Output(), usage)
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&c.file, "e", "", "ELF `FILE`; its separate debug file is found by build-id or link")
@@ -63,7 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 // symbolize prints the symbols of the addresses in args, or in standard input if args is
 // empty.
-func symbolize(ctx context.Context, c *config, args []string, stdout io.Writer) error {
+func symbolize(ctx context.Context, c *config, args []string, stdout *cli.Output) error {
 	r, done, err := open(c)
 	if err != nil {
 		return err
@@ -73,7 +72,7 @@ func symbolize(ctx context.Context, c *config, args []string, stdout io.Writer) 
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(stdout)
+	w := stdout.Buffered()
 	var frames []symbol.Frame
 	one := func(arg string) error {
 		pc, err := parseAddr(arg)
@@ -107,7 +106,7 @@ func symbolize(ctx context.Context, c *config, args []string, stdout io.Writer) 
 // flushed is a reader that flushes w before it reads.
 type flushed struct {
 	io.Reader
-	w *bufio.Writer
+	w *cli.Output
 }
 
 // Read implements io.Reader.

@@ -12,15 +12,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/borescope/borescope/internal/testenv"
-
 	"github.com/borescope/borescope/internal/golden"
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func runTool(t *testing.T, args ...string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := run(context.Background(), args, &b); err != nil {
+	if err := run(context.Background(), args, cli.NewOutput(&b)); err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
 	return b.String()
@@ -78,7 +78,7 @@ var discriminator = regexp.MustCompile(` \(discriminator \d+\)`)
 func TestStdin(t *testing.T) {
 	var b bytes.Buffer
 	c := &config{perfmap: "testdata/perf-1.map", style: "gnu", stdin: strings.NewReader("1000\n\n 0x1015 \n")}
-	if err := symbolize(context.Background(), c, nil, &b); err != nil {
+	if err := symbolize(context.Background(), c, nil, cli.NewOutput(&b)); err != nil {
 		t.Fatal(err)
 	}
 	if want := "first\n??:0\nsecond one\n??:0\n"; b.String() != want {
@@ -94,7 +94,7 @@ func TestConversation(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		c := &config{perfmap: "testdata/perf-1.map", style: "gnu", stdin: in}
-		err := symbolize(context.Background(), c, nil, out)
+		err := symbolize(context.Background(), c, nil, cli.NewOutput(out))
 		out.Close()
 		done <- err
 	}()
@@ -132,7 +132,7 @@ func TestErrors(t *testing.T) {
 		{"-perfmap testdata/perf-1.map -style x 1", "want gnu or llvm"},
 		{"-perfmap testdata/perf-1.map -style gnu -json 1", "exclude"},
 	} {
-		err := run(context.Background(), strings.Fields(c.args), &bytes.Buffer{})
+		err := run(context.Background(), strings.Fields(c.args), cli.NewOutput(&bytes.Buffer{}))
 		if err == nil || !strings.Contains(err.Error(), c.msg) {
 			t.Errorf("%q: got %v, want %q", c.args, err, c.msg)
 		}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
 
@@ -71,7 +72,7 @@ func TestLiveCall(t *testing.T) {
 
 func TestList(t *testing.T) {
 	var out strings.Builder
-	if err := run(t.Context(), []string{"-l"}, &out); err != nil || !strings.Contains(out.String(), "\ngetpriority\n") {
+	if err := run(t.Context(), []string{"-l"}, tool.NewOutput(&out)); err != nil || !strings.Contains(out.String(), "\ngetpriority\n") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 }

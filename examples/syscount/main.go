@@ -23,13 +23,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -46,7 +44,7 @@ type options struct {
 	failed, latency, millis *bool
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("syscount", "Count system calls by name or process, with their time.",
 		"syscount -d 10 -L", "of ten seconds, with times, the longest first",
 		"syscount -P -e EPERM", "calls that lacked a permission, by process")
@@ -79,7 +77,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	if *list {
-		return escape.Text(stdout, strings.Join(sysnames.Syscalls(runtime.GOARCH), "\n")+"\n")
+		return stdout.Text(strings.Join(sysnames.Syscalls(runtime.GOARCH), "\n") + "\n")
 	}
 	if *byPID {
 		return count(ctx, stdout, t, o, byProcess)
@@ -113,7 +111,7 @@ var byProcess = by[process]{
 	func(_ *tool.Session, p process) []any { return []any{p.PID, p.Comm} },
 }
 
-func count[K comparable](ctx context.Context, stdout io.Writer, t *tool.Tool, o options,
+func count[K comparable](ctx context.Context, stdout *tool.Output, t *tool.Tool, o options,
 	by by[K],
 ) error {
 	counts := action.NewCounter[K]("counts", 0)

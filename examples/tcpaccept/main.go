@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe"
@@ -37,7 +36,7 @@ type accepted struct {
 
 const familyIPv4 = 2 // AF_INET
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("tcpaccept",
 		"Trace TCP connections that are accepted: who is connected to, by whom.",
 		"tcpaccept -T", "with the time of day",

@@ -13,7 +13,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"io"
 	"net/netip"
 	"os"
 
@@ -73,7 +72,7 @@ type maps struct {
 	callers *action.Hash[uint64, caller] // until connections are open, for -L
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -94,7 +93,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, programs...)
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("tcpconnect", "Trace TCP connections that are opened: who connects to where.",
 		"tcpconnect -t -P 80,443", "to these ports, with times",
 		"tcpconnect -c", "count by address and port",

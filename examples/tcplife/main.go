@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe"
@@ -54,7 +53,7 @@ type options struct {
 	locals, remotes         *[]int
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -65,7 +64,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, p)
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("tcplife", "Trace TCP connections: between whom, how much, for how long.",
 		"tcplife -D 80,443", "those to these ports",
 		"tcplife -T -p 181", "those of process 181, with the time of day")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
 
@@ -98,7 +99,7 @@ func TestLive(t *testing.T) {
 func TestNarrowWithTime(t *testing.T) {
 	for _, flag := range []string{"-T", "-t"} {
 		var out strings.Builder
-		if err := run(t.Context(), []string{"-replay", "testdata/sessions", flag}, &out); err != nil {
+		if err := run(t.Context(), []string{"-replay", "testdata/sessions", flag}, tool.NewOutput(&out)); err != nil {
 			t.Fatal(err)
 		}
 		heading := strings.Split(out.String(), "\n")[1]

@@ -12,7 +12,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"io"
 	"net"
 	"os"
 	"slices"
@@ -48,7 +47,7 @@ var states = []string{
 	"CLOSE", "CLOSE_WAIT", "LAST_ACK", "LISTEN", "CLOSING", "NEW_SYN_RECV",
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("tcpretrans", "Trace TCP segments that are sent again, because no answer came.",
 		"tcpretrans", "every retransmit",
 		"tcpretrans -c", "count by connection")

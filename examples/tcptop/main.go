@@ -13,7 +13,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"net/netip"
 	"os"
 	"slices"
@@ -49,7 +48,7 @@ type options struct {
 	versions *tool.IPVersions
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -61,7 +60,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}, o.functions(bytes), o.sockets(bytes))
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("tcptop", "Show what is sent and received over TCP, by process and connection.",
 		"tcptop -C 1 10", "ten tables, one each second",
 		"tcptop -p 181", "of process 181")

@@ -16,7 +16,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if status := cli.Status("tick", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
+	if status := cli.Status("tick", run(ctx, os.Args[1:], cli.NewOutput(os.Stdout)),
+		os.Stderr); status != 0 {
 		os.Exit(status)
 	}
 }

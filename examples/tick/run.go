@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/usdt/arg"
 	"github.com/borescope/borescope/usdt/provider"
@@ -26,10 +25,10 @@ Flags:
 `
 
 // run fires until ctx ends or count ticks are over.
-func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
+func run(ctx context.Context, args []string, stdout *cli.Output) (err error) {
 	flags := flag.NewFlagSet("tick", flag.ContinueOnError)
 	flags.Usage = func() {
-		escape.Text(flags.Output(), usage)
+		io.WriteString(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
 	interval := flags.Duration("i", time.Second, "time between ticks")
@@ -53,7 +52,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 			err = e
 		}
 	}()
-	escape.Fprintf(stdout, "pid %d fires tick:loop in %s\n", os.Getpid(), p.Path())
+	stdout.Printf("pid %d fires tick:loop in %s\n", os.Getpid(), p.Path())
 
 	ticker := time.NewTicker(*interval)
 	defer ticker.Stop()
@@ -62,7 +61,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	for i := 0; *count == 0 || i < *count; {
 		select {
 		case <-ctx.Done():
-			escape.Fprintf(stdout, "%d ticks were traced\n", traced)
+			stdout.Printf("%d ticks were traced\n", traced)
 			return nil
 		case <-ticker.C:
 		}
@@ -82,6 +81,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		wasEnabled = enabled
 		i++
 	}
-	escape.Fprintf(stdout, "%d ticks were traced\n", traced)
+	stdout.Printf("%d ticks were traced\n", traced)
 	return nil
 }

@@ -16,12 +16,13 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/usdt/provider"
 )
 
 func TestRun(t *testing.T) {
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"-i", "1ms", "-n", "3"}, &out)
+	err := run(t.Context(), []string{"-i", "1ms", "-n", "3"}, cli.NewOutput(&out))
 	var unsupported *provider.UnsupportedError
 	if errors.As(err, &unsupported) {
 		testenv.Need(t, testenv.Got("provider", errors.New(err.Error())))
@@ -30,7 +31,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("%v: %q", err, out.String())
 	}
 	for _, args := range [][]string{{"x"}, {"-i", "0s"}, {"-n", "-1"}} {
-		if run(t.Context(), args, io.Discard) == nil {
+		if run(t.Context(), args, cli.NewOutput(io.Discard)) == nil {
 			t.Errorf("%v is accepted", args)
 		}
 	}
@@ -62,7 +63,7 @@ func TestBpftrace(t *testing.T) {
 	out := &lines{first: make(chan string, 1)}
 	done := make(chan error, 1)
 	running, stop := context.WithCancel(ctx)
-	go func() { done <- run(running, []string{"-i", "100ms"}, out) }()
+	go func() { done <- run(running, []string{"-i", "100ms"}, cli.NewOutput(out)) }()
 	first := strings.Fields(<-out.first)
 	pid, path := first[1], first[len(first)-1]
 	if _, err := strconv.Atoi(pid); err != nil {
@@ -138,7 +139,7 @@ func TestTrace(t *testing.T) {
 	// The first tick comes one to two intervals after the semaphore was raised, and
 	// trace's program counts only when all is attached, which a quiet machine takes
 	// more than 20 ms for now and then (the kernel waits for grace periods).
-	go func() { done <- run(running, []string{"-i", "250ms"}, out) }()
+	go func() { done <- run(running, []string{"-i", "250ms"}, cli.NewOutput(out)) }()
 	first := strings.Fields(<-out.first)
 	got, err := testenv.CommandContext(ctx, t, trace, "-p", first[1], "-M", "3", "usdt:"+first[len(first)-1]+`:tick:loop "got: %d", arg0`).Output()
 	if err != nil || !regexp.MustCompile(`(?s) got: 0\n.* got: 1\n.* got: 2\n`).Match(got) {
@@ -153,7 +154,7 @@ func TestTrace(t *testing.T) {
 // TestHelp: -h says what the program is for, and shows how.
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"-h"}, &out)
+	err := run(t.Context(), []string{"-h"}, cli.NewOutput(&out))
 	if !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(out.String(), "Usage: tick ") || strings.Count(out.String(), "\n  tick ") < 2 {
 		t.Errorf("%v, %q", err, out.String())
 	}

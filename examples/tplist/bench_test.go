@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/usdt"
 )
 
@@ -58,7 +59,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	fewCollections()
-	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
+	if err := run(context.Background(), os.Args[1:], cli.NewOutput(os.Stdout)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -21,7 +21,5 @@ func main() {
 	fewCollections()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process
-	if status := cli.Status("tplist", run(ctx, os.Args[1:], os.Stdout), os.Stderr); status != 0 {
-		os.Exit(status)
-	}
+	os.Exit(cli.Status("tplist", run(ctx, os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
 }

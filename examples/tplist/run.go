@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -18,9 +16,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/elfnotes"
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe"
-
 	"github.com/borescope/borescope/probe/env"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/usdt"
@@ -57,8 +53,8 @@ type tracepoint struct {
 
 // lister prints the probes that match a pattern.
 type lister struct {
-	w       *bufio.Writer
-	enc     *escape.Encoder // nil for text
+	w       *cli.Output
+	json    bool
 	verbose bool
 	pattern string
 	errs    []error
@@ -67,7 +63,7 @@ type lister struct {
 
 // run lists the probes of the files, directories and process in args or, without any, the
 // kernel's tracepoints. It lists the others even if one of them cannot be read.
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *cli.Output) error {
 	flags := flag.NewFlagSet("tplist", flag.ContinueOnError)
 	asJSON := flags.Bool("json", false, "print one JSON object per site or tracepoint")
 	verbose := flags.Bool("v", false, "print sites and arguments; fields of tracepoints")
@@ -78,10 +74,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := cli.Parse(flags, args, stdout); err != nil {
 		return err
 	}
-	l := &lister{w: bufio.NewWriter(stdout), verbose: *verbose, pattern: "*"}
-	if *asJSON {
-		l.enc = escape.NewEncoder(l.w)
-	}
+	l := &lister{w: stdout.Buffered(), json: *asJSON, verbose: *verbose, pattern: "*"}
 	files := flags.Args()
 	if n := len(files); n > 0 {
 		if pattern, place, ok := cutTarget(files[n-1]); ok {
@@ -250,10 +243,10 @@ func (l *lister) process(pid int) {
 
 // sites prints the sites of a file: as an object each, or by probe.
 func (l *lister) sites(path string, sites []usdt.Site) {
-	if l.enc != nil {
+	if l.json {
 		for _, s := range sites {
 			if l.matches(s.Provider, s.Name) {
-				l.fail(l.enc.Encode(describe(path, s)))
+				l.fail(l.w.JSON(describe(path, s)))
 			}
 		}
 		return
@@ -262,11 +255,11 @@ func (l *lister) sites(path string, sites []usdt.Site) {
 		if !l.matches(p.Provider, p.Name) {
 			continue
 		}
-		b := append(append(l.line[:0], escape.Terminal(path)...), ' ')
-		b = append(append(append(b, escape.Terminal(p.Provider)...), ':'), escape.Terminal(p.Name)...)
+		b := append(append(l.line[:0], cli.Escape(path)...), ' ')
+		b = append(append(append(b, cli.Escape(p.Provider)...), ':'), cli.Escape(p.Name)...)
 		b = strconv.AppendUint(append(b, " [sema 0x"...), p.Sites[0].Semaphore, 16)
 		l.line = append(b, "]\n"...)
-		l.w.Write(l.line)
+		l.w.Raw().Write(l.line)
 		if l.verbose {
 			l.locations(p)
 		}
@@ -284,7 +277,7 @@ func (l *lister) locations(p usdt.Probe) {
 		b = strconv.AppendUint(append(b, " at offset 0x"...), s.Offset, 16)
 		b = append(b, ")\n"...)
 		if s.Err != nil {
-			b = append(b, escape.Sprintf("    error: %v\n", s.Err)...)
+			b = append(b, "    error: "+cli.Escape(s.Err.Error())+"\n"...)
 		}
 		for j, a := range s.Args {
 			sign := " unsigned bytes @ "
@@ -296,14 +289,14 @@ func (l *lister) locations(p usdt.Probe) {
 			}
 			b = strconv.AppendInt(append(b, "    argument #"...), int64(j+1), 10)
 			b = strconv.AppendInt(append(b, ' '), int64(a.Size), 10)
-			b = append(append(b, sign...), escape.Terminal(a.String())...)
+			b = append(append(b, sign...), cli.Escape(a.String())...)
 			if a.Reason != usdt.ReasonNone {
 				b = fmt.Appendf(b, " (%v)", a.Reason)
 			}
 			b = append(b, '\n')
 		}
 		l.line = b
-		l.w.Write(b) // the last Flush returns the error too
+		l.w.Raw().Write(b) // the last Flush returns the error too
 	}
 }
 
@@ -350,13 +343,13 @@ func (l *lister) tracepoint(machine *probe.Env, t tracepoint) {
 		}
 		t.Fields = fields(format)
 	}
-	if l.enc != nil {
-		l.fail(l.enc.Encode(t))
+	if l.json {
+		l.fail(l.w.JSON(t))
 		return
 	}
-	escape.Fprintf(l.w, "%s:%s\n", t.Category, t.Name)
+	l.w.Printf("%s:%s\n", t.Category, t.Name)
 	for _, f := range t.Fields {
-		escape.Fprintf(l.w, "    %s;\n", f)
+		l.w.Printf("    %s;\n", f)
 	}
 }
 

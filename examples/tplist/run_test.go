@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"debug/elf"
 	"encoding/json"
@@ -15,12 +14,11 @@ import (
 	"testing/fstest"
 
 	"github.com/borescope/borescope/elfnotes"
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/golden"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
-
-	"github.com/borescope/borescope/internal/golden"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // image is a program with three sites of two probes.
@@ -62,13 +60,13 @@ func TestFiles(t *testing.T) {
 		"library.txt": {"-vv", "-l", path, "app:d*"},
 	} {
 		var out bytes.Buffer
-		if err := run(t.Context(), args, &out); err != nil {
+		if err := run(t.Context(), args, cli.NewOutput(&out)); err != nil {
 			t.Errorf("%v: %v", args, err)
 		}
 		golden.Compare(t, "testdata/"+name, strings.ReplaceAll(out.String(), path, "/bin/app"))
 	}
 	for _, args := range [][]string{{"/nonexistent"}, {"-l", "nonexistent"}, {"-l", "["}, {"./run.go"}, {"-x"}, {path, "["}, {"usdt:*"}} {
-		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil {
+		if err := run(t.Context(), args, cli.NewOutput(&bytes.Buffer{})); err == nil {
 			t.Errorf("%v: no error", args)
 		}
 	}
@@ -129,9 +127,9 @@ func TestKernel(t *testing.T) {
 		dir + "events/irq/softirq_entry/format": {Data: []byte("")},
 	}})
 	var out bytes.Buffer
-	l := &lister{w: bufio.NewWriter(&out), pattern: "sched*", verbose: true}
+	l := &lister{w: cli.NewOutput(&out).Buffered(), pattern: "sched*", verbose: true}
 	l.kernel(machine)
-	l.enc, l.pattern, l.verbose = escape.NewEncoder(l.w), "irq:*", false
+	l.json, l.pattern, l.verbose = true, "irq:*", false
 	l.kernel(machine)
 	l.w.Flush()
 	want := "sched:sched_switch\n    char prev_comm[16];\n    pid_t prev_pid;\n    __data_loc char[] name;\n{\"category\":\"irq\",\"name\":\"softirq_entry\"}\n"
@@ -156,7 +154,7 @@ func TestAgainstBpftrace(t *testing.T) {
 		return strings.Count(string(b), "\n")
 	}
 	var out bytes.Buffer
-	if err := run(t.Context(), nil, &out); err != nil {
+	if err := run(t.Context(), nil, cli.NewOutput(&out)); err != nil {
 		t.Fatal(err)
 	}
 	// bpftrace leaves out the events of tracefs itself.
@@ -173,7 +171,7 @@ func TestAgainstBpftrace(t *testing.T) {
 		paths, _ := filepath.Glob(pattern)
 		for _, path := range paths {
 			out.Reset()
-			if err := run(t.Context(), []string{path}, &out); err != nil {
+			if err := run(t.Context(), []string{path}, cli.NewOutput(&out)); err != nil {
 				continue // a script
 			}
 			probes := map[string]bool{}
@@ -223,7 +221,7 @@ func TestAgainstBCC(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ours bytes.Buffer
-	if err := run(t.Context(), nil, &ours); err != nil {
+	if err := run(t.Context(), nil, cli.NewOutput(&ours)); err != nil {
 		t.Fatal(err)
 	}
 	want, got := slices.Sorted(strings.Lines(string(theirs))), slices.Sorted(strings.Lines(ours.String()))
@@ -256,7 +254,7 @@ func bccProbes(text string) map[string][]uint64 {
 func ourProbes(t *testing.T, path string) map[string][]uint64 {
 	t.Helper()
 	var b bytes.Buffer
-	if err := run(t.Context(), []string{"-json", path}, &b); err != nil {
+	if err := run(t.Context(), []string{"-json", path}, cli.NewOutput(&b)); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string][]uint64{}

@@ -51,7 +51,7 @@ type options struct {
 	aggregate, self            *bool
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return o.Run(ctx, stdout, "Tracing", tr.show, p)
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("trace",
 		"Print a line whenever a probe fires. A PROBE is TARGET [/FILTER/] [\"FORMAT\",\n"+
 			"VALUE, ...]: a target of bpftrace's, C's expressions, printf's formats.",

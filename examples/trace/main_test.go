@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
@@ -30,7 +31,7 @@ func TestMessageMistakes(t *testing.T) {
 		`vfs_read "%d" arg0`, `vfs_read /arg0`, `vfs_read "%s%s%s%s", comm, comm, comm, comm`,
 	} {
 		var errs strings.Builder
-		if s := cli.Status("trace", run(t.Context(), []string{probe}, os.Stdout), &errs); s != 2 {
+		if s := cli.Status("trace", run(t.Context(), []string{probe}, tool.NewOutput(os.Stdout)), &errs); s != 2 {
 			t.Errorf("%s: status %d, %s", probe, s, errs.String())
 		}
 	}

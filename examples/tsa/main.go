@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -68,7 +67,7 @@ type follower struct {
 	times      *action.Aggregate[spent]
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o, err := parse(args, stdout)
 	if err != nil {
 		return err
@@ -83,7 +82,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return o.Run(ctx, stdout, "Tracing the states of threads", f.show, f.program())
 }
 
-func parse(args []string, stdout io.Writer) (*options, error) {
+func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("tsa", "Show in which states a process's threads spend their time.",
 		"tsa -p 4711", "of process 4711, until Ctrl-C",
 		"tsa -p 4711 1 10", "every second, ten times")

@@ -10,7 +10,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"time"
 
@@ -25,7 +24,7 @@ func main() { os.Exit(tool.Main("vfsstat", run)) }
 // calls are the functions that are counted, in the order of the columns.
 var calls = []string{"vfs_read", "vfs_write", "vfs_fsync_range", "vfs_open", "vfs_create"}
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("vfsstat", "Count reads, writes, fsyncs, opens and creates of files of all kinds.",
 		"vfsstat 2 5", "every two seconds, five times",
 		"vfsstat -p 185", "those of process 185")

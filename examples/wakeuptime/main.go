@@ -17,12 +17,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"io"
 	"os"
 	"slices"
 	"time"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/stack/collect"
@@ -41,7 +39,7 @@ type woken struct {
 	Usecs     int64    `json:"us"`
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("wakeuptime", "Add up the time that threads are blocked, by who wakes them.",
 		"wakeuptime -p 4711 5", "who wakes process 4711, for 5 seconds",
 		"wakeuptime -f -m 1000 10", "waits of 1 ms and more, folded")
@@ -98,7 +96,7 @@ func print(s *tool.Session, w *woken, folded bool) {
 	s.JSON(w)
 	if folded {
 		line := append([]string{w.Waker}, tool.Outermost(w.Kernel)...)
-		s.Printf("%s %d\n", escape.Folded(append(line, w.Target)...), w.Usecs)
+		s.Printf("%s %d\n", tool.Folded(append(line, w.Target)...), w.Usecs)
 		return
 	}
 	s.Printf("    %-16s %s\n", "target:", w.Target)

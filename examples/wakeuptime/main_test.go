@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
 
@@ -14,7 +15,7 @@ func TestReplay(t *testing.T) { tooltest.Replay(t, run, "testdata/sleeps") }
 // The same recording, folded.
 func TestFolded(t *testing.T) {
 	var out strings.Builder
-	if err := run(t.Context(), []string{"-replay", "testdata/sleeps", "-f"}, &out); err != nil {
+	if err := run(t.Context(), []string{"-replay", "testdata/sleeps", "-f"}, tool.NewOutput(&out)); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), ";hrtimer_wakeup;") || !strings.Contains(out.String(), ";sleeper23 ") {

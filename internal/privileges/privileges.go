@@ -4,10 +4,10 @@ package privileges
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/feature"
 )
 
@@ -36,7 +36,7 @@ func Keep(ctx context.Context, program string, records bool) error {
 	}
 	err := keep(kept)
 	if errors.Is(err, errKept) {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+		escape.Fprintf(os.Stderr, "%s: %v\n", program, err)
 		return nil
 	}
 	return err

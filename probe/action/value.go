@@ -286,8 +286,8 @@ func (v Ptr) Container(typ, member string) Ptr {
 	}}.PtrTo(typ, false)
 }
 
-// User and Kernel return the same pointer into user or kernel memory. They are for pointers
-// whose type does not say which.
+// User returns the same pointer as one into user memory. It is for pointers whose type does
+// not say where they point to.
 func (v Ptr) User() Ptr { return Ptr{v.c, ir.NewExpr(ir.OpUptr, v.Expr())} }
 
 // IsErr reports whether the pointer is an error that the kernel returned in its place

@@ -3,7 +3,7 @@ package container
 import (
 	"strings"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // Info is what is known of a control group. It is plain data.

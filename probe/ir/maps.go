@@ -112,7 +112,8 @@ func (a Agg) String() string {
 //	stats             done, sum, min, max, begun
 //
 // best, min and max are kept as unsigned numbers that grow towards the extreme,
-// so that zeros, which new entries hold, are below every value: see extreme.
+// so that zeros, which new entries hold, are below every value: see the code
+// generator's extreme (internal/codegen/agg.go).
 const (
 	AggDone  = 0
 	AggFirst = 8

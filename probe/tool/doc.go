@@ -9,7 +9,7 @@
 //		Child uint32
 //	}
 //
-//	func run(ctx context.Context, args []string, stdout io.Writer) error {
+//	func run(ctx context.Context, args []string, stdout *tool.Output) error {
 //		t := tool.New("forks", "Trace forks: who starts whom.",
 //			"forks", "forks of all processes",
 //			"forks -p 181", "forks of process 181")
@@ -45,6 +45,10 @@
 // mistake on the command line prints one line and gives exit status 2, any other error one
 // line and status 1. Only on a terminal, headers stand out, failures are red, and tables that
 // are printed repeatedly replace each other; NO_COLOR turns colours off.
+//
+// Names of files, threads and functions can contain anything. Session and Output therefore
+// print them without the characters that a terminal acts on, and are no io.Writer; what is
+// not for a terminal, or already safe, is written with their method Raw.
 //
 // # Kernels
 //

@@ -2,7 +2,6 @@ package tool_test
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe"
@@ -12,7 +11,7 @@ import (
 
 // This is a complete tool; its main passes it to tool.Main.
 func Example() {
-	run := func(ctx context.Context, args []string, stdout io.Writer) error {
+	run := func(ctx context.Context, args []string, stdout *tool.Output) error {
 		t := tool.New("switches", "Count context switches by thread name.",
 			"switches 1", "every second",
 			"switches -json 1 5", "five times, as JSON")
@@ -39,7 +38,7 @@ func Example() {
 			})
 		}, p)
 	}
-	run(context.Background(), []string{"-h"}, os.Stdout)
+	run(context.Background(), []string{"-h"}, tool.NewOutput(os.Stdout))
 	// Output:
 	// Usage: switches [flags] [interval [count]]
 	// Count context switches by thread name.

@@ -10,7 +10,7 @@ func TestFilterFlags(t *testing.T) {
 	for args, uid := range map[string]int{"": -1, "-u 7": 7, "-u0": 0, "--uid root": 0} {
 		tl := New("demo", "Show nothing.")
 		got, versions, re := tl.UID("u,uid"), tl.IPVersions(), tl.Regexp("n,name", "RE", "")
-		if err := tl.Parse(strings.Fields(args), io.Discard); err != nil || *got != uid {
+		if err := tl.Parse(strings.Fields(args), NewOutput(io.Discard)); err != nil || *got != uid {
 			t.Errorf("%q: user %d, %v", args, *got, err)
 		}
 		if !versions.v4() || !versions.v6() || !re.MatchString("anything") {
@@ -20,7 +20,7 @@ func TestFilterFlags(t *testing.T) {
 	for args, want := range map[string][2]bool{"-4": {true, false}, "--ipv6": {false, true}, "-46": {true, true}} {
 		tl := New("demo", "Show nothing.")
 		versions, re := tl.IPVersions(), tl.Regexp("n", "RE", "")
-		if err := tl.Parse([]string{args, "-n", "^a+$"}, io.Discard); err != nil {
+		if err := tl.Parse([]string{args, "-n", "^a+$"}, NewOutput(io.Discard)); err != nil {
 			t.Error(err)
 		}
 		if versions.v4() != want[0] || versions.v6() != want[1] || !re.MatchString("aa") || re.MatchString("ab") {
@@ -31,7 +31,7 @@ func TestFilterFlags(t *testing.T) {
 		tl := New("demo", "Show nothing.")
 		tl.UID("u")
 		tl.Regexp("n", "RE", "")
-		if tl.Parse(args, io.Discard) == nil {
+		if tl.Parse(args, NewOutput(io.Discard)) == nil {
 			t.Errorf("%q is accepted", args)
 		}
 	}
@@ -69,10 +69,10 @@ func TestNoSuchProcess(t *testing.T) {
 		tl := New("demo", "Count.")
 		tl.PID()
 		tl.TID("t")
-		if err := tl.Parse([]string{flag, "4194305"}, io.Discard); err != nil { // one more than PID_MAX_LIMIT
+		if err := tl.Parse([]string{flag, "4194305"}, NewOutput(io.Discard)); err != nil { // one more than PID_MAX_LIMIT
 			t.Fatal(err)
 		}
-		err := tl.Run(t.Context(), io.Discard, "Counting", func(*Session) error { return nil })
+		err := tl.Run(t.Context(), NewOutput(io.Discard), "Counting", func(*Session) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), "4194305") {
 			t.Errorf("%s: %v", flag, err)
 		}

@@ -2,7 +2,6 @@ package tool
 
 import (
 	"context"
-	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -10,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
@@ -21,14 +20,15 @@ import (
 // attached, so that an early Ctrl-C still prints the summary. Another one more than a second
 // later ends the process. When everything is attached, the process drops the capabilities
 // that it no longer needs (SECURITY.md); a program with cgo prints that it keeps them.
-func Main(name string, run func(ctx context.Context, args []string, stdout io.Writer) error) int {
+func Main(name string, run func(ctx context.Context, args []string, stdout *Output) error) int {
 	// A tool attaches, waits and ends: small memory matters more than speed.
 	debug.SetGCPercent(40)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// timeout(1) sends its signal twice, to the process and to its group: a signal within a
 	// second of the first is the same Ctrl-C.
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
-	return cli.Status(name, run(privileges.Alone(ctx), os.Args[1:], os.Stdout), os.Stderr)
+	err := run(privileges.Alone(ctx), os.Args[1:], NewOutput(os.Stdout))
+	return cli.Status(name, err, os.Stderr)
 }
 
 // Attached is for programs that attach without Tool.Run. Call it when everything is attached:

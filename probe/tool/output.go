@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -10,28 +9,41 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/hist"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-// output writes text or JSON lines, and keeps the first error.
+// Output is where a tool prints. It is no io.Writer, so that names cannot be printed as they
+// are by mistake. Main makes one of standard output, and the Session of a run prints to it.
+type Output = cli.Output
+
+// NewOutput returns an Output that writes to w, for programs that run a tool without Main.
+func NewOutput(w io.Writer) *Output { return cli.NewOutput(w) }
+
+// Folded returns a folded stack, outermost frame first, without its count. In the frames, ';'
+// becomes ':' and characters that a terminal acts on become blanks; an empty name becomes
+// "[unknown]".
+func Folded(frames ...string) string { return escape.Folded(frames...) }
+
+// output prints text or JSON lines, and keeps the first error.
 type output struct {
-	w        *bufio.Writer
+	to       *Output
 	json     bool
 	terminal bool
 	colour   bool
 	err      error
 }
 
-func (o *output) init(w io.Writer, asJSON bool) {
-	o.w, o.json = bufio.NewWriter(w), asJSON
-	o.terminal = !asJSON && cli.Terminal(w)
+func (o *output) init(to *Output, asJSON bool) {
+	o.to, o.json = to.Buffered(), asJSON
+	o.terminal = !asJSON && to.Terminal()
 	o.colour = o.terminal && os.Getenv("NO_COLOR") == ""
 }
 
-func (o *output) Write(b []byte) (int, error) {
-	n, err := o.w.Write(b)
+// raw writes bytes as they are.
+func (o *output) raw(b []byte) (int, error) {
+	n, err := o.to.Raw().Write(b)
 	o.keep(err)
 	return n, err
 }
@@ -45,12 +57,12 @@ func (o *output) keep(err error) {
 // clear clears the screen if the output is a terminal.
 func (o *output) clear() {
 	if o.terminal {
-		io.WriteString(o, "\x1b[H\x1b[2J")
+		o.raw([]byte("\x1b[H\x1b[2J"))
 	}
 }
 
 func (s *Session) flush() {
-	s.out.keep(s.out.w.Flush())
+	s.out.keep(s.out.to.Flush())
 }
 
 // Printf prints text; with -json it prints nothing. Characters in the arguments that would
@@ -58,24 +70,30 @@ func (s *Session) flush() {
 // anything. A write error ends the run, and Run returns it.
 func (s *Session) Printf(format string, args ...any) {
 	if !s.out.json {
-		escape.Fprintf(&s.out, format, args...)
+		s.out.keep(s.out.to.Printf(format, args...))
 	}
 }
 
-// Write prints text that needs no escaping, such as the output of packages profile and hist.
-// With -json it prints nothing.
-func (s *Session) Write(text []byte) (int, error) {
-	if s.out.json {
+// Raw returns a writer for text that needs no escaping, such as the output of packages
+// profile and hist. With -json it writes nothing.
+func (s *Session) Raw() io.Writer { return rawText{&s.out} }
+
+// rawText is the writer of Raw.
+type rawText struct{ out *output }
+
+// Write implements io.Writer.
+func (w rawText) Write(text []byte) (int, error) {
+	if w.out.json {
 		return len(text), nil
 	}
-	return s.out.Write(text)
+	return w.out.raw(text)
 }
 
 // Note is Printf for messages about the run itself. They go to standard error if standard
 // output is for another program (Tool.NotesToStderr).
 func (s *Session) Note(format string, args ...any) {
 	if s.tool.NotesToStderr {
-		escape.Fprintf(s.tool.Stderr, format, args...)
+		s.tool.Stderr.Printf(format, args...)
 		return
 	}
 	s.Printf(format, args...)
@@ -94,7 +112,7 @@ func (s *Session) JSON(v any) {
 		b = append(s.tick.UTC().AppendFormat([]byte(`{"interval_end":"`), time.RFC3339Nano+`",`),
 			b[1:]...)
 	}
-	s.out.Write(append(b, '\n'))
+	s.out.raw(append(b, '\n'))
 }
 
 // Clock prints the time of day of Now on a line, as BCC's -T does.
@@ -112,7 +130,7 @@ func (s *Session) Hist(d hist.Distribution, unit, label string, key any) {
 	if label != "" {
 		o.Section, o.Name = label, plain(key)
 	}
-	s.out.keep(hist.PrintBCC(&s.out, d, o))
+	s.out.keep(hist.PrintBCC(s.Raw(), d, o))
 }
 
 func histJSON(d hist.Distribution, unit, label string, key any) any {
@@ -282,7 +300,7 @@ func (t *Table) line(fill func(*bytes.Buffer), colour string) {
 	if colour != "" && t.s.out.colour {
 		line = fmt.Appendf(nil, "\x1b[%sm%s\x1b[0m", colour, line)
 	}
-	t.s.out.Write(append(line, '\n'))
+	t.s.out.raw(append(line, '\n'))
 }
 
 // text returns v as text if it is a string, a Stringer, or bytes; an array of bytes, as

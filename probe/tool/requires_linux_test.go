@@ -25,13 +25,13 @@ func TestRequires(t *testing.T) {
 		return nil
 	}
 	for name, c := range map[string]struct {
-		run  func(tl *Tool, w io.Writer) error
+		run  func(tl *Tool, w *Output) error
 		want []string
 	}{
-		"programs": {func(tl *Tool, w io.Writer) error {
+		"programs": {func(tl *Tool, w *Output) error {
 			return tl.Run(t.Context(), w, "Nothing", never, program(probe.SocketFilter{Interface: "lo"}), program(probe.Begin{}))
 		}, []string{"CAP_BPF", "CAP_NET_RAW"}},
-		"stacks": {func(tl *Tool, w io.Writer) error {
+		"stacks": {func(tl *Tool, w *Output) error {
 			attach := func(*probe.Env) (*collect.Collector, error) {
 				t.Error("attached")
 				return nil, io.EOF
@@ -42,11 +42,11 @@ func TestRequires(t *testing.T) {
 	} {
 		for _, flags := range []string{"-requires", "-requires -json"} {
 			tl := New("demo", "Show nothing.", "demo", "all", "demo -x", "some")
-			if err := tl.Parse(strings.Fields(flags), io.Discard); err != nil {
+			if err := tl.Parse(strings.Fields(flags), NewOutput(io.Discard)); err != nil {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			if err := c.run(tl, &out); err != nil {
+			if err := c.run(tl, NewOutput(&out)); err != nil {
 				t.Errorf("%s %s: %v", name, flags, err)
 			}
 			var got []string

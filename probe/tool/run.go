@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"runtime"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/privileges"
 	"github.com/borescope/borescope/mapx/recording"
@@ -22,7 +20,6 @@ import (
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
-	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // Run attaches the first of the programs that this kernel can run, prints "START... Hit
@@ -33,7 +30,7 @@ import (
 //
 // Run tries the next program if the kernel cannot run the one before it, or lacks one of its
 // targets. The programs share the maps that body reads.
-func (t *Tool) Run(ctx context.Context, stdout io.Writer, start string, body func(s *Session) error,
+func (t *Tool) Run(ctx context.Context, stdout *Output, start string, body func(s *Session) error,
 	programs ...*action.Program,
 ) error {
 	return t.run(ctx, stdout, start, &programRun{programs: programs}, body)
@@ -56,7 +53,7 @@ type source interface {
 }
 
 // run is Run for any source.
-func (t *Tool) run(ctx context.Context, stdout io.Writer, start string, src source,
+func (t *Tool) run(ctx context.Context, stdout *Output, start string, src source,
 	body func(s *Session) error,
 ) (err error) {
 	s := newSession(t, stdout)
@@ -319,7 +316,7 @@ func (t *Tool) explainPlan(p *probe.Plan) {
 
 func (t *Tool) verbosef(format string, args ...any) {
 	if t.verbose {
-		escape.Fprintf(t.Stderr, t.name+": "+format+"\n", args...)
+		t.Stderr.Printf("%s: %s\n", t.name, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -365,8 +362,8 @@ func (s *Session) begin(start string) {
 	if len(start)+len(format)-len("%s") > 80 {
 		format = "%s...\nHit Ctrl-C to end.\n"
 	}
-	if s.tool.json && cli.Terminal(s.tool.Stderr) {
-		escape.Fprintf(s.tool.Stderr, format, start)
+	if s.tool.json && s.tool.Stderr.Terminal() {
+		s.tool.Stderr.Printf(format, start)
 	}
 	s.Note(format, start)
 	s.flush()

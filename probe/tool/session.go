@@ -42,7 +42,7 @@ type eventStream interface {
 	Close() error
 }
 
-func newSession(t *Tool, stdout io.Writer) *Session {
+func newSession(t *Tool, stdout *Output) *Session {
 	s := &Session{tool: t}
 	s.out.init(stdout, t.json)
 	s.names.session = s

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"syscall"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
@@ -44,7 +42,7 @@ type Stacks struct {
 // before the run have names, too. From then on, if the kernel supports it (Linux 5.17), their
 // stacks are walked with call frame information. For the processes of Tool.PID and similar
 // flags that holds from the first event on if collect.Options.Hold is set.
-func (t *Tool) RunStacks(ctx context.Context, stdout io.Writer, start string,
+func (t *Tool) RunStacks(ctx context.Context, stdout *Output, start string,
 	attach func(env *probe.Env) (*collect.Collector, error),
 	body func(s *Session, st *Stacks) error, targets ...probe.Target,
 ) error {
@@ -103,7 +101,7 @@ func (st *stackRun) open(s *Session) (err error) {
 func (st *stackRun) loadWalker() error {
 	err := st.LoadWalker()
 	if errors.Is(err, syscall.ENOMEM) {
-		escape.Fprintf(st.session.tool.Stderr, "%s: %s\n", st.session.tool.name, oneLine(err))
+		st.session.tool.Stderr.Printf("%s: %s\n", st.session.tool.name, oneLine(err))
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil

@@ -26,7 +26,7 @@ func TestCutPattern(t *testing.T) {
 func TestTargetByRegexp(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	tl := New("demo", "Show nothing.")
-	if err := tl.Parse(nil, io.Discard); err != nil {
+	if err := tl.Parse(nil, NewOutput(io.Discard)); err != nil {
 		t.Fatal(err)
 	}
 	target, err := tl.Target("t:syscalls:^sys_(enter|exit)_openat$", true, 0)

@@ -22,9 +22,9 @@ import (
 // Tool is a command-line tracer. Declare its flags, then call Parse and Run. It is used by
 // one goroutine.
 type Tool struct {
-	// Stderr is where -v and, on a terminal with -json, the start line are written. New sets
-	// it to os.Stderr.
-	Stderr io.Writer
+	// Stderr is where -v and, on a terminal with -json, the start line are printed. New makes
+	// it from os.Stderr.
+	Stderr *Output
 	// Options are the options for attaching. Run sets Fallback in Options.Resolve. The zero
 	// value is the default.
 	Options action.Options
@@ -63,7 +63,7 @@ type flagLine struct{ flag, usage string }
 // New returns a tool. doc is one or two lines that describe what it shows; examples are pairs
 // of a command and its meaning.
 func New(name, doc string, examples ...string) *Tool {
-	t := &Tool{Stderr: os.Stderr, name: name, doc: doc, examples: examples}
+	t := &Tool{Stderr: NewOutput(os.Stderr), name: name, doc: doc, examples: examples}
 	t.fs = flag.NewFlagSet(name, flag.ContinueOnError)
 	t.fs.SetOutput(io.Discard)
 	return t
@@ -236,10 +236,10 @@ func (t *Tool) Usagef(format string, args ...any) error {
 	return cli.Usage(t.name, fmt.Errorf(format, args...))
 }
 
-// Parse parses the command line. With -h it writes the usage to stdout and returns
+// Parse parses the command line. With -h it prints the usage to stdout and returns
 // flag.ErrHelp. For a mistake it returns an error like Usagef's. With -replay the recorded
 // run's flags apply unless args override them, because what was recorded depends on them.
-func (t *Tool) Parse(args []string, stdout io.Writer) error {
+func (t *Tool) Parse(args []string, stdout *Output) error {
 	for _, c := range []struct {
 		to          any
 		name, usage string
@@ -264,8 +264,7 @@ func (t *Tool) Parse(args []string, stdout io.Writer) error {
 	err := t.fs.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		_, werr := io.WriteString(stdout, t.usage())
-		return errors.Join(err, werr)
+		return errors.Join(err, stdout.Text(t.usage()))
 	case err != nil:
 		return cli.Usage(t.name, err)
 	case t.record != "" && t.replay != "":

@@ -36,7 +36,7 @@ func parse(args ...string) (t *Tool, pid *int, x *bool, err error) {
 	t.Duration()
 	t.Interval(time.Second)
 	t.Operands("[WORD]", 0, 1)
-	return t, pid, x, t.Parse(args, io.Discard)
+	return t, pid, x, t.Parse(args, NewOutput(io.Discard))
 }
 
 func TestParse(t *testing.T) {
@@ -108,7 +108,7 @@ func TestForReplay(t *testing.T) {
 
 func print(asJSON bool, fn func(s *Session)) string {
 	var out bytes.Buffer
-	s := newSession(&Tool{json: asJSON}, &out)
+	s := newSession(&Tool{json: asJSON}, NewOutput(&out))
 	fn(s)
 	s.flush()
 	return out.String()
@@ -201,7 +201,7 @@ func (e *events) Close() error { return nil }
 // Reading an event allocates nothing.
 func TestNextAllocates(t *testing.T) {
 	type event struct{ A, B uint64 }
-	s := newSession(&Tool{}, io.Discard)
+	s := newSession(&Tool{}, NewOutput(io.Discard))
 	s.ctx = t.Context()
 	in, err := mapx.NewEvents[event](&events{make([]byte, 16)})
 	if err != nil {
@@ -226,7 +226,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s := newSession(&Tool{}, f)
+	s := newSession(&Tool{}, NewOutput(f))
 	s.Printf("x\n")
 	if err := s.finish(); err == nil {
 		t.Error("no error")
@@ -260,8 +260,8 @@ func TestAlternatives(t *testing.T) {
 	}
 	tl := New("demo", "Count.", "demo", "all")
 	var stderr, out bytes.Buffer
-	tl.Stderr = &stderr
-	if err := tl.Parse([]string{"-v"}, io.Discard); err != nil {
+	tl.Stderr = NewOutput(&stderr)
+	if err := tl.Parse([]string{"-v"}, NewOutput(io.Discard)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -274,7 +274,7 @@ func TestAlternatives(t *testing.T) {
 		}
 		return s.Every(func() error { read = true; _, err := counts(); return err })
 	}
-	if err := tl.Run(ctx, &out, "Counting", body, program("no_such"), program("sched_switch")); err != nil {
+	if err := tl.Run(ctx, NewOutput(&out), "Counting", body, program("no_such"), program("sched_switch")); err != nil {
 		t.Fatal(err)
 	}
 	if !read || out.String() != "Counting... Hit Ctrl-C to end.\n" {
@@ -283,7 +283,7 @@ func TestAlternatives(t *testing.T) {
 	if s := stderr.String(); !strings.Contains(s, "no_such") || !strings.Contains(s, "tracepoint:sched:sched_switch: by ") {
 		t.Errorf("-v says %q", s)
 	}
-	if err := tl.Run(ctx, &out, "Counting", body, program("no_such")); err == nil || !strings.Contains(err.Error(), "no_such") {
+	if err := tl.Run(ctx, NewOutput(&out), "Counting", body, program("no_such")); err == nil || !strings.Contains(err.Error(), "no_such") {
 		t.Errorf("no program fits: %v", err)
 	}
 }
@@ -309,10 +309,10 @@ func TestUnsafe(t *testing.T) {
 	cancel()
 	attach := func(args ...string) error {
 		tl := New("demo", "Count.", "demo", "all")
-		if err := tl.Parse(args, io.Discard); err != nil {
+		if err := tl.Parse(args, NewOutput(io.Discard)); err != nil {
 			t.Fatal(err)
 		}
-		return tl.Run(ctx, io.Discard, "Counting", func(*Session) error { return nil }, p)
+		return tl.Run(ctx, NewOutput(io.Discard), "Counting", func(*Session) error { return nil }, p)
 	}
 	if err := attach(); err == nil || !strings.Contains(err.Error(), "lies within the instruction") {
 		t.Errorf("without -unsafe: %v", err)

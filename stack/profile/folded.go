@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // unknownFrame stands for a frame that has no name, as in BCC and perf.

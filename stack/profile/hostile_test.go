@@ -9,7 +9,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/stack"
 )
 

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 //go:embed flamehtml.js

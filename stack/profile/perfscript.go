@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // WritePerfScript writes the profile in the form in which "perf script" prints samples, for

@@ -4,7 +4,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // The file format of https://www.speedscope.app/file-format-schema.json, the
@@ -78,7 +78,12 @@ func (p *Profile) WriteSpeedscope(w io.Writer, name string) error {
 		}
 		out.Profiles = append(out.Profiles, prof)
 	}
-	return escape.NewEncoder(w).Encode(out)
+	b, err := escape.Marshal(out)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
 }
 
 func (s *Sample) speedscope(number func(speedscopeFrame) int) []int {

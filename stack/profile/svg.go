@@ -13,7 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 //go:embed flame.js

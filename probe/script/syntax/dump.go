@@ -1,7 +1,8 @@
 package syntax
 
-// Dump returns a tree as bpftrace -d ast prints it: formatted, without comments and, since they
-// are expanded, without macros. Unlike Format it prints a script as the passes have changed it.
+// Dump returns a tree as bpftrace -d ast prints it: formatted, without comments and, since
+// they are expanded, without macros. Unlike Format it prints a script as the passes have
+// changed it.
 func Dump(f *File) []byte { return DumpNotes(f, nil) }
 
 // DumpNotes returns a tree as Dump does, with the result of note as a comment after each

@@ -2,7 +2,6 @@ package syntax
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -91,7 +90,8 @@ func (e *expansion) clone(n Node, from *Loc) (Node, bool) {
 	return clone(n, from), true
 }
 
-// register adds a macro, unless it cannot be told from another, or two arguments have one name.
+// register adds a macro, unless it cannot be told from another, or two arguments have one
+// name.
 func (e *expansion) register(m *Macro) {
 	for _, other := range e.macros[m.Name] {
 		if other.distance(m.Args) == 0 {
@@ -364,23 +364,30 @@ func objectMacro(c *C) (name, value string, ok bool) {
 	return rest[:n], strings.TrimSpace(rest[n:]), true
 }
 
-// keepEnumerators drops the #define lines of enumerators, which headers have for #ifdef:
-// bpftrace resolves enumerators before it expands.
+// keepEnumerators drops the #define lines of names that are also enumerators of the script.
+// Headers have such lines so that #ifdef finds the names. bpftrace resolves enumerators before
+// it expands.
 func (e *expansion) keepEnumerators(f *File) {
 	if len(e.defines) == 0 {
 		return
 	}
-	enum := regexp.MustCompile(`enum[^{]*\{([^}]*)`)
 	for _, d := range f.Decls {
 		c, ok := d.(*C)
 		if !ok || c.Skipped || strings.HasPrefix(c.Text, "#") {
 			continue
 		}
-		for _, m := range enum.FindAllStringSubmatch(c.Text, -1) {
-			for name := range strings.SplitSeq(m[1], ",") {
+		_, rest, more := strings.Cut(c.Text, "enum")
+		for more {
+			var inner string
+			if _, inner, more = strings.Cut(rest, "{"); !more {
+				break
+			}
+			inner, rest, _ = strings.Cut(inner, "}")
+			for name := range strings.SplitSeq(inner, ",") {
 				name, _, _ = strings.Cut(name, "=")
 				delete(e.defines, strings.TrimSpace(name))
 			}
+			_, rest, more = strings.Cut(rest, "enum")
 		}
 	}
 }

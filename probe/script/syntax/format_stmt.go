@@ -303,8 +303,9 @@ func (f *formatter) varDecl(n *VarDecl, s *spaces, w uint) *page {
 	return p
 }
 
-// condition prints the condition of an if or a while. A condition that begins with a parenthesis
-// gets another pair around it: the parser would take the first one for the condition's.
+// condition prints the condition of an if or a while. A condition that begins with a
+// parenthesis gets another pair around it: the parser would take the first one for the
+// condition's.
 func (f *formatter) condition(x Expr, s *spaces, w uint) *page {
 	_, comptime := x.(*Comptime)
 	p := f.expr(x, s, w, comptime)

@@ -3,8 +3,9 @@ package syntax
 import "strings"
 
 // ParseHeader parses a C header that a script imports, into a file of [C] nodes: one for each
-// preprocessor line, and one for the text between two of them. It does not check that the text is
-// C; this is left to the package that parses the types. Options and limits are those of [Parse].
+// preprocessor line, and one for the text between two of them. It does not check that the text
+// is C; this is left to the package that parses the types. Options and limits are those of
+// [Parse].
 func ParseHeader(name string, text []byte, o *Options) (*File, error) {
 	p := newScript(name, text)
 	f := &File{}

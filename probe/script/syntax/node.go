@@ -201,7 +201,8 @@ type (
 		Name string
 	}
 
-	// Identifier is any other name: of a macro, of an enumerator, or of a builtin of the library.
+	// Identifier is any other name: of a macro, of an enumerator, or of a builtin of the
+	// library.
 	Identifier struct {
 		Loc
 		Name string

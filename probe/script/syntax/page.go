@@ -97,7 +97,8 @@ func (p *page) indent(o *page) *page {
 	return p.newLine()
 }
 
-// merge appends a line to the last one, moved right by col columns if that is still empty.
+// merge appends a line to the last one, moved to the right by col columns if the last one is
+// still empty.
 func (p *page) merge(l line, col int) {
 	last := &p.lines[len(p.lines)-1]
 	if len(last.segs) == 0 {

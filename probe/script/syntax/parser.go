@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Limits of the parser. No script of bpftrace or of Brendan Gregg's book reaches a tenth of them.
+// Limits of the parser. No script of bpftrace or of Brendan Gregg's book reaches a tenth of
+// them.
 const (
 	mostBytes  = 256 << 10 // of a script
 	mostHeight = 1000      // of the tree: nested nodes, or terms that are added
@@ -313,7 +314,8 @@ func orNil[T any, P interface {
 	return d
 }
 
-// grammarBuiltin reports whether a name is a builtin of the grammar. Other names are identifiers.
+// grammarBuiltin reports whether a name is a builtin of the grammar. Other names are
+// identifiers.
 func grammarBuiltin(name string) bool {
 	switch name {
 	case "args", "ctx", "kstack", "nsecs", "pid", "tid", "ustack", "__builtin_cgroup",

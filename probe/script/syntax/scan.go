@@ -236,7 +236,8 @@ func (p *scanner) expectWord(s string) bool {
 	return false
 }
 
-// identifier scans a name. If there is none, it returns "" and reports orElse, unless that is "".
+// identifier scans a name. If there is none, it returns "" and reports orElse, unless that is
+// "".
 func (p *scanner) identifier(orElse string) string {
 	p.layout()
 	if !letter(p.peek(0)) {

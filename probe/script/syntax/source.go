@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Source is a text that contains nodes: a script, or the expansion of a #define. It is immutable.
+// Source is a text that contains nodes: a script, or the expansion of a #define. It is
+// immutable.
 type Source struct {
 	Name string // the start of errors: a file's name, "stdin" for -e
 	Text string

@@ -1,21 +1,25 @@
 // Package cli handles the command line of small programs that do not trace: it has package
 // tool's flags, errors and exit statuses without its probes.
 //
-//	func main() { os.Exit(cli.Status("lines", run(os.Args[1:], os.Stdout), os.Stderr)) }
+//	func main() {
+//		os.Exit(cli.Status("lines", run(os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
+//	}
 //
 // A mistake on the command line prints one line and gives status 2, any other error one line
-// and status 1. Errors joined with errors.Join print one line each.
+// and status 1. Errors joined with errors.Join print one line each. What the program prints
+// goes through an Output, which makes names safe for a terminal.
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
+	"strings"
 	"syscall"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // usageError is a mistake on the command line.
@@ -37,16 +41,18 @@ func (e *usageError) ExitStatus() int { return 2 }
 // is "CAUSE (PROGRAM -h lists the flags)", and Status returns 2 for it.
 func Usage(program string, err error) error { return &usageError{program, err} }
 
-// Parse parses args with fs, which must have flag.ContinueOnError. With -h it writes the
-// usage to help and returns flag.ErrHelp. For a mistake it returns an error like Usage's, and
-// prints nothing.
-func Parse(fs *flag.FlagSet, args []string, help io.Writer) error {
+// Parse parses args with fs, which must have flag.ContinueOnError. With -h it prints to help
+// what fs.Usage writes to fs.Output, and returns flag.ErrHelp. For a mistake it returns an
+// error like Usage's, and prints nothing.
+func Parse(fs *flag.FlagSet, args []string, help *Output) error {
 	fs.SetOutput(io.Discard)
 	err := fs.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fs.SetOutput(help)
-		return fs.Parse([]string{"-h"})
+		var usage strings.Builder
+		fs.SetOutput(&usage)
+		err = fs.Parse([]string{"-h"})
+		return cmp.Or(help.Text(usage.String()), err)
 	case err != nil:
 		return &usageError{fs.Name(), err}
 	}
@@ -61,7 +67,7 @@ func Status(program string, err error, stderr io.Writer) int {
 		return 0
 	}
 	for _, line := range escape.Errors(err) {
-		fmt.Fprintf(stderr, "%s: %s\n", program, line)
+		escape.Fprintf(stderr, "%s: %s\n", program, line)
 	}
 	var known interface {
 		error
@@ -71,15 +77,4 @@ func Status(program string, err error, stderr io.Writer) int {
 		return known.ExitStatus()
 	}
 	return 1
-}
-
-// Terminal reports whether w is a terminal that understands colours.
-func Terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "" &&
-		os.Getenv("TERM") != "dumb"
 }

@@ -22,7 +22,7 @@ func TestParseAndStatus(t *testing.T) {
 		fs := flag.NewFlagSet("prog", flag.ContinueOnError)
 		fs.Int("n", 0, "a `number`")
 		var stdout, stderr bytes.Buffer
-		status := Status("prog", Parse(fs, strings.Fields(c.args), &stdout), &stderr)
+		status := Status("prog", Parse(fs, strings.Fields(c.args), NewOutput(&stdout)), &stderr)
 		if status != c.status || stdout.String() != c.stdout || stderr.String() != c.stderr {
 			t.Errorf("%s: status %d, stdout %q, stderr %q", c.args, status, stdout.String(), stderr.String())
 		}

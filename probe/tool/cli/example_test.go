@@ -14,7 +14,7 @@ func Example() {
 	run := func(args []string) error {
 		fs := flag.NewFlagSet("lines", flag.ContinueOnError)
 		n := fs.Int("n", 0, "number of `lines`")
-		if err := cli.Parse(fs, args, os.Stdout); err != nil {
+		if err := cli.Parse(fs, args, cli.NewOutput(os.Stdout)); err != nil {
 			return err
 		}
 		if *n == 0 {

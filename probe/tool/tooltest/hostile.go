@@ -13,10 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/compress"
+	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/probe/tool"
 )
 
 // hostile replays the recording with its names of threads, files and functions replaced: they
@@ -31,7 +32,8 @@ func hostile(t *testing.T, run Run, dir string, args []string, golden string) {
 		return
 	}
 	var out bytes.Buffer
-	if err := run(t.Context(), append([]string{"-replay", copied}, args...), &out); err != nil {
+	args = append([]string{"-replay", copied}, args...)
+	if err := run(t.Context(), args, tool.NewOutput(&out)); err != nil {
 		t.Errorf("%s with hostile names: %s", dir, escape.Errors(err))
 		return
 	}

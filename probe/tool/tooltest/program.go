@@ -97,7 +97,7 @@ func needsRoot(t *testing.T, name string, run Run, args []string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // ends a run that needs no root
 	var stderr bytes.Buffer
-	err := run(ctx, args, io.Discard)
+	err := run(ctx, args, tool.NewOutput(io.Discard))
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}

@@ -24,7 +24,7 @@ import (
 )
 
 // Run is a tool's function for tool.Main.
-type Run = func(ctx context.Context, args []string, stdout io.Writer) error
+type Run = func(ctx context.Context, args []string, stdout *tool.Output) error
 
 var (
 	update = flag.Bool("update", false, "write the golden files of replays anew")
@@ -51,7 +51,7 @@ func Replay(t *testing.T, run Run, dir string, flags ...string) {
 	} {
 		args := append([]string{"-replay", dir}, append(flags, g.args...)...)
 		var out bytes.Buffer
-		if err := run(t.Context(), args, &out); err != nil {
+		if err := run(t.Context(), args, tool.NewOutput(&out)); err != nil {
 			t.Errorf("%v: %v", args, err)
 			continue
 		}
@@ -122,7 +122,8 @@ func Live(t *testing.T, run Run, args []string, work func()) string {
 	defer cancel()
 	traced := false
 	var out bytes.Buffer
-	err := run(tool.OnStart(ctx, func() { traced = true; work(); cancel() }), args, &out)
+	ctx = tool.OnStart(ctx, func() { traced = true; work(); cancel() })
+	err := run(ctx, args, tool.NewOutput(&out))
 	var mistake *ir.Error
 	switch {
 	case !traced:
@@ -247,7 +248,7 @@ func Interrupted(t *testing.T, run Run, args ...string) string {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out bytes.Buffer
-	if err := run(ctx, args, &out); err != nil {
+	if err := run(ctx, args, tool.NewOutput(&out)); err != nil {
 		testenv.SkipUnsupported(t, err)
 		t.Fatalf("%v: %v", args, err)
 	}
@@ -266,7 +267,8 @@ func CommandLine(t *testing.T, name string, run Run) {
 		return
 	}
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-h"}, &out); !errors.Is(err, flag.ErrHelp) {
+	err := run(t.Context(), []string{"-h"}, tool.NewOutput(&out))
+	if !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-h: %v", err)
 	}
 	help := out.String()
@@ -285,15 +287,15 @@ func CommandLine(t *testing.T, name string, run Run) {
 		}
 	}
 	for _, bad := range [][]string{{"-no-such-flag"}, {"-replay", "a", "-record", "b"}} {
-		err := run(t.Context(), bad, &out)
+		err := run(t.Context(), bad, tool.NewOutput(&out))
 		var stderr bytes.Buffer
 		if status := cli.Status(name, err, &stderr); status != 2 ||
 			strings.Count(stderr.String(), "\n") != 1 {
 			t.Errorf("%v: status %d, %q", bad, status, stderr.String())
 		}
 	}
-	if dir := filepath.Join(t.TempDir(), "none"); run(t.Context(), []string{"-replay", dir},
-		&out) == nil {
+	none := []string{"-replay", filepath.Join(t.TempDir(), "none")}
+	if run(t.Context(), none, tool.NewOutput(&out)) == nil {
 		t.Error("a recording that is not there replays")
 	}
 	pageCommands(t, name, run)
@@ -325,7 +327,8 @@ func pageCommands(t *testing.T, name string, run Run) {
 			args = append(args, strings.Trim(output.ReplaceAllString(a, "1"), "'"))
 		}
 		needsRoot(t, name, run, args[2:])
-		if err := run(t.Context(), args, io.Discard); cli.Status(name, err, io.Discard) == 2 {
+		err := run(t.Context(), args, tool.NewOutput(io.Discard))
+		if cli.Status(name, err, io.Discard) == 2 {
 			t.Errorf("../README.md: %s: %v", m[0], err)
 		}
 	}

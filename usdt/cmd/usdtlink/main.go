@@ -11,12 +11,10 @@ import (
 	"context"
 	"os"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {
-	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil {
-		escape.Fprintln(os.Stderr, "usdtlink:", err)
-		os.Exit(1)
-	}
+	err := run(context.Background(), os.Args[1:], cli.NewOutput(os.Stdout))
+	os.Exit(cli.Status("usdtlink", err, os.Stderr))
 }

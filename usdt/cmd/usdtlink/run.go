@@ -9,19 +9,19 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/borescope/borescope/escape"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 // run links one file.
-func run(_ context.Context, args []string, stdout io.Writer) error {
+func run(_ context.Context, args []string, stdout *cli.Output) error {
 	flags := flag.NewFlagSet("usdtlink", flag.ContinueOnError)
 	out := flags.String("o", "", "write the result to this file")
-	if err := flags.Parse(args); err != nil {
+	if err := cli.Parse(flags, args, stdout); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {
-		return errors.New("usage: usdtlink [-o FILE] BINARY")
+		return cli.Usage("usdtlink", errors.New("want one BINARY"))
 	}
 	in := flags.Arg(0)
 	if *out == "" {
@@ -48,7 +48,7 @@ func run(_ context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	for _, p := range probes {
-		escape.Fprintf(stdout, "%s %s\n", p.name, p.spec)
+		stdout.Printf("%s %s\n", p.name, p.spec)
 	}
 	return nil
 }

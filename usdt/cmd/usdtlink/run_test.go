@@ -18,6 +18,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/usdt"
 )
 
@@ -73,7 +74,7 @@ func TestLink(t *testing.T) {
 			before := tool(t, "go", "version", "-m", exe)
 			id := tool(t, "go", "tool", "buildid", exe)
 			var out bytes.Buffer
-			if err := run(t.Context(), []string{exe}, &out); err != nil {
+			if err := run(t.Context(), []string{exe}, cli.NewOutput(&out)); err != nil {
 				t.Fatal(err)
 			}
 			if got := out.String(); test.goarch == "amd64" && got != wantProbes {
@@ -107,7 +108,7 @@ func TestLink(t *testing.T) {
 			if list := tool(t, "gdb", "-nx", "-batch", "-ex", "info probes stap prog", exe); list != "" && test.goarch == runtime.GOARCH && (!strings.Contains(list, "request") || !strings.Contains(list, "reply")) {
 				t.Errorf("gdb: %s", list)
 			}
-			if err := run(t.Context(), []string{exe}, io.Discard); err == nil || !strings.Contains(err.Error(), "already") {
+			if err := run(t.Context(), []string{exe}, cli.NewOutput(io.Discard)); err == nil || !strings.Contains(err.Error(), "already") {
 				t.Errorf("linked twice: %v", err)
 			}
 		})
@@ -116,12 +117,12 @@ func TestLink(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	for _, args := range [][]string{{}, {"a", "b"}, {"-x"}, {"/nonexistent"}} {
-		if err := run(t.Context(), args, io.Discard); err == nil {
+		if err := run(t.Context(), args, cli.NewOutput(io.Discard)); err == nil {
 			t.Errorf("%v is accepted", args)
 		}
 	}
 	exe := build(t, runtime.GOARCH, "-gcflags=-l")
-	if err := run(t.Context(), []string{exe}, io.Discard); err == nil || !strings.Contains(err.Error(), "inlining") {
+	if err := run(t.Context(), []string{exe}, cli.NewOutput(io.Discard)); err == nil || !strings.Contains(err.Error(), "inlining") {
 		t.Errorf("without inlining: %v", err)
 	}
 	other := elfbuild.File{Machine: elf.EM_RISCV, Sections: []elfbuild.Section{{Name: ".x", Type: elf.SHT_PROGBITS}}}
@@ -177,7 +178,7 @@ func TestBpftrace(t *testing.T) {
 			if out, err := testenv.Command(t, exe, "1").Output(); err != nil || string(out) != "fired 0\n" {
 				t.Errorf("not linked: %v, %q", err, out)
 			}
-			if err := run(t.Context(), []string{exe}, io.Discard); err != nil {
+			if err := run(t.Context(), []string{exe}, cli.NewOutput(io.Discard)); err != nil {
 				t.Fatal(err)
 			}
 			if list := tool(t, "bpftrace", "-l", "usdt:"+exe+":*"); strings.Count(list, ":prog:re") != 2 {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/borescope/borescope/probe"
@@ -20,7 +19,7 @@ type fork struct {
 	Child uint32
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("forks", "Trace forks: who starts whom.",
 		"forks", "forks of all processes",
 		"forks -p 181", "forks of process 181")

@@ -1,10 +1,10 @@
 // Package escape makes untrusted text safe for its output. Names of files, threads,
 // functions and probes are chosen by their owners, and a program that runs as root prints
 // them to a terminal, into a log, a web page, a metric. There is one function for each kind
-// of output: Terminal, Folded, Markup, Label, JSON. Programs that print with Fprintf need
-// no further escaping.
+// of output: Terminal, Folded, Markup, Label, JSON. Command-line programs print with
+// probe/tool/cli.Output, which uses this package.
 //
-//	escape.Fprintf(os.Stdout, "%-16s %s\n", comm, path)
+//	escape.Fprintf(os.Stderr, "%-16s %s\n", comm, path)
 //
 // No function fails: characters that cannot be shown are replaced. All functions are safe
 // for concurrent use.
@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -21,18 +22,23 @@ import (
 const maxText = 64 << 10
 
 // acts reports whether a terminal, an editor or a reader of lines acts on a
-// character instead of showing it: C0 and C1 controls, separators of lines, and
-// what turns the direction of writing round.
+// character instead of showing it: C0 and C1 controls, separators of lines, what
+// turns the direction of writing round, and other characters without a shape of
+// their own (soft hyphen, byte order mark, zero-width joiners, tags, variation
+// selectors, fillers), with which two names look alike. Joiners and selectors
+// belong to the spelling of some languages and of emoji. They are replaced there,
+// too: a name on a terminal identifies a thing, and need not be beautiful.
 func acts(r rune) bool {
 	switch {
 	case r < 0x7f:
 		return r < ' '
 	case r < 0xa0:
 		return true
-	case r < 0x061c:
-		return false
+	case r < 0x0300: // Latin letters and signs, the bulk of what is not ASCII
+		return r == '\u00ad'
 	}
-	return r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
+	return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector,
+		unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // plain reports whether s is printable ASCII, as nearly all names are.
@@ -73,8 +79,9 @@ func Terminal(s string) string {
 	}, s)
 }
 
-// lines is Terminal for text of several lines: line feeds and tabs stay.
-func lines(s string) string {
+// Lines is Terminal for text of several lines that the program itself laid out, a usage page
+// or a table: line feeds and tabs stay.
+func Lines(s string) string {
 	all := strings.SplitAfter(s, "\n")
 	for i, line := range all {
 		body, end := strings.CutSuffix(line, "\n")
@@ -169,8 +176,8 @@ func Label(s string) string {
 }
 
 // JSON escapes, in a JSON text, the characters that package encoding/json leaves unchanged
-// although a terminal acts on them: DEL, C1 and directions. In JSON such characters are in
-// strings only, so the meaning of the text stays the same.
+// although a terminal acts on them or does not show them: DEL, C1, directions, joiners. In
+// JSON such characters are in strings only, so the meaning of the text stays the same.
 func JSON(b []byte) []byte {
 	first := 0
 	for first < len(b) && b[first] < 0x7f {
@@ -183,7 +190,9 @@ func JSON(b []byte) []byte {
 	for rest := b[first:]; len(rest) > 0; {
 		r, n := utf8.DecodeRune(rest)
 		if r >= 0x7f && acts(r) {
-			out = fmt.Appendf(out, `\u%04x`, r)
+			for _, unit := range utf16.Encode([]rune{r}) {
+				out = fmt.Appendf(out, `\u%04x`, unit)
+			}
 		} else {
 			out = append(out, rest[:n]...)
 		}

@@ -24,10 +24,8 @@ func Sprintf(format string, args ...any) string {
 	return fmt.Sprintf(format, wrap(args)...)
 }
 
-// Fprintln is like fmt.Fprintln, and safe like Fprintf.
-func Fprintln(w io.Writer, args ...any) (int, error) {
-	return fmt.Fprintln(w, wrap(args)...)
-}
+// Sprintln is like fmt.Sprintln, and safe like Sprintf.
+func Sprintln(args ...any) string { return fmt.Sprintln(wrap(args)...) }
 
 // wrap leaves numbers as they are, '*' takes them from the arguments.
 func wrap(args []any) []any {
@@ -54,13 +52,6 @@ func (a argument) Format(f fmt.State, verb rune) {
 	io.WriteString(f, Terminal(fmt.Sprintf(fmt.FormatString(f, verb), a.v)))
 }
 
-// Text writes text of several lines that the program itself laid out, a usage page or a
-// table. It replaces characters that a terminal acts on, except line feeds and tabs.
-func Text(w io.Writer, s string) error {
-	_, err := io.WriteString(w, lines(s))
-	return err
-}
-
 // Marshal is like json.Marshal but leaves <, > and & unchanged, and escapes characters that
 // a terminal acts on.
 func Marshal(v any) ([]byte, error) {
@@ -71,22 +62,6 @@ func Marshal(v any) ([]byte, error) {
 		return nil, err
 	}
 	return JSON(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
-}
-
-// Encoder writes values as lines of JSON.
-type Encoder struct{ w io.Writer }
-
-// NewEncoder returns an Encoder that writes to w.
-func NewEncoder(w io.Writer) *Encoder { return &Encoder{w} }
-
-// Encode writes a value in the form of Marshal, and a line feed.
-func (e *Encoder) Encode(v any) error {
-	b, err := Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = e.w.Write(append(b, '\n'))
-	return err
 }
 
 // Errors returns the errors that errors.Join put together, each as one line; for any other

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/borescope/borescope/escape"
+	"github.com/borescope/borescope/internal/escape"
 )
 
 // The name of a thread may contain any bytes, such as those that clear a terminal.
