@@ -33,13 +33,13 @@ type image struct {
 	stat   fs.FileInfo // of file when it was opened
 	owner  stranger.Owner
 	user   procfs.User // of the process that mapped it when it was opened
-	elf    *ELF   // nil until an address in it is named
-	reason Reason // why elf is nil
-	used   uint64 // Processes.tick of the last use
+	elf    *ELF        // nil until an address in it is named
+	reason Reason      // why elf is nil
+	used   uint64      // Processes.tick of the last use
 }
 
-// nobody is the user of a process that is not known: it reads what everybody may read.
-var nobody = procfs.User{UID: -1, GID: -1}
+// anybody is the user of a process that is not known: it reads what everybody may read.
+var anybody = procfs.User{UID: -1, GID: -1}
 
 // held reports whether the image has resources.
 func (img *image) held() bool { return img.file != nil || img.elf != nil }
@@ -90,7 +90,7 @@ func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
 	}
 	img.file, img.stat, img.owner, img.reason = f, st, ps.owner(pid, st), ReasonNone
 	if img.user, err = procfs.UserOf(ps.root, pid); err != nil {
-		img.user = nobody // the process ended meanwhile
+		img.user = anybody // the process ended meanwhile
 	}
 	ps.holding++
 }

@@ -63,7 +63,7 @@ func TestFakeJVMChild(t *testing.T) {
 	select {}
 }
 
-const nobodyID = 65534
+const nobody = 65534
 
 // fakeJVM starts one whose root is as prepare leaves it, and asks it for its perf
 // map until it answers, or has got the signal if it has no answer.

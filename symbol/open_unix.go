@@ -20,12 +20,12 @@ func defaultMaxFiles() int {
 	return max(int(l.Cur)/2, 16)
 }
 
-// owner returns the user that a file belongs to, nobody if the system does not report it.
+// owner returns the user that a file belongs to, anybody if the system does not report it.
 func owner(st fs.FileInfo) procfs.User {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return procfs.User{UID: int(sys.Uid), GID: int(sys.Gid)}
 	}
-	return nobody
+	return anybody
 }
 
 // ownFile reports whether a file belongs to this user or to root, and no other user may

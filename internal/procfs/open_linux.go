@@ -138,7 +138,7 @@ func IsMapped(f *os.File, pid int, m *Mapping) bool {
 	if dev == m.Dev {
 		return true
 	}
-	at, err := mountOf(int(f.Fd()))
+	at, err := mountOf(int(f.Fd()), pid)
 	if err != nil || at.onDisk() {
 		return false
 	}

@@ -55,7 +55,6 @@ func ReadMemory(int, []byte, uint64) error {
 	return unsupported("reading a process's memory")
 }
 
-
 // OpenMapped is only supported on Linux.
 func OpenMapped(int, *Mapping) (*os.File, error) {
 	return nil, unsupported("opening a mapped file")
@@ -73,3 +72,6 @@ func OpenOwn(User, int, string) (*os.File, error) {
 
 // CheckAttachable returns nil: nothing is attached to files on other systems.
 func CheckAttachable(int, int) error { return nil }
+
+// IsMapped returns false: mappings are only known on Linux.
+func IsMapped(*os.File, int, *Mapping) bool { return false }

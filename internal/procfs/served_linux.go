@@ -2,6 +2,7 @@ package procfs
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,7 +34,7 @@ func isFUSE(fstype string) bool {
 // namespace the file was found, or this process. fd may only identify the file (O_PATH). No
 // file system is asked for anything that it could answer late.
 func CheckServed(fd, pid int) error {
-	m, err := mountOf(fd)
+	m, err := mountOf(fd, pid)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func CheckServed(fd, pid int) error {
 // CheckAttachable is CheckServed for a file that the kernel itself is to read, which must not
 // wait for a process of root's either.
 func CheckAttachable(fd, pid int) error {
-	m, err := mountOf(fd)
+	m, err := mountOf(fd, pid)
 	if err == nil {
 		err = m.check(pid)
 	}
@@ -51,7 +52,7 @@ func CheckAttachable(fd, pid int) error {
 		return err
 	}
 	if e, _, err := m.find(strconv.Itoa(pid)); err == nil && e != nil && isFUSE(e.fstype) {
-		return &ServedError{e.fstype, "a process serves it"}
+		return &ServedError{e.fstype, "a process serves it (FUSE)"}
 	}
 	return nil
 }
@@ -63,22 +64,49 @@ type mount struct {
 }
 
 // mountOf returns a file's mount.
-func mountOf(fd int) (mount, error) {
+func mountOf(fd, pid int) (mount, error) {
 	var st unix.Statx_t
-	if err := statx(fd, &st); err != nil {
+	if err := statx(fd, pid, &st); err != nil {
 		return mount{}, err
 	}
 	return mountIn(&st), nil
 }
 
-// statx describes a file by what the kernel knows, without asking the file system.
-func statx(fd int, st *unix.Statx_t) error {
+// statx describes a file by what the kernel knows, without asking the file system. FUSE
+// refuses to describe the files of another user's; the error is then CheckServed's for its
+// mount.
+func statx(fd, pid int, st *unix.Statx_t) error {
 	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
 	err := unix.Statx(fd, "", flags, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, st)
-	if err == nil && st.Mask&unix.STATX_MNT_ID == 0 { // since Linux 5.8
-		return &ServedError{"", "this kernel does not tell a file's mount"}
+	if err == nil && st.Mask&unix.STATX_MNT_ID != 0 { // since Linux 5.8
+		return nil
+	}
+	id, ierr := mountID(fd)
+	if ierr != nil {
+		return errors.Join(err, ierr)
+	}
+	if err == nil {
+		st.Mnt_id = id
+		return nil
+	}
+	if cerr := (mount{id: id, dev: "0:0"}).check(pid); cerr != nil {
+		return cerr
 	}
 	return os.NewSyscallError("statx", err)
+}
+
+// mountID returns the id of a descriptor's mount from /proc/self/fdinfo.
+func mountID(fd int) (uint64, error) {
+	b, err := os.ReadFile("/proc/thread-self/fdinfo/" + strconv.Itoa(fd))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if id, ok := strings.CutPrefix(line, "mnt_id:\t"); ok {
+			return strconv.ParseUint(strings.TrimSpace(id), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("fdinfo of %d has no mnt_id", fd)
 }
 
 func mountIn(st *unix.Statx_t) mount {
@@ -104,9 +132,9 @@ func (m mount) check(pid int) error {
 	case pseudo[e.fstype]:
 		return &ServedError{e.fstype, "its files are the kernel's own"}
 	case isFUSE(e.fstype) && !(trusted && e.option("user_id") == "0"):
-		return &ServedError{e.fstype, "a process serves it, and that is not root's"}
+		return &ServedError{e.fstype, "a process serves it (FUSE), and not one of root's"}
 	case e.fstype == "overlay" && !trusted:
-		return &ServedError{e.fstype, "mounted in a user namespace, where a process may serve its layers"}
+		return &ServedError{e.fstype, "mounted in a user namespace, where a process may serve its layers (FUSE)"}
 	}
 	return nil
 }
@@ -119,7 +147,7 @@ func (m mount) inMemory() bool {
 		return false
 	}
 	defer unix.Close(fd)
-	own, err := mountOf(fd)
+	own, err := mountOf(fd, os.Getpid())
 	return err == nil && own == m
 }
 

@@ -57,7 +57,7 @@ func (w *walker) walk(root int, name string) (fd int, err error) {
 			}
 			continue
 		}
-		target, err := w.step(part, last(parts))
+		target, err := w.step(part, parts)
 		if err != nil {
 			return -1, err
 		}
@@ -86,8 +86,8 @@ func last(parts []string) bool {
 }
 
 // step looks for a name in the current directory and makes it the current one, or, for a
-// link, returns where that leads.
-func (w *walker) step(name string, last bool) (target string, err error) {
+// link, returns where that leads. rest is the path after it: "/" alone demands a directory.
+func (w *walker) step(name string, rest []string) (target string, err error) {
 	dir := w.dirs[len(w.dirs)-1]
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -96,9 +96,9 @@ func (w *walker) step(name string, last bool) (target string, err error) {
 	mode, err := w.look(fd)
 	if err == nil && mode&unix.S_IFMT == unix.S_IFLNK {
 		defer unix.Close(fd)
-		return w.follow(fd, last)
+		return w.follow(fd, last(rest))
 	}
-	if err == nil && !last && mode&unix.S_IFMT != unix.S_IFDIR {
+	if err == nil && len(rest) > 0 && mode&unix.S_IFMT != unix.S_IFDIR {
 		err = unix.ENOTDIR
 	}
 	if err != nil {
@@ -128,7 +128,7 @@ func (w *walker) follow(link int, last bool) (string, error) {
 // look checks a file of the path, and returns its type and mode.
 func (w *walker) look(fd int) (mode uint32, err error) {
 	var st unix.Statx_t
-	if err := statx(fd, &st); err != nil {
+	if err := statx(fd, w.pid, &st); err != nil {
 		return 0, err
 	}
 	if m := mountIn(&st); m != w.checked {
