@@ -349,7 +349,7 @@ func TestJava(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	if out, err := testenv.Command(t, java, "-version").CombinedOutput(); err != nil {
+	if out, err := testenv.Command(t, java, "-XX:-UsePerfData", "-version").CombinedOutput(); err != nil {
 		testenv.Need(t, testenv.Got("java", fmt.Errorf("%w: %s", err, out)))
 	}
 	table, err := names.Table(session)
