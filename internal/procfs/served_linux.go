@@ -52,7 +52,7 @@ func CheckAttachable(fd, pid int) error {
 		return err
 	}
 	if e, _, err := m.find(strconv.Itoa(pid)); err == nil && e != nil && isFUSE(e.fstype) {
-		return &ServedError{e.fstype, "a process serves it (FUSE)"}
+		return &ServedError{e.fstype, "a process serves it (FUSE), which may keep the whole machine waiting"}
 	}
 	return nil
 }

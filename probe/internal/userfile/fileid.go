@@ -92,8 +92,8 @@ func NotServed(path string, f *os.File) error {
 		pid = os.Getpid()
 	}
 	if err := procfs.CheckAttachable(int(f.Fd()), pid); err != nil {
-		return fmt.Errorf("%s: %w, which may keep the whole machine waiting: "+
-			"Options.Unsafe, and -unsafe of the tools, probes it all the same", path, err)
+		return fmt.Errorf(
+			"%s: %w; Options.Unsafe, and -unsafe of the tools, probes it all the same", path, err)
 	}
 	return nil
 }
