@@ -1,13 +1,10 @@
 package probe
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +19,11 @@ const fuseVar = "PROBE_FUSE"
 // TestFUSE: a program for whose file a process answers is probed by Unsafe alone.
 func TestFUSE(t *testing.T) {
 	if name := os.Getenv(fuseVar); name != "" {
-		serveFUSE(t, 3, name)
+		program, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testenv.ServeFUSE(3, program)
 		return
 	}
 	testenv.Need(t, testenv.Root, testenv.Guest, testenv.Mounts, testenv.Uprobes)
@@ -81,86 +82,6 @@ func TestFUSE(t *testing.T) {
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-// serveFUSE answers for a directory with one file, "program", which reads as the one
-// of that name (include/uapi/linux/fuse.h), until nobody has it mounted.
-func serveFUSE(t *testing.T, dev int, name string) {
-	program, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const root, file = 1, 2
-	o := binary.LittleEndian
-	attr := func(node uint64) []byte { // struct fuse_attr
-		b := make([]byte, 88)
-		mode, size := uint32(unix.S_IFDIR|0o755), 0
-		if node == file {
-			mode, size = unix.S_IFREG|0o755, len(program)
-		}
-		o.PutUint64(b, node)
-		o.PutUint64(b[8:], uint64(size))
-		o.PutUint64(b[16:], uint64(size+511)/512)
-		o.PutUint32(b[60:], mode)
-		o.PutUint32(b[64:], 1)
-		o.PutUint32(b[80:], 4096)
-		return b
-	}
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := unix.Read(dev, buf)
-		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		if err != nil {
-			return // ENODEV: it was unmounted
-		}
-		req := buf[:n]
-		op, unique, node, body := o.Uint32(req[4:]), o.Uint64(req[8:]), o.Uint64(req[16:]), req[40:]
-		var out []byte
-		failed := syscall.Errno(0)
-		switch op {
-		case 1: // LOOKUP
-			if node != root || string(body[:len(body)-1]) != "program" {
-				failed = unix.ENOENT
-				break
-			}
-			out = make([]byte, 40)
-			o.PutUint64(out, file)
-			o.PutUint64(out[16:], 3600)
-			o.PutUint64(out[24:], 3600)
-			out = append(out, attr(file)...)
-		case 2, 36, 42: // FORGET, INTERRUPT, BATCH_FORGET: not to be answered
-			continue
-		case 3: // GETATTR
-			out = append(make([]byte, 16), attr(node)...)
-			o.PutUint64(out, 3600)
-		case 14, 27: // OPEN, OPENDIR
-			out = make([]byte, 16)
-		case 15: // READ
-			from := min(o.Uint64(body[8:]), uint64(len(program)))
-			to := min(from+uint64(o.Uint32(body[16:])), uint64(len(program)))
-			out = program[from:to]
-		case 17: // STATFS
-			out = make([]byte, 80)
-		case 18, 25, 29: // RELEASE, FLUSH, RELEASEDIR
-		case 26: // INIT
-			out = make([]byte, 64)
-			o.PutUint32(out, 7)
-			o.PutUint32(out[4:], 31)
-			o.PutUint32(out[8:], o.Uint32(body[8:])) // max_readahead
-			o.PutUint32(out[20:], 4096)              // max_write
-		default:
-			failed = unix.ENOSYS
-		}
-		head := make([]byte, 16, 16+len(out))
-		o.PutUint32(head, uint32(16+len(out)))
-		o.PutUint32(head[4:], uint32(-int32(failed)))
-		o.PutUint64(head[8:], unique)
-		if _, err := unix.Write(dev, append(head, out...)); err != nil && !errors.Is(err, unix.ENOENT) {
-			return
 		}
 	}
 }

@@ -66,6 +66,7 @@ var reasons = [...]string{
 	ReasonNoKallsyms: "kallsyms cannot be read",
 	ReasonBudget:     "the memory budget is used up",
 	ReasonTruncated:  "the stack was cut off",
+	ReasonServed:     "a process may serve the file (FUSE)",
 }
 
 // String returns the kind's name.

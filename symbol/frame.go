@@ -86,6 +86,7 @@ const (
 	ReasonNoKallsyms        // /proc/kallsyms cannot be read
 	ReasonBudget            // the resolver's byte budget was used up
 	ReasonTruncated         // no address: the stack ended early
+	ReasonServed            // a process may serve the mapped file's file system (FUSE), so it is not read
 )
 
 // Resolver names addresses.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -30,42 +32,27 @@ type image struct {
 	file   fs.File     // open since the image was first seen; nil if closed
 	stat   fs.FileInfo // of file when it was opened
 	owner  stranger.Owner
-	elf    *ELF   // nil until an address in it is named
-	reason Reason // why elf is nil
-	vast   bool   // its headers alone take too much memory: it is not read again
-	used   uint64 // Processes.tick of the last use
+	user   procfs.User // of the process that mapped it when it was opened
+	elf    *ELF        // nil until an address in it is named
+	reason Reason      // why elf is nil
+	vast   bool        // its headers alone take too much memory: it is not read again
+	used   uint64      // Processes.tick of the last use
 }
+
+// anybody is the user of a process that is not known: it reads what everybody may read.
+var anybody = procfs.User{UID: -1, GID: -1}
 
 // held reports whether the image has resources.
 func (img *image) held() bool { return img.file != nil || img.elf != nil }
 
-var errReplaced = errors.New("the mapped file was replaced")
-
-// open opens the file behind a mapping of a process. It tries the mapping's own link first,
-// which is right even for files that are deleted or replaced, but needs privileges; then the
-// path below the process's root, checked to be the same inode.
+// open opens the file behind a mapping of a process.
 func (ps *Processes) open(pid int, m *procfs.Mapping) (fs.File, error) {
 	if !ps.live {
 		return ps.openRecorded(pid, m.Path)
 	}
-	if f, err := procfs.OpenMapping(pid, m); err == nil {
-		return f, nil
-	}
-	if m.Path == "" || m.Path[0] != '/' || m.Deleted {
-		return nil, fs.ErrNotExist
-	}
-	f, err := procfs.OpenInRoot(pid, m.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		// The process may be gone; if the inode is right, so is the file.
-		f, err = procfs.Open(m.Path)
-	}
+	f, err := procfs.OpenMapped(pid, m)
 	if err != nil {
 		return nil, err
-	}
-	// The device is not compared: overlayfs and btrfs show a different one here.
-	if _, inode, err := procfs.FileID(f); err != nil || m.Inode != 0 && inode != m.Inode {
-		f.Close()
-		return nil, errReplaced
 	}
 	return f, nil
 }
@@ -91,6 +78,10 @@ func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
 	img.reason = ReasonNoFile
 	f, err := ps.open(pid, m)
 	if err != nil {
+		var served *procfs.ServedError
+		if errors.As(err, &served) {
+			img.reason = ReasonServed
+		}
 		return
 	}
 	st, err := f.Stat()
@@ -99,6 +90,9 @@ func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
 		return
 	}
 	img.file, img.stat, img.owner, img.reason = f, st, ps.owner(pid, st), ReasonNone
+	if img.user, err = procfs.UserOf(ps.root, pid); err != nil {
+		img.user = anybody // the process ended meanwhile
+	}
 	ps.holding++
 }
 
@@ -184,7 +178,7 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	e.opts = sourceOptions{dwarf: ps.opts.Source, noInline: ps.opts.NoInline}
 	e.opts.find = elffile.DebugFinder{
 		Path: img.path, Dirs: debugDirs(ps.opts.DebugDirs),
-		Open: func(path string) (fs.File, error) { return ps.openDebug(pid, path) },
+		Open: func(path string) (fs.File, error) { return ps.openDebug(img, pid, path) },
 		Room: ps.opts.room(), Start: e.start,
 	}
 	e.init()
@@ -232,15 +226,27 @@ func sameNames(a, b *elffile.File) (same bool) {
 // maxCompared is how much of a table of names is compared.
 const maxCompared = 16 << 20
 
-// openDebug opens a debug file: the target's own if it has one, else the host's.
-func (ps *Processes) openDebug(pid int, path string) (fs.File, error) {
+// openDebug opens a debug file: the target's own, with the rights of its user, or the host's.
+// Paths that are not below a directory for debug files are beside the program, where a
+// stranger may have made a link.
+func (ps *Processes) openDebug(img *image, pid int, path string) (fs.File, error) {
 	if !ps.live {
 		return ps.openRecorded(pid, path)
 	}
-	if f, err := procfs.OpenInRoot(pid, path); err == nil {
+	f, err := procfs.OpenFor(img.user, pid, path)
+	if err == nil {
 		return f, nil
 	}
-	return openHost(path)
+	if slices.ContainsFunc(debugDirs(ps.opts.DebugDirs), func(dir string) bool {
+		return strings.HasPrefix(path, dir+"/")
+	}) {
+		return openHost(path)
+	}
+	f, err = procfs.OpenFor(img.user, os.Getpid(), path)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // release drops the resources of an image; it is read again when needed, if it still

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -114,17 +113,16 @@ const maxJITDump = 1 << 30
 // jitRoom returns the memory that reading one of a process's files may take, in bytes.
 func (o *Options) jitRoom() int64 { return 2 * o.tableRoom() }
 
-// readJITFile reads a file of the process's root if it changed and belongs to the process's
-// user or to root: every user may write to /tmp. Reading it is part of the work that
-// Options.Budget bounds.
+// readJITFile reads a file of the process's root if it changed and is the process's own: every
+// user may make files in /tmp. Reading it is part of the work that Options.Budget bounds.
 func (p *Process) readJITFile(path string, seen *fileState, read func(io.Reader) error) {
-	f, err := p.ps.openInRoot(p.pid, path)
+	f, err := p.openOwn(path)
 	if err != nil {
 		return
 	}
 	defer f.Close()
 	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() || p.ps.live && !p.owns(st) {
+	if err != nil || !st.Mode().IsRegular() {
 		return
 	}
 	now := fileState{st.Size(), st.ModTime()}
@@ -142,18 +140,20 @@ func (p *Process) readJITFile(path string, seen *fileState, read func(io.Reader)
 	}
 }
 
-// openInRoot opens a path in the process's root.
-func (ps *Processes) openInRoot(pid int, path string) (fs.File, error) {
-	if !ps.live {
-		return ps.openRecorded(pid, path)
+// openOwn opens a file of the process's own, in its root.
+func (p *Process) openOwn(path string) (fs.File, error) {
+	if !p.ps.live {
+		return p.ps.openRecorded(p.pid, path)
 	}
-	f, err := procfs.OpenInRoot(pid, path)
-	if err == nil {
-		return f, nil
+	u, err := procfs.UserOf(p.ps.root, p.pid)
+	pid := p.pid
+	if err != nil {
+		// The process ended: it most likely had this process's root.
+		u, pid = p.user, os.Getpid()
 	}
-	if _, gone := os.Stat("/proc/" + strconv.Itoa(pid)); gone == nil {
+	f, err := procfs.OpenOwn(u, pid, path)
+	if err != nil {
 		return nil, err
 	}
-	// The process ended: it most likely had this process's root.
-	return procfs.Open(path)
+	return f, nil
 }

@@ -2,11 +2,15 @@
 
 package symbol
 
-import "io/fs"
+import (
+	"io/fs"
+
+	"github.com/borescope/borescope/internal/procfs"
+)
 
 func defaultMaxFiles() int { return 1024 }
 
 func ownFile(fs.FileInfo) bool { return true }
 
-// owner returns -1: the user that a file belongs to is unknown.
-func owner(fs.FileInfo) int { return -1 }
+// owner returns anybody: the user that a file belongs to is unknown.
+func owner(fs.FileInfo) procfs.User { return anybody }

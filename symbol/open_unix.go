@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // defaultMaxFiles leaves half of the files that the process may open to the program that
@@ -18,12 +20,12 @@ func defaultMaxFiles() int {
 	return max(int(l.Cur)/2, 16)
 }
 
-// owner returns the user that a file belongs to, -1 if the system does not report it.
-func owner(st fs.FileInfo) int {
+// owner returns the user that a file belongs to, anybody if the system does not report it.
+func owner(st fs.FileInfo) procfs.User {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-		return int(sys.Uid)
+		return procfs.User{UID: int(sys.Uid), GID: int(sys.Gid)}
 	}
-	return -1
+	return anybody
 }
 
 // ownFile reports whether a file belongs to this user or to root, and no other user may

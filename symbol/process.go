@@ -28,7 +28,7 @@ type Process struct {
 	old   [][]mapping
 	jit   *jitFiles // nil before the first lookup
 	nspid int
-	uid   int // its user when maps was read; -1 if unknown
+	user  procfs.User // of its files in /proc when maps was read
 }
 
 // maxOld is how many earlier states of its mappings a process keeps.
@@ -89,13 +89,6 @@ func (p *Process) Exited() bool {
 	return p.exited
 }
 
-// owns reports whether a file belongs to the process's user or to root. A process that is
-// not dumpable has its files in /proc owned by root, so its user is read from its status.
-func (p *Process) owns(st fs.FileInfo) bool {
-	uid := owner(st)
-	return uid <= 0 || uid == p.uid || slices.Contains(procfs.UIDs(p.ps.root, p.pid), uid)
-}
-
 // refresh reads the mappings again. Mappings that are still there keep what is known of them.
 func (p *Process) refresh() error {
 	p.read = p.ps.now()
@@ -106,7 +99,7 @@ func (p *Process) refresh() error {
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err == nil && p.ps.live {
-		p.uid = owner(st)
+		p.user = owner(st)
 	}
 	var fresh []mapping
 	err = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {

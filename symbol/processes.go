@@ -233,7 +233,7 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 		p = nil
 	}
 	if p == nil {
-		p = &Process{ps: ps, pid: pid, start: st.StartTime, uid: -1}
+		p = &Process{ps: ps, pid: pid, start: st.StartTime, user: anybody}
 		ps.byPID[pid] = p
 		ps.limitProcesses(p)
 		ps.grown.Store(true)
@@ -317,7 +317,7 @@ func (ps *Processes) Handle(ev *Event) {
 				return
 			}
 			// The process has ended already: only the events describe it.
-			p = &Process{ps: ps, pid: ev.PID, exited: true, uid: -1}
+			p = &Process{ps: ps, pid: ev.PID, exited: true, user: anybody}
 			ps.byPID[ev.PID] = p
 			ps.limitProcesses(p)
 		}
@@ -338,7 +338,7 @@ func (ps *Processes) fork(ev *Event) {
 	}
 	p := ps.byPID[ev.PID]
 	if p == nil {
-		p = &Process{ps: ps, pid: ev.PID, exited: true, uid: -1}
+		p = &Process{ps: ps, pid: ev.PID, exited: true, user: anybody}
 		ps.byPID[ev.PID] = p
 		ps.limitProcesses(p)
 	}

@@ -130,8 +130,7 @@ func openRecorded(root fs.FS, path string) (*File, error) {
 
 // openLive tries the path in the process's root and in this process's root (the kernel prints
 // it as seen from here if it can, and a chroot does not prevent that), an open file, and the
-// mapping itself. It returns the file with the mapping's inode. The device is not compared
-// for a path: overlay and btrfs report another one in maps than stat does.
+// mapping itself.
 func openLive(pid int, m *procfs.Mapping) (*os.File, string, error) {
 	anonymous := strings.HasPrefix(m.Path, "/memfd:")
 	if !anonymous && !m.Deleted {
@@ -161,7 +160,7 @@ func openPath(pid int, m *procfs.Mapping) *os.File {
 	if err != nil {
 		return nil
 	}
-	if _, inode, err := procfs.FileID(f); err == nil && inode == m.Inode {
+	if procfs.IsMapped(f, pid, m) {
 		return f
 	}
 	f.Close()

@@ -158,7 +158,7 @@ func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests,
 	only map[string]string,
 ) (*guest.Report, error) {
 	var log bytes.Buffer
-	o := guest.Options{Kernel: k, Log: &log, Modules: []string{"fuse"}}
+	o := guest.Options{Kernel: k, Log: &log, Modules: []string{"fuse", "overlay"}}
 	if k.Arch == "amd64" {
 		// one CPU of the host for each guest, as on arm64
 		o.Threads = "single"

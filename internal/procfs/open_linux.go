@@ -26,12 +26,7 @@ func Open(path string) (*os.File, error) { return open(path, false) }
 // process's root directory and in its mount namespace. Symbolic links, including absolute
 // ones, are resolved inside that root. The caller closes the file.
 func OpenInRoot(pid int, name string) (*os.File, error) {
-	fd, err := lookupIn(pid, name)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	return reopen(fd, name, false)
+	return openBelow(pid, name, nil, false)
 }
 
 // OpenPath resolves a path like Open, for any type of file, and returns a descriptor that only
@@ -59,7 +54,7 @@ func OpenReal(path string) (f *os.File, real string, err error) {
 		if root, err = os.Readlink(selfFD(at)); err != nil {
 			return nil, "", err
 		}
-		fd, err = lookupBelow(at, pid, name)
+		fd, err = lookupBelow(at, &walker{pid: pid}, name)
 	} else {
 		fd, err = lookup(path)
 	}
@@ -101,9 +96,55 @@ func SocketIn(dir *os.File, name string, uid int) (*os.File, error) {
 
 // OpenMapping opens the file behind a mapping, even if its path has changed, through
 // /proc/PID/map_files, which needs CAP_CHECKPOINT_RESTORE (Linux 5.9) or CAP_SYS_ADMIN. It
-// does not open devices. The caller closes the file.
+// does not open devices, nor what CheckServed refuses. The caller closes the file.
 func OpenMapping(pid int, m *Mapping) (*os.File, error) {
 	return Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End))
+}
+
+// OpenMapped opens the file of a mapping: through OpenMapping if that is allowed, else by its
+// path in the process's root or, if the process is gone, in this process's, if it is still the
+// same file. It opens no file that CheckServed refuses. The caller closes the file.
+func OpenMapped(pid int, m *Mapping) (*os.File, error) {
+	f, err := OpenMapping(pid, m)
+	var served *ServedError
+	if err == nil || errors.As(err, &served) {
+		return f, err
+	}
+	if !strings.HasPrefix(m.Path, "/") || m.Deleted {
+		return nil, fs.ErrNotExist
+	}
+	f, err = OpenInRoot(pid, m.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = OpenInRoot(os.Getpid(), m.Path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !IsMapped(f, pid, m) {
+		f.Close()
+		return nil, fmt.Errorf("the file at this path is another: %w", fs.ErrNotExist)
+	}
+	return f, nil
+}
+
+// IsMapped reports whether an open file is the one behind a mapping. A mapping shows the
+// device of the file system, stat(2) that of a part of it (btrfs), and on an overlay one
+// shows a layer's.
+func IsMapped(f *os.File, pid int, m *Mapping) bool {
+	dev, inode, err := FileID(f)
+	if err != nil || inode != m.Inode {
+		return false
+	}
+	if dev == m.Dev {
+		return true
+	}
+	at, err := mountOf(int(f.Fd()), pid)
+	if err != nil || at.onDisk() {
+		return false
+	}
+	e, _, err := at.find(strconv.Itoa(pid))
+	return err == nil && e != nil &&
+		(e.fstype == "overlay" || e.dev == fmt.Sprintf("%d:%d", m.Dev>>32, uint32(m.Dev)))
 }
 
 // open opens a regular file or, if dir is set, a directory.
@@ -132,23 +173,41 @@ func stat(path string) (fs.FileInfo, error) {
 // lookup resolves a path to a descriptor that cannot be read (O_PATH).
 func lookup(path string) (int, error) {
 	if pid, name, ok := TargetPath(path); ok {
-		return lookupIn(pid, name)
+		return lookupIn(pid, name, nil, false)
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if pid, ok := magicPath(path); ok && err == nil {
+		if err = CheckServed(fd, pid); err != nil {
+			unix.Close(fd)
+		}
+	}
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return fd, nil
 }
 
-// lookupIn resolves a path in a process's root.
-func lookupIn(pid int, name string) (int, error) {
+// magicPath returns the process of a path that leads to a file that it has open or mapped,
+// wherever that is.
+func magicPath(path string) (pid int, ok bool) {
+	rest, ok := strings.CutPrefix(path, "/proc/")
+	number, rest, _ := strings.Cut(rest, "/")
+	kind, _, _ := strings.Cut(rest, "/")
+	if !ok || kind != "fd" && kind != "map_files" && kind != "exe" {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(number)
+	return pid, err == nil
+}
+
+// lookupIn resolves a path in a process's root. as and noLink are walker's.
+func lookupIn(pid int, name string, as *User, noLink bool) (int, error) {
 	root, err := openRoot(pid)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(root)
-	return lookupBelow(root, pid, name)
+	return lookupBelow(root, &walker{pid: pid, as: as, noLink: noLink}, name)
 }
 
 // openRoot opens a process's root directory.
@@ -163,17 +222,11 @@ func openRoot(pid int) (int, error) {
 
 func rootPath(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/root" }
 
-// lookupBelow resolves a path in a process's root directory, which is open. Only openat2 does
-// this without a race (RESOLVE_IN_ROOT, since Linux 5.6). If a seccomp filter blocks it, there
-// is no fallback.
-func lookupBelow(root, pid int, name string) (int, error) {
-	rel := strings.TrimLeft(name, "/")
-	fd, err := unix.Openat2(root, "./"+rel, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
+// lookupBelow resolves a path in a process's root directory, which is open.
+func lookupBelow(root int, w *walker, name string) (int, error) {
+	fd, err := w.walk(root, name)
 	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: rootPath(pid) + "/" + rel, Err: err}
+		return -1, &os.PathError{Op: "open", Path: rootPath(w.pid) + "/" + strings.TrimLeft(name, "/"), Err: err}
 	}
 	return fd, nil
 }

@@ -55,5 +55,23 @@ func ReadMemory(int, []byte, uint64) error {
 	return unsupported("reading a process's memory")
 }
 
-// Served returns false: only on Linux are probes attached to files.
-func Served(int) (bool, error) { return false, nil }
+// OpenMapped is only supported on Linux.
+func OpenMapped(int, *Mapping) (*os.File, error) {
+	return nil, unsupported("opening a mapped file")
+}
+
+// OpenFor is only supported on Linux.
+func OpenFor(User, int, string) (*os.File, error) {
+	return nil, unsupported("opening a process's file")
+}
+
+// OpenOwn is only supported on Linux.
+func OpenOwn(User, int, string) (*os.File, error) {
+	return nil, unsupported("opening a process's file")
+}
+
+// CheckAttachable returns nil: nothing is attached to files on other systems.
+func CheckAttachable(int, int) error { return nil }
+
+// IsMapped returns false: mappings are only known on Linux.
+func IsMapped(*os.File, int, *Mapping) bool { return false }

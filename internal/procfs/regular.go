@@ -26,6 +26,21 @@ func (e *NotRegularError) Error() string {
 	return what + ", not a regular file"
 }
 
+// ServedError is the error for a file that is not opened because of its file system: a
+// process that is not trusted serves it, so that reads may be late, never return, or differ
+// each time; or it is one of the kernel's own, where reads have effects.
+type ServedError struct {
+	FS  string // the file system's type: "fuse.sshfs"; "" if unknown
+	Why string
+}
+
+func (e *ServedError) Error() string {
+	if e.FS == "" {
+		return "file system unknown: " + e.Why
+	}
+	return "file system " + e.FS + ": " + e.Why
+}
+
 // TargetPath splits a path below /proc/PID/root into the pid and the path as the process sees
 // it.
 func TargetPath(path string) (pid int, name string, ok bool) {

@@ -144,6 +144,32 @@ func UIDs(root fs.FS, pid int) (uids []int) {
 	return uids
 }
 
+// User is whose rights a process has for files.
+type User struct {
+	UID, GID int      // those for the file system: setfsuid(2)
+	Groups   []uint32 // supplementary
+}
+
+// UserOf returns a process's user: /proc/PID/status.
+func UserOf(root fs.FS, pid int) (u User, err error) {
+	ids := map[string][]int{}
+	for _, key := range []string{"Uid:", "Gid:", "Groups:"} {
+		for _, f := range statusField(root, pid, key) {
+			if n, err := strconv.Atoi(f); err == nil {
+				ids[key] = append(ids[key], n)
+			}
+		}
+	}
+	if len(ids["Uid:"]) != 4 || len(ids["Gid:"]) != 4 {
+		return u, fmt.Errorf("the user of process %d is not known", pid)
+	}
+	u.UID, u.GID = ids["Uid:"][3], ids["Gid:"][3]
+	for _, g := range ids["Groups:"] {
+		u.Groups = append(u.Groups, uint32(g))
+	}
+	return u, nil
+}
+
 // statusField returns the values of a line of /proc/PID/status, nil if there is no such line.
 func statusField(root fs.FS, pid int, key string) []string {
 	b, err := readSmall(root, path(pid, "status"))

@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,16 @@ func inspect(path string) (*file, error) {
 	defer place.Close()
 	fd := int(place.Fd())
 	self := "/proc/self/fd/" + strconv.Itoa(fd)
+	// While the kernel reads the instruction to put a breakpoint there, no process on the
+	// machine can fork (dup_mmap_sem, kernel/events/uprobes.c), so it must not wait for a
+	// process. Nor must this.
+	pid, _, ok := procfs.TargetPath(path)
+	if !ok {
+		pid = os.Getpid()
+	}
+	if err := procfs.CheckAttachable(fd, pid); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, unix.EPERM)
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
@@ -42,16 +53,6 @@ func inspect(path string) (*file, error) {
 	f := &file{
 		real: real,
 		id:   probe.FileID{Device: uint64(st.Dev), Inode: st.Ino, Changed: st.Ctim.Nano()}, owner: st.Uid,
-	}
-	served, err := procfs.Served(fd)
-	if err != nil {
-		return nil, err
-	}
-	// While the kernel reads the instruction to put a breakpoint there, no process on the
-	// machine can fork (dup_mmap_sem, kernel/events/uprobes.c), so it must not wait for a
-	// process.
-	if served {
-		return nil, fmt.Errorf("its file system is a process's (FUSE): %w", unix.EPERM)
 	}
 	n, err := unix.Getxattr(self, "security.capability", nil)
 	switch {

@@ -83,17 +83,19 @@ func (s Sources) noteBuild(path string, f *elffile.File) {
 	}
 }
 
-// NotServed returns an error for a file on a file system that a process serves. While the
-// kernel reads the instruction to put a breakpoint there, no process on the machine can fork
-// (dup_mmap_sem, kernel/events/uprobes.c), so it must not wait for a process.
+// NotServed returns an error for a file on a file system that a process serves, or may serve.
+// While the kernel reads the instruction to put a breakpoint there, no process on the machine
+// can fork (dup_mmap_sem, kernel/events/uprobes.c), so it must not wait for a process.
 func NotServed(path string, f *os.File) error {
-	served, err := procfs.Served(int(f.Fd()))
-	if err == nil && served {
-		err = fmt.Errorf(
-			"%s: its file system is a process's (FUSE), which may keep the whole machine waiting: "+
-				"Options.Unsafe, and -unsafe of the tools, probes it all the same", path)
+	pid, _, ok := procfs.TargetPath(path)
+	if !ok {
+		pid = os.Getpid()
 	}
-	return err
+	if err := procfs.CheckAttachable(int(f.Fd()), pid); err != nil {
+		return fmt.Errorf(
+			"%s: %w; Options.Unsafe, and -unsafe of the tools, probes it all the same", path, err)
+	}
+	return nil
 }
 
 // Check compares an open file with the one recorded for the path, if there is one.

@@ -1,0 +1,239 @@
+package procfs
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks is the most symbolic links in a path, as for the kernel (MAXSYMLINKS).
+const maxLinks = 40
+
+// walker resolves a path below a root directory, one name at a time: it looks for no name in
+// a directory, and reads no link, before it knows that no stranger serves that file system.
+// The kernel's own walk (openat2(2), RESOLVE_IN_ROOT) would ask the server, and wait for it.
+type walker struct {
+	pid  int   // whose mount table is used
+	dirs []int // the directories of the path so far, the root first, identified only (O_PATH)
+	// as, if not nil, is the user whose rights by mode the path must respect.
+	as *User
+	// noLink refuses a link as the last part.
+	noLink bool
+
+	links   int
+	checked mount // the mount that was checked last
+}
+
+// walk resolves a path below a root directory, which is open. Absolute links and ".." stay
+// below it. It returns a descriptor that only identifies the file.
+func (w *walker) walk(root int, name string) (fd int, err error) {
+	defer func() {
+		for _, dir := range w.dirs {
+			unix.Close(dir)
+		}
+	}()
+	own, err := unix.FcntlInt(uintptr(root), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	w.dirs = []int{own}
+	if _, err := w.look(own); err != nil {
+		return -1, err
+	}
+	parts := strings.Split(name, "/")
+	for len(parts) > 0 {
+		part := parts[0]
+		parts = parts[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			if n := len(w.dirs); n > 1 {
+				unix.Close(w.dirs[n-1])
+				w.dirs = w.dirs[:n-1]
+			}
+			continue
+		}
+		target, err := w.step(part, parts)
+		if err != nil {
+			return -1, err
+		}
+		if target == "" {
+			continue
+		}
+		if strings.HasPrefix(target, "/") {
+			for _, dir := range w.dirs[1:] {
+				unix.Close(dir)
+			}
+			w.dirs = w.dirs[:1]
+		}
+		parts = append(strings.Split(target, "/"), parts...)
+		if len(parts) > unix.PathMax {
+			return -1, unix.ENAMETOOLONG
+		}
+	}
+	n := len(w.dirs) - 1
+	fd, w.dirs = w.dirs[n], w.dirs[:n]
+	return fd, nil
+}
+
+// last reports whether what remains of a path names nothing.
+func last(parts []string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return part != "" && part != "." })
+}
+
+// step looks for a name in the current directory and makes it the current one, or, for a
+// link, returns where that leads. rest is the path after it: "/" alone demands a directory.
+func (w *walker) step(name string, rest []string) (target string, err error) {
+	dir := w.dirs[len(w.dirs)-1]
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	mode, err := w.look(fd)
+	if err == nil && mode&unix.S_IFMT == unix.S_IFLNK {
+		defer unix.Close(fd)
+		return w.follow(fd, last(rest))
+	}
+	if err == nil && len(rest) > 0 && mode&unix.S_IFMT != unix.S_IFDIR {
+		err = unix.ENOTDIR
+	}
+	if err != nil {
+		unix.Close(fd)
+		return "", err
+	}
+	w.dirs = append(w.dirs, fd)
+	return "", nil
+}
+
+// follow returns where a link leads.
+func (w *walker) follow(link int, last bool) (string, error) {
+	if w.links++; w.links > maxLinks || last && w.noLink {
+		return "", unix.ELOOP
+	}
+	b := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(link, "", b)
+	if err == nil && n == 0 {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return "", err
+	}
+	return string(b[:n]), nil
+}
+
+// look checks a file of the path, and returns its type and mode.
+func (w *walker) look(fd int) (mode uint32, err error) {
+	var st unix.Statx_t
+	if err := statx(fd, w.pid, &st); err != nil {
+		return 0, err
+	}
+	if m := mountIn(&st); m != w.checked {
+		if err := m.check(w.pid); err != nil {
+			return 0, err
+		}
+		w.checked = m
+	}
+	mode = uint32(st.Mode)
+	if w.as != nil && mode&unix.S_IFMT != unix.S_IFLNK && !w.as.may(&st) {
+		return 0, unix.EACCES
+	}
+	return mode, nil
+}
+
+// may reports whether a file's mode lets the user read it or, for a directory, look for names
+// in it. Access control lists are not consulted.
+func (u *User) may(st *unix.Statx_t) bool {
+	if u.UID == 0 {
+		return true
+	}
+	need := uint16(0o4)
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		need = 0o1
+	}
+	switch {
+	case int(st.Uid) == u.UID:
+		need <<= 6
+	case int(st.Gid) == u.GID, slices.Contains(u.Groups, st.Gid):
+		need <<= 3
+	}
+	return st.Mode&need != 0
+}
+
+// errNotOwn is the error for a file that a convention names as a process's, and that belongs
+// to another user.
+var errNotOwn = errors.New("belongs to another user than the process")
+
+// OpenFor opens a regular file below a process's root with the rights that the process has for
+// files: root reads nothing for another user that this user could not read. Where this process
+// may not take the user's rights (CAP_SETUID, CAP_SETGID), the modes on the path decide. It
+// looks into no directory, and opens no file, on a file system that CheckServed refuses.
+// The caller closes the file.
+func OpenFor(u User, pid int, name string) (*os.File, error) {
+	return openFor(u, pid, name, false)
+}
+
+// OpenOwn is OpenFor for a file that a convention names as the process's own, in a directory
+// in which every user can make files: it belongs to the process's user and is no link.
+func OpenOwn(u User, pid int, name string) (*os.File, error) {
+	return openFor(u, pid, name, true)
+}
+
+func openFor(u User, pid int, name string, own bool) (f *os.File, err error) {
+	defer func() {
+		if err == nil && own {
+			f, err = ownedBy(f, u)
+		}
+	}()
+	if u.UID == os.Geteuid() && u.GID == os.Getegid() {
+		return openBelow(pid, name, nil, own)
+	}
+	// Most files that are looked for do not exist: a thread is started for the others only.
+	fd, err := lookupIn(pid, name, &u, own)
+	switch {
+	case err == nil:
+		unix.Close(fd)
+	case !errors.Is(err, unix.EACCES): // by mode, which access control lists may widen
+		return nil, err
+	}
+	taken := false
+	err = OnThread(func() (err error) {
+		if err = Become(u.UID, u.GID, u.Groups); err != nil {
+			return err
+		}
+		taken = true
+		f, err = openBelow(pid, name, nil, own)
+		return err
+	})
+	if !taken {
+		return openBelow(pid, name, &u, own)
+	}
+	return f, err
+}
+
+// openBelow opens a regular file below a process's root.
+func openBelow(pid int, name string, as *User, noLink bool) (*os.File, error) {
+	fd, err := lookupIn(pid, name, as, noLink)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return reopen(fd, name, false)
+}
+
+// ownedBy returns a file that belongs to a user, or closes it.
+func ownedBy(f *os.File, u User) (*os.File, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(int(f.Fd()), &st)
+	if err == nil && int(st.Uid) != u.UID {
+		err = errNotOwn
+	}
+	if err != nil {
+		f.Close()
+		return nil, &os.PathError{Op: "open", Path: f.Name(), Err: err}
+	}
+	return f, nil
+}
