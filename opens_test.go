@@ -23,9 +23,7 @@ var openers = []string{
 // can write, are opened with internal/procfs.
 var opens = map[string]string{
 	"examples/bt/run.go read":                        "the script that the user names",
-	"examples/hist/main.go drawHeat":                 "the file that the user has it write",
 	"examples/elfnotes/run.go open":                  "the file that the user names",
-	"examples/profile/show.go writeFile":             "the file that the user has it write",
 	"examples/symbolize/run.go open":                 "the file that the user names",
 	"internal/cpus/cpus.go read":                     "reads below /sys",
 	"internal/feature/btfid_linux.go btfID":          "a constant below /sys",
@@ -49,6 +47,8 @@ var opens = map[string]string{
 	"probe/deploy/lock_linux.go lockDir":             "a directory, no link",
 	"probe/pin.go OpenPinned":                        "bpffs",
 	"probe/pin.go Unpin":                             "bpffs",
+	"probe/tool/cli/file.go WriteFile":               "a device or pipe that the user has it write",
+	"probe/tool/cli/file.go createBeside":            "a file that did not exist",
 	"probe/tool/filter.go userID":                    "/etc/passwd",
 	"stack/collect/walker.go LoadWalker":             "reads below /proc",
 	"symbol/jvm_linux.go attach":                     "the descriptor of a directory, and in it with os.Root",

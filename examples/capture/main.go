@@ -21,6 +21,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -143,7 +144,7 @@ func (o *options) recordBTF() error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(file, raw, 0o644)
+	return cli.WriteFile(file, 0o644, func(w io.Writer) error { _, err := w.Write(raw); return err })
 }
 
 func openAll(names []string) ([]*ebpf.Map, error) {

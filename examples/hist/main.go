@@ -299,9 +299,5 @@ func (o *options) drawHeat(w *cli.Output, g hist.Grid) error {
 		_, err := io.WriteString(w.Raw(), g.Text(width, opts))
 		return err
 	}
-	f, err := os.Create(o.svg)
-	if err != nil {
-		return err
-	}
-	return errors.Join(g.WriteSVG(f, opts), f.Close())
+	return cli.WriteFile(o.svg, 0o666, func(w io.Writer) error { return g.WriteSVG(w, opts) })
 }

@@ -1,15 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/tool"
+	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/profile"
 )
@@ -165,34 +163,14 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 func (o *options) write(p *profile.Profile, folded *profile.Folded, title string) error {
 	if *o.svg != "" {
 		svg := &profile.SVGOptions{Title: "CPU flame graph", Subtitle: title, CountName: "samples"}
-		if err := writeFile(*o.svg, func(w io.Writer) error {
+		if err := cli.WriteFile(*o.svg, 0o666, func(w io.Writer) error {
 			return profile.WriteSVG(w, folded, svg)
 		}); err != nil {
 			return err
 		}
 	}
 	if *o.pprof != "" {
-		return writeFile(*o.pprof, p.WritePprof)
+		return cli.WriteFile(*o.pprof, 0o666, p.WritePprof)
 	}
 	return nil
-}
-
-// writeFile writes a whole file. If it fails, it removes the file.
-func writeFile(name string, write func(io.Writer) error) (err error) {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		info, _ := f.Stat()
-		err = cmp.Or(err, f.Close())
-		if err != nil && info != nil && info.Mode().IsRegular() {
-			os.Remove(name) // a part of a file only misleads
-		}
-	}()
-	w := bufio.NewWriter(f)
-	if err := write(w); err != nil {
-		return err
-	}
-	return w.Flush()
 }

@@ -15,7 +15,7 @@ import (
 // pseudo are the file systems with the kernel's own files. No program or library is on them,
 // and reading some takes messages away, waits, or has effects.
 var pseudo = map[string]bool{
-	"autofs": true, "binfmt_misc": true, "bpf": true, "cgroup": true, "cgroup2": true, "configfs": true,
+	"binfmt_misc": true, "bpf": true, "cgroup": true, "cgroup2": true, "configfs": true,
 	"debugfs": true, "devpts": true, "efivarfs": true, "fusectl": true, "mqueue": true, "nfsd": true,
 	"proc": true, "pstore": true, "resctrl": true, "rpc_pipefs": true, "securityfs": true, "selinuxfs": true,
 	"smackfs": true, "sysfs": true, "tracefs": true,

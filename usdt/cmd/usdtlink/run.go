@@ -5,8 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
@@ -40,7 +40,12 @@ func run(_ context.Context, args []string, stdout *cli.Output) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", in, err)
 	}
-	if err := replace(*out, linked, st.Mode().Perm()); err != nil {
+	mode := st.Mode().Perm()
+	err = cli.WriteFile(*out, mode, func(w io.Writer) error { _, err := w.Write(linked); return err })
+	if err == nil {
+		err = os.Chmod(*out, mode) // without the umask
+	}
+	if err != nil {
 		return err
 	}
 	for _, p := range probes {
@@ -69,23 +74,4 @@ func linkMapped(file *os.File, stored int64) ([]byte, []probe, error) {
 		return nil, nil, err
 	}
 	return linkFile(f, b)
-}
-
-// replace replaces a file atomically: it writes another one and renames it. The file of a
-// running program cannot be written to.
-func replace(path string, b []byte, mode os.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".usdtlink-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
