@@ -19,7 +19,7 @@ type Code struct {
 	// has a frame where a class is called.
 	Shim bool
 
-	lines  []byte // co_linetable: the location table
+	lines  uint64 // address of co_linetable: the location table
 	instrs uint64 // address of the instructions
 }
 
@@ -35,11 +35,8 @@ var errNotCode = errors.New("not a code object (any more)")
 // recorded earlier may be gone; in most cases the error reports that.
 func (p *Interpreter) Code(addr uint64) (*Code, error) {
 	l := &p.layout
-	var b [256]byte
+	var b [codeSize]byte
 	n := max(l.codeInstrs, l.codeLines+8)
-	if n > uint64(len(b)) {
-		return nil, errNotCode
-	}
 	if err := p.mem.ReadMemory(b[:n], addr); err != nil {
 		return nil, err
 	}
@@ -49,6 +46,7 @@ func (p *Interpreter) Code(addr uint64) (*Code, error) {
 	}
 	c := &Code{
 		FirstLine: int(int32(binary.LittleEndian.Uint32(b[l.codeFirstLine:]))),
+		lines:     word(l.codeLines),
 		instrs:    addr + l.codeInstrs,
 		Shim:      word(l.codeFile) == word(l.codeName),
 	}
@@ -58,9 +56,6 @@ func (p *Interpreter) Code(addr uint64) (*Code, error) {
 	}
 	if c.File, err = p.text(word(l.codeFile)); err != nil {
 		return nil, fmt.Errorf("file of a code object: %w", err)
-	}
-	if c.lines, err = p.bytes(word(l.codeLines)); err != nil {
-		return nil, fmt.Errorf("lines of a code object: %w", err)
 	}
 	return c, nil
 }
@@ -124,13 +119,17 @@ func decodeText(b []byte, kind uint64, ascii bool) string {
 	return string(out)
 }
 
-// line returns the line of the instruction that a frame points to, FirstLine if
-// the table does not say.
-func (c *Code) line(instr uint64) int {
+// line returns the line of the instruction that a frame of a code object points to, FirstLine
+// if the table does not say.
+func (p *Interpreter) line(c *Code, instr uint64) int {
 	if instr < c.instrs {
 		return c.FirstLine // it has not begun
 	}
-	if line, ok := lineAt(c.lines, c.FirstLine, (instr-c.instrs)/2); ok {
+	table, err := p.bytes(c.lines)
+	if err != nil {
+		return c.FirstLine
+	}
+	if line, ok := lineAt(table, c.FirstLine, (instr-c.instrs)/2); ok {
 		return line
 	}
 	return c.FirstLine

@@ -129,9 +129,46 @@ func layoutOf(version uint64, mem stack.Memory, runtime uint64) (layout, error) 
 	}
 	// Not among the offsets: a PyCompactUnicodeObject has two words more.
 	l.textCompact = l.textASCII + 16
-	if max(l.frameCode, l.framePrevious, l.frameInstr)+8 > rules.PythonFrameSize ||
-		l.frameOwner >= rules.PythonFrameSize {
-		return layout{}, errors.New("CPython 3.13: unlikely debug offsets of a frame")
+	if err := l.check(); err != nil {
+		return layout{}, fmt.Errorf("CPython 3.13: %w", err)
 	}
 	return l, nil
+}
+
+// Bounds of the structures' sizes, in bytes: of a state far above, of a code object and of
+// other objects above what any version has.
+const (
+	maxState  = 1 << 20 // _PyRuntimeState, PyInterpreterState, PyThreadState
+	codeSize  = 256     // PyCodeObject without its instructions
+	maxObject = 128     // PyBytesObject, PyCompactUnicodeObject without their text
+)
+
+// check returns an error for offsets that lead out of their structure. They are read from the
+// process, which chooses them.
+func (l *layout) check() error {
+	for _, s := range []struct {
+		of      string
+		size    uint64
+		offsets []uint64 // of 8 bytes each
+	}{
+		{"the runtime", maxState, []uint64{l.interpreters}},
+		{"an interpreter", maxState, []uint64{l.interpNext, l.interpThreads}},
+		{"a thread", maxState, []uint64{l.threadNext, l.threadID, l.threadFrame}},
+		{"a frame", rules.PythonFrameSize, []uint64{l.frameCode, l.framePrevious, l.frameInstr}},
+		{"a frame", rules.PythonFrameSize + 7, []uint64{l.frameOwner}}, // of 1 byte
+		{"a code object", codeSize, []uint64{
+			l.codeFile, l.codeName, l.codeQualname, l.codeLines, l.codeFirstLine, l.objectType,
+		}},
+		{"a code object", codeSize + 8, []uint64{l.codeInstrs}}, // what follows it
+		{"an object", maxObject, []uint64{
+			l.bytesSize, l.bytesData, l.textLength, l.textState, l.textASCII, l.textCompact,
+		}},
+	} {
+		for _, off := range s.offsets {
+			if off > s.size-8 {
+				return fmt.Errorf("unlikely debug offset of %s: %#x", s.of, off)
+			}
+		}
+	}
+	return nil
 }

@@ -223,9 +223,16 @@ func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) 
 	}
 	first := len(dst)
 	var b [rules.PythonFrameSize]byte
+	// A frame that comes again (Brent): the list is a ring.
+	seen, until := uint64(0), 1
 	for n := 0; err == nil && at != 0; n++ {
-		if n == maxFrames {
+		switch {
+		case n == maxFrames:
 			return dst, fmt.Errorf("CPython thread %d: more than %d frames", tid, n)
+		case at == seen:
+			return dst, fmt.Errorf("CPython thread %d: its frames are a ring", tid)
+		case n == until:
+			seen, until = at, 2*until
 		}
 		if err = p.mem.ReadMemory(b[:], at); err != nil {
 			break
@@ -247,7 +254,7 @@ func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) 
 			continue
 		}
 		if err == nil {
-			f.Line = uint32(code.line(binary.LittleEndian.Uint64(b[l.frameInstr:])))
+			f.Line = uint32(p.line(code, binary.LittleEndian.Uint64(b[l.frameInstr:])))
 		}
 		dst = append(dst, f)
 	}

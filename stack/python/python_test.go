@@ -16,6 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/internal/rules"
 	"github.com/borescope/borescope/stack/internal/stacktest"
 )
 
@@ -35,38 +36,198 @@ type pythonFrame struct {
 	Line       int
 }
 
-// TestRecordedPython reads the frames of recorded processes of each version.
-func TestRecordedPython(t *testing.T) {
+// recordings returns the recorded processes by file.
+func recordings(t testing.TB) map[string]*recordedPython {
+	t.Helper()
 	files, err := filepath.Glob("testdata/python/*.json")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%q, %v", files, err)
 	}
+	all := map[string]*recordedPython{}
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var rec recordedPython
-		if err := json.Unmarshal(b, &rec); err != nil {
+		rec := new(recordedPython)
+		if err := json.Unmarshal(b, rec); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			var ranges []stack.MemoryRange
-			for _, m := range rec.Memory {
-				data, err := hex.DecodeString(m.Data)
-				if err != nil {
-					t.Fatal(err)
-				}
-				ranges = append(ranges, stack.MemoryRange{Addr: m.Addr, Data: data})
-			}
-			p := &Interpreter{Version: rec.Version, mem: stack.NewRanges(ranges...), runtime: rec.Runtime, codeType: rec.CodeType}
-			if p.layout, err = layoutOf(p.Version, p.mem, p.runtime); err != nil {
+		all[filepath.Base(file)] = rec
+	}
+	return all
+}
+
+// memory returns a copy of what was recorded.
+func (rec *recordedPython) memory(t testing.TB) (ranges []stack.MemoryRange) {
+	t.Helper()
+	for _, m := range rec.Memory {
+		data, err := hex.DecodeString(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranges = append(ranges, stack.MemoryRange{Addr: m.Addr, Data: data})
+	}
+	return ranges
+}
+
+// interpreter returns the one in the memory.
+func (rec *recordedPython) interpreter(mem stack.Memory) (p *Interpreter, err error) {
+	p = &Interpreter{Version: rec.Version, mem: mem, runtime: rec.Runtime, codeType: rec.CodeType}
+	p.layout, err = layoutOf(p.Version, p.mem, p.runtime)
+	return p, err
+}
+
+// threads returns the numbers of the recorded threads.
+func (rec *recordedPython) threads() (tids []int) {
+	for id := range rec.Threads {
+		tid, _ := strconv.Atoi(id)
+		tids = append(tids, tid)
+	}
+	slices.Sort(tids)
+	return tids
+}
+
+// TestRecordedPython reads the frames of recorded processes of each version.
+func TestRecordedPython(t *testing.T) {
+	for name, rec := range recordings(t) {
+		t.Run(name, func(t *testing.T) {
+			ranges := rec.memory(t)
+			p, err := rec.interpreter(stack.NewRanges(ranges...))
+			if err != nil {
 				t.Fatal(err)
 			}
 			comparePython(t, p, rec.Threads)
 			damagePython(t, p, ranges, rec.Threads)
 		})
 	}
+}
+
+// TestHostileOffsets: a process that calls itself python3.13 chooses the offsets at which it is
+// read. With 0xffff for those of a code object, reading its name was a panic.
+func TestHostileOffsets(t *testing.T) {
+	rec := recordings(t)["3.13.0.json"]
+	if rec == nil {
+		t.Fatal("no recording of 3.13")
+	}
+	ranges := rec.memory(t)
+	i := slices.IndexFunc(ranges, func(r stack.MemoryRange) bool {
+		return r.Addr <= rec.Runtime && rec.Runtime+debugOffSize <= r.Addr+uint64(len(r.Data))
+	})
+	if i < 0 {
+		t.Fatal("the offsets are not recorded")
+	}
+	offsets := ranges[i].Data[rec.Runtime-ranges[i].Addr:][:debugOffSize]
+	refused := 0
+	for at := debugOffInterps; at+8 <= len(offsets); at += 8 {
+		word := offsets[at:][:8]
+		was := [8]byte(word)
+		for _, v := range []uint64{0xffff, 1 << 40, ^uint64(0), ^uint64(7), codeSize - 7, codeSize - 8, 0} {
+			binary.LittleEndian.PutUint64(word, v)
+			p, err := rec.interpreter(stack.NewRanges(ranges...))
+			if err != nil {
+				refused++
+				continue
+			}
+			readAll(p, rec.threads())
+		}
+		copy(word, was[:])
+	}
+	if refused < 60 { // 21 offsets, most of which refuse the first four values
+		t.Errorf("only %d refused", refused)
+	}
+}
+
+// readAll reads the frames of threads and the code objects in them.
+func readAll(p *Interpreter, tids []int) {
+	for _, tid := range tids {
+		frames, _ := p.Frames(nil, tid)
+		for _, f := range frames {
+			_, _ = p.Code(f.PC)
+		}
+	}
+}
+
+// TestRing: a list of frames that leads back into itself is an error as soon as that shows. It
+// was followed for 65,536 frames.
+func TestRing(t *testing.T) {
+	for name, rec := range recordings(t) {
+		counted := &countingMemory{Memory: stack.NewRanges(rec.memory(t)...)}
+		p, err := rec.interpreter(counted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tid := range rec.threads() {
+			counted.frames = nil
+			frames, err := p.Frames(nil, tid)
+			if err != nil || len(frames) < 2 {
+				continue
+			}
+			// Each frame's previous one is the innermost.
+			counted.reads, counted.ring, counted.to = 0, p.layout.framePrevious, counted.frames[0]
+			if got, err := p.Frames(nil, tid); err == nil || !strings.Contains(err.Error(), "ring") || counted.reads > 100 {
+				t.Errorf("%s: %d frames, %d reads, %v", name, len(got), counted.reads, err)
+			}
+			counted.ring = 0
+			break
+		}
+	}
+}
+
+// countingMemory counts reads, remembers the frames that are read and, with ring set to the
+// offset of a frame's previous one, has all frames lead to one.
+type countingMemory struct {
+	stack.Memory
+	reads    int
+	frames   []uint64
+	ring, to uint64
+}
+
+func (m *countingMemory) ReadMemory(b []byte, addr uint64) error {
+	m.reads++
+	err := m.Memory.ReadMemory(b, addr)
+	if len(b) != rules.PythonFrameSize {
+		return err
+	}
+	m.frames = append(m.frames, addr)
+	if m.ring != 0 {
+		binary.LittleEndian.PutUint64(b[m.ring:], m.to)
+	}
+	return err
+}
+
+// FuzzInterpreter changes words of an interpreter's memory: reading it ends, and asks for
+// little more than what is there.
+func FuzzInterpreter(f *testing.F) {
+	recs := recordings(f)
+	for name := range recs {
+		f.Add(name, uint16(0), uint64(0), uint16(100), ^uint64(0))
+		f.Add(name, uint16(35), uint64(0xffff), uint16(36), uint64(0xffff))
+	}
+	f.Fuzz(func(t *testing.T, name string, at1 uint16, v1 uint64, at2 uint16, v2 uint64) {
+		rec := recs[name]
+		if rec == nil {
+			return
+		}
+		ranges := rec.memory(t)
+		var words [][]byte
+		for _, r := range ranges {
+			for b := r.Data; len(b) >= 8; b = b[8:] {
+				words = append(words, b[:8])
+			}
+		}
+		binary.LittleEndian.PutUint64(words[int(at1)%len(words)], v1)
+		binary.LittleEndian.PutUint64(words[int(at2)%len(words)], v2)
+		counted := &countingMemory{Memory: stack.NewRanges(ranges...)}
+		p, err := rec.interpreter(counted)
+		if err != nil {
+			return
+		}
+		readAll(p, rec.threads())
+		if most := 1000 * len(words); counted.reads > most {
+			t.Errorf("%d reads of %d words", counted.reads, len(words))
+		}
+	})
 }
 
 // comparePython wants the frames of all threads to be those.
