@@ -230,6 +230,29 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
+// TestToolsWithoutCgo checks that no tool links C, whatever compiler the machine has: with C, a
+// program cannot give up its capabilities, because its threads are not Go's alone.
+func TestToolsWithoutCgo(t *testing.T) {
+	testenv.Need(t, testenv.Go)
+	cmd := testenv.Command(t, "go", "list", "-f", "{{.ImportPath}} {{.Deps}}", "./examples/...", "./usdt/cmd/...")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := 0
+	for line := range strings.Lines(string(out)) {
+		deps := strings.Fields(strings.NewReplacer("[", " ", "]", " ").Replace(line))
+		tools++
+		if slices.Contains(deps, "runtime/cgo") {
+			t.Errorf("%s links runtime/cgo: by net, os/user or C of its own", deps[0])
+		}
+	}
+	if tools < 40 {
+		t.Errorf("only %d tools", tools)
+	}
+}
+
 // TestPublicNamesOf tests publicNames.
 func TestPublicNamesOf(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "", `package p

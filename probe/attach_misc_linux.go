@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path"
 	"syscall"
@@ -29,11 +28,12 @@ func (a *attacher) socket(prog *ebpf.Program, s *Site) error {
 	if !ok {
 		return fmt.Errorf("no socket for %s", s.Target)
 	}
-	ifi, err := net.InterfaceByName(t.Interface)
+	index, err := kernel.InterfaceIndex(t.Interface)
 	if err != nil {
-		return notexist.Errorf("no interface %s%s", t.Interface, near.Hint(t.Interface, interfaces()))
+		return notexist.Errorf("no interface %s%s", t.Interface,
+			near.Hint(t.Interface, kernel.Interfaces()))
 	}
-	fd, err := kernel.PacketFilter(ifi.Index, prog.FD())
+	fd, err := kernel.PacketFilter(index, prog.FD())
 	if errors.Is(err, syscall.EPERM) {
 		return fmt.Errorf("it takes CAP_NET_RAW: %w", err)
 	}
@@ -42,18 +42,6 @@ func (a *attacher) socket(prog *ebpf.Program, s *Site) error {
 	}
 	a.keep(held{fd: fd, method: MethodSocket}, *s)
 	return nil
-}
-
-func interfaces() []string {
-	list, err := net.Interfaces()
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, i := range list {
-		out = append(out, i.Name)
-	}
-	return out
 }
 
 // tracefs attaches through an event made in tracefs, the only way to give a kretprobe

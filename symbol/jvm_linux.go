@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -61,7 +60,7 @@ func (p *Process) writePerfMap(ctx context.Context) error {
 	if st, err := procfs.ReadStat(p.ps.root, p.pid); err != nil || st.StartTime != p.start {
 		return os.ErrProcessDone
 	}
-	var conn net.Conn
+	var conn *os.File
 	err = procfs.As(j.uid, j.gid, func() (err error) {
 		conn, err = j.attach(ctx)
 		return err
@@ -114,7 +113,7 @@ func openJVM(root fs.FS, pid int, pidfd *os.File) (*jvm, error) {
 
 // attach connects to the socket of the attach interface. If there is none, it makes the virtual
 // machine open it first.
-func (j *jvm) attach(ctx context.Context) (net.Conn, error) {
+func (j *jvm) attach(ctx context.Context) (*os.File, error) {
 	if conn, err := j.dial(ctx); err == nil {
 		return conn, nil
 	}
@@ -148,11 +147,35 @@ func (j *jvm) attach(ctx context.Context) (net.Conn, error) {
 
 // dial connects to the socket. It follows no links: they might lead to another service, which
 // would take this process's user for its client's.
-func (j *jvm) dial(ctx context.Context) (net.Conn, error) {
+func (j *jvm) dial(ctx context.Context) (*os.File, error) {
 	s, err := procfs.SocketIn(j.tmp, j.socket, j.uid)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	return (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", s.Fd()))
+	fd, err := syscall.Socket(syscall.AF_UNIX,
+		syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	conn := os.NewFile(uintptr(fd), j.socket) // with deadlines, because it does not block
+	for {
+		err = syscall.Connect(fd, &syscall.SockaddrUnix{
+			Name: fmt.Sprintf("/proc/self/fd/%d", s.Fd()),
+		})
+		if !errors.Is(err, syscall.EAGAIN) { // too many others wait to be accepted
+			break
+		}
+		select {
+		case <-ctx.Done():
+			conn.Close()
+			return nil, ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err != nil {
+		conn.Close()
+		return nil, os.NewSyscallError("connect", err)
+	}
+	return conn, nil
 }

@@ -12,7 +12,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -133,7 +133,7 @@ func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
 }
 
 func place(addr tool.SockAddr, port uint16) string {
-	return net.JoinHostPort(addr.Addr().String(), strconv.Itoa(int(port)))
+	return netip.AddrPortFrom(addr.Addr(), port).String()
 }
 
 func state(n uint32) string {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/binary"
 	"os"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -119,6 +120,37 @@ func Dup(fd int) (int, error) {
 func ReadOnlyMap(id uint32) (int, error) {
 	attr := struct{ id, next, flags uint32 }{id, 0, unix.BPF_F_RDONLY}
 	return bpf(cmdMapGetFDByID, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+}
+
+// InterfaceIndex returns the index of a network interface of this network namespace.
+func InterfaceIndex(name string) (int, error) {
+	ifr, err := unix.NewIfreq(name)
+	if err != nil {
+		return 0, err
+	}
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(s)
+	if err := unix.IoctlIfreq(s, unix.SIOCGIFINDEX, ifr); err != nil {
+		return 0, os.NewSyscallError("ioctl SIOCGIFINDEX", err)
+	}
+	return int(ifr.Uint32()), nil
+}
+
+// Interfaces returns the names of the network interfaces, nil if they are not known.
+func Interfaces() (names []string) {
+	b, err := os.ReadFile("/proc/thread-self/net/dev") // a table with two lines above it
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, _, ok := strings.Cut(line, ":"); ok {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names
 }
 
 // PacketFilter opens a packet socket on an interface with a program as its filter, which runs

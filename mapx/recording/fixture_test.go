@@ -1,7 +1,6 @@
 package recording
 
 import (
-	"archive/tar"
 	"encoding/json"
 	"flag"
 	"io"
@@ -59,19 +58,11 @@ func createFixture(t *testing.T, dir string) {
 	if _, err := table.ReadAndClear(); err != nil {
 		t.Fatal(err)
 	}
-	host, err := rec.Create("host.tar") // which package hostfs reads
+	host, err := rec.Create("host.tree") // which package hostfs reads
 	if err != nil {
 		t.Fatal(err)
 	}
-	const version = "Linux\n"
-	tree := tar.NewWriter(host)
-	if err := tree.WriteHeader(&tar.Header{Name: "proc/version", Mode: 0o444, Size: int64(len(version))}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(tree, version); err != nil {
-		t.Fatal(err)
-	}
-	if err := tree.Close(); err != nil {
+	if _, err := io.WriteString(host, "file \"proc/version\" 6\nLinux\n\n"); err != nil {
 		t.Fatal(err)
 	}
 	w, err := rec.Create("notes")

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"strings"
 
@@ -42,7 +41,7 @@ func NewLog(name string, size int) *Log {
 
 // Printf prints a line with fmt's verbs. Numbers are int64 (an unsigned 64-bit value keeps
 // its bits), text is string, and bytes are []byte or the type that they stand for: netip.Addr
-// (IPv4, IPv6), net.HardwareAddr (MAC), []uint64 (stacks). Text is cut to 128 bytes. A line
+// (IPv4, IPv6), HardwareAddr (MAC), []uint64 (stacks). Text is cut to 128 bytes. A line
 // holds up to 8 values of 256 bytes together.
 func (l *Log) Printf(c *Ctx, format string, args ...any) {
 	if len(args) > 8 {
@@ -171,6 +170,14 @@ func (l *Log) format(b []byte) (string, error) {
 	return strings.TrimSuffix(fmt.Sprintf(line.format, args...), "\n"), nil
 }
 
+// HardwareAddr is a hardware address, of any length, in a line of a Log.
+type HardwareAddr []byte
+
+// String returns the bytes in hex: "00:00:5e:00:53:01".
+func (m HardwareAddr) String() string {
+	return strings.ReplaceAll(fmt.Sprintf("% x", []byte(m)), " ", ":")
+}
+
 // printed returns a value of a line as fmt gets it.
 func printed(k ir.Kind, f ir.Format, b []byte) any {
 	switch {
@@ -185,7 +192,7 @@ func printed(k ir.Kind, f ir.Format, b []byte) any {
 			return a
 		}
 	case ir.FormatMAC:
-		return net.HardwareAddr(bytes.Clone(b))
+		return HardwareAddr(bytes.Clone(b))
 	case ir.FormatKstack, ir.FormatUstack:
 		pcs := []uint64{}
 		for ; len(b) >= 8 && binary.LittleEndian.Uint64(b) != 0; b = b[8:] {

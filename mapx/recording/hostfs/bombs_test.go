@@ -1,9 +1,10 @@
 package hostfs
 
 import (
-	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,19 +17,18 @@ import (
 )
 
 // recordTree makes a recording whose tree of host files is written by f.
-func recordTree(t *testing.T, f func(w *tar.Writer) error) *recording.Recording {
+func recordTree(t *testing.T, f func(w io.Writer) error) *recording.Recording {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "rec")
 	rec, err := recording.Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := rec.Create("host.tar")
+	out, err := rec.Create("host.tree")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := tar.NewWriter(out)
-	if err := errors.Join(f(w), w.Close(), out.Close(), rec.Close()); err != nil {
+	if err := errors.Join(f(out), out.Close(), rec.Close()); err != nil {
 		t.Fatal(err)
 	}
 	r, err := recording.Open(os.DirFS(dir))
@@ -43,32 +43,36 @@ func recordTree(t *testing.T, f func(w *tar.Writer) error) *recording.Recording 
 // what it was recorded in.
 func TestRecordingBombs(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
-	listing := map[string]string{"BORESCOPE.entries": strings.Repeat("-a\n", 300_000)}
 	for _, tt := range []struct {
 		name string
-		f    func(w *tar.Writer) error
+		f    func(w io.Writer) error
 	}{
-		{"files", func(w *tar.Writer) error {
+		{"files", func(w io.Writer) error {
 			zeros := make([]byte, 8<<20)
 			for i := range 16 {
-				h := &tar.Header{Name: "f" + string(rune('a'+i)), Mode: 0o444, Size: int64(len(zeros))}
-				if err := w.WriteHeader(h); err != nil {
-					return err
-				}
-				if _, err := w.Write(zeros); err != nil {
+				if _, err := fmt.Fprintf(w, "file \"f%d\" %d\n%s\n", i, len(zeros), zeros); err != nil {
 					return err
 				}
 			}
 			return nil
 		}},
-		{"listings", func(w *tar.Writer) error {
+		{"listings", func(w io.Writer) error {
+			const n = 300_000
 			for i := range 16 {
-				h := &tar.Header{Name: "d" + string(rune('a'+i)) + "/", Typeflag: tar.TypeDir, Mode: 0o555, PAXRecords: listing}
-				if err := w.WriteHeader(h); err != nil {
+				if _, err := fmt.Fprintf(w, "dir \"d%d\" %d\n%s", i, n, strings.Repeat("- \"a\"\n", n)); err != nil {
 					return err
 				}
 			}
 			return nil
+		}},
+		{"size", func(w io.Writer) error { _, err := fmt.Fprintf(w, "file \"f\" %d\n", int64(1)<<62); return err }},
+		{"count", func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "dir \"d\" %d\n%s", int64(1)<<62, strings.Repeat("- \"a\"\n", 1<<20))
+			return err
+		}},
+		{"line", func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "link \"d\" %q\n", strings.Repeat("x", 1<<20))
+			return err
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,11 +93,8 @@ func TestRecordingBombs(t *testing.T) {
 // What compresses well is read all the same: a recording may be of one file of zeros.
 func TestHonestTree(t *testing.T) {
 	want := make([]byte, 24<<20)
-	r := recordTree(t, func(w *tar.Writer) error {
-		if err := w.WriteHeader(&tar.Header{Name: "zeros", Mode: 0o444, Size: int64(len(want))}); err != nil {
-			return err
-		}
-		_, err := w.Write(want)
+	r := recordTree(t, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "file \"zeros\" %d\n%s\n", len(want), want)
 		return err
 	})
 	fsys, err := Open(r, "host")

@@ -8,12 +8,11 @@
 //
 //	root, err := hostfs.Open(recorded, "host")
 //
-// It is separate from package recording because only it needs archives; a program that keeps no
-// files of the host does not link them.
+// It is separate from package recording because few programs keep files of the host.
 package hostfs
 
 import (
-	"archive/tar"
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -53,21 +52,24 @@ func Record(r *recording.Recorder, name string, fsys fs.FS) (fs.FS, error) {
 	if r == nil {
 		return fsys, nil
 	}
-	w, err := r.Create(name + ".tar")
+	w, err := r.Create(name + treeSuffix)
 	if err != nil {
 		return nil, err
 	}
-	return &treeRecorder{fsys: fsys, tar: tar.NewWriter(w), seen: map[string]bool{}}, nil
+	return &treeRecorder{fsys: fsys, w: w, seen: map[string]bool{}}, nil
 }
 
-// treeRecorder copies the files that are read from a file system into a tar archive. The
-// archive has no trailer, so that nothing has to be closed: it ends where the file does.
+// treeSuffix ends the names of trees in a recording.
+const treeSuffix = ".tree"
+
+// treeRecorder writes the files that are read from a file system down, one after the other
+// (FORMAT.md). The list has no end mark, so that nothing has to be closed.
 type treeRecorder struct {
 	fsys fs.FS
 
 	mu   sync.Mutex // guards the fields below
-	tar  *tar.Writer
-	seen map[string]bool
+	w    io.Writer
+	seen map[string]bool // headers that were written
 }
 
 var (
@@ -93,7 +95,7 @@ func (t *treeRecorder) ReadFile(name string) ([]byte, error) {
 	if len(b) > maxTreeFile {
 		return nil, &fs.PathError{Op: "record", Path: name, Err: errors.New("larger than 64 MiB")}
 	}
-	return b, t.add(&tar.Header{Name: name, Mode: 0o444, Size: int64(len(b))}, b)
+	return b, t.add(fmt.Sprintf("file %q ", name), fmt.Appendf(nil, "%d\n%s\n", len(b), b))
 }
 
 func (t *treeRecorder) Open(name string) (fs.File, error) {
@@ -121,18 +123,11 @@ func (t *treeRecorder) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list bytes.Buffer // PAX records contain the listing: type, then name
+	list := fmt.Appendf(nil, "%d\n", len(entries))
 	for _, e := range entries {
-		if strings.Contains(e.Name(), "\n") {
-			continue
-		}
-		fmt.Fprintf(&list, "%c%s\n", modeChar(e.Type()), e.Name())
+		list = fmt.Appendf(list, "%c %q\n", modeChar(e.Type()), e.Name())
 	}
-	h := &tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: 0o555}
-	if list.Len() > 0 {
-		h.PAXRecords = map[string]string{"BORESCOPE.entries": list.String()}
-	}
-	return entries, t.add(h, nil)
+	return entries, t.add(fmt.Sprintf("dir %q ", name), list)
 }
 
 func modeChar(m fs.FileMode) byte {
@@ -151,30 +146,22 @@ func (t *treeRecorder) ReadLink(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return target, t.add(&tar.Header{
-		Name: name, Typeflag: tar.TypeSymlink, Linkname: target,
-		Mode: 0o777,
-	}, nil)
+	return target, t.add(fmt.Sprintf("link %q ", name), fmt.Appendf(nil, "%q\n", target))
 }
 
 // Lstat is that of the file system; it is not recorded.
 func (t *treeRecorder) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(t.fsys, name) }
 
-func (t *treeRecorder) add(h *tar.Header, data []byte) error {
+// add writes an entry down that was not written before: what it is of, and the rest.
+func (t *treeRecorder) add(what string, rest []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id := string(rune(h.Typeflag)) + h.Name
-	if t.seen[id] {
+	if t.seen[what] {
 		return nil
 	}
-	t.seen[id] = true
-	if err := t.tar.WriteHeader(h); err != nil {
-		return err
-	}
-	if _, err := t.tar.Write(data); err != nil {
-		return err
-	}
-	return t.tar.Flush() // the padding
+	t.seen[what] = true
+	_, err := t.w.Write(append([]byte(what), rest...))
+	return err
 }
 
 // Open returns the tree of files that Record recorded under the name, read into memory.
@@ -183,23 +170,21 @@ func (t *treeRecorder) add(h *tar.Header, data []byte) error {
 // the larger of 32 MiB and 32 times its size in the recording; more is an error that wraps
 // recording.ErrCorrupt.
 func Open(r *recording.Recording, name string) (fs.FS, error) {
-	f, err := r.Open(name + ".tar")
+	f, err := r.Open(name + treeSuffix)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	room := min(max(treeExpansion*f.Stored(), leastTree), maxTree)
-	tree := memFS{".": {name: ".", dir: true}}
-	in := tar.NewReader(io.LimitReader(f, 2*room)) // headers are not kept
+	t := treeReader{
+		r: bufio.NewReaderSize(f, maxLine), tree: memFS{".": {name: ".", dir: true}},
+		room: min(max(treeExpansion*f.Stored(), leastTree), maxTree),
+	}
 	for {
-		h, err := in.Next()
-		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
-			return tree, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("recording %s: %w", name, err)
-		}
-		if err := tree.add(h, in, &room); err != nil {
+		switch err := t.next(); {
+		case err == nil:
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return t.tree, nil
+		default:
 			return nil, fmt.Errorf("recording %s: %w", name, err)
 		}
 	}
@@ -217,46 +202,6 @@ type memNode struct {
 }
 
 var _ fs.ReadLinkFS = memFS{}
-
-// add adds a file. room is the memory left for all of them, in bytes.
-func (m memFS) add(h *tar.Header, r io.Reader, room *int64) error {
-	list := h.PAXRecords["BORESCOPE.entries"]
-	*room -= h.Size + int64(len(h.Name)+len(h.Linkname)+len(list)+
-		nodeCost*(1+strings.Count(list, "\n")))
-	if *room < 0 {
-		return fmt.Errorf("%q: the files are larger than what was recorded can be: %w", h.Name,
-			recording.ErrCorrupt)
-	}
-	name := strings.TrimSuffix(h.Name, "/")
-	if !fs.ValidPath(name) {
-		return fmt.Errorf("file name %q: %w", h.Name, recording.ErrCorrupt)
-	}
-	n := &memNode{name: path.Base(name)}
-	switch h.Typeflag {
-	case tar.TypeReg:
-		n.data = make([]byte, h.Size)
-		got, err := io.ReadFull(r, n.data)
-		if n.data = n.data[:got]; err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return err
-		}
-	case tar.TypeSymlink:
-		n.link = h.Linkname
-	case tar.TypeDir:
-		n.dir = true
-		for line := range strings.Lines(list) {
-			line = strings.TrimSuffix(line, "\n")
-			if len(line) < 2 {
-				return fmt.Errorf("listing of %q: %w", h.Name, recording.ErrCorrupt)
-			}
-			n.entries = append(n.entries,
-				&memNode{name: line[1:], dir: line[0] == 'd', link: map[byte]string{'l': "?"}[line[0]]})
-		}
-	default:
-		return nil
-	}
-	m[name] = n
-	return nil
-}
 
 // find follows symbolic links in every element of the path; one that leads outside the tree
 // starts at its root, as in a chroot.

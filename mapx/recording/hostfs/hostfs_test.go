@@ -105,15 +105,15 @@ func TestReleased(t *testing.T) {
 // FuzzTree: a tree of files from any bytes has only valid paths, and every file
 // in it can be read.
 func FuzzTree(f *testing.F) {
-	b, err := os.ReadFile(released + "/host.tar.file")
+	b, err := os.ReadFile(released + "/host.tree.file")
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := recording.Open(fstest.MapFS{
-			"manifest":      {Data: []byte("borescope recording 1\n{}")},
-			"host.tar.file": {Data: b},
+			"manifest":       {Data: []byte("borescope recording 1\n{}")},
+			"host.tree.file": {Data: b},
 		})
 		if err != nil {
 			t.Fatal(err)
