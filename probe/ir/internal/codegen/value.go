@@ -29,7 +29,13 @@ func (g *values) valueIndex(e *typed.Node, dst asm.Register) {
 	defer g.release(m)
 	a, i, size := e.Args[0], e.Args[1], e.Type.Size
 	if i.Const() {
-		g.loadAny(dst, g.operand(a).at(int(i.Int)*size), e.Type)
+		at := g.operand(a)
+		// The checker refuses constants beyond the end, but the optimiser makes more of them.
+		if n := int64(a.Type.Size / size); i.Int < 0 || i.Int >= n {
+			g.emit(asm.Mov.Imm(dst, 0))
+			return
+		}
+		g.loadAny(dst, at.at(int(i.Int)*size), e.Type)
 		return
 	}
 	at := g.operand(a)

@@ -47,7 +47,7 @@ const testComm = "comm-of-test-x"
 // inputs, and compares the contents of the maps.
 func differ(t *testing.T, seed uint64, release string) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	g := &randProg{r: r, text: r.IntN(2) == 0, turns: 90, lists: true}
+	g := &randProg{r: r, text: r.IntN(2) == 0, turns: 90, lists: true, apart: rand.New(rand.NewPCG(seed, 5))}
 	if release < "5.17" && release[0] == '5' {
 		g.turns = 5 // the verifier walks every turn there
 	}
@@ -144,6 +144,9 @@ func (p *randProg) program(out *ir.Map) []*ir.Stmt {
 
 func (p *randProg) stmts(out *ir.Map, slot *int64, depth int) []*ir.Stmt {
 	next := func() *ir.Expr { *slot++; return ir.NewConst((*slot - 1) % 64) }
+	if p.apart != nil && p.apart.IntN(6) == 0 {
+		return p.indexed(out, next())
+	}
 	if p.cpus != nil && p.r.IntN(4) == 0 {
 		key := ir.NewExpr(ir.OpMod, p.typed(ir.IntType(4, false), 1), ir.NewConst(16))
 		if p.r.IntN(2) == 0 {

@@ -5,6 +5,7 @@ package difftest
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"path"
 	"runtime"
@@ -179,6 +180,45 @@ func TestArrays(t *testing.T) {
 		0x8877665544332211, ^uint64(1), 1, 1, 1, 0x44, 0x88, 1, 0xffffffff, 0, 0x0100007f, 0x44332211, 0,
 	}
 	expectValues(t, exprs, want, 0x8877665544332211, 0x0100007f, 3)
+}
+
+// TestIndexBeyondEnd: an element beyond the end is 0, also where the index became constant only
+// when a variable was inlined. Index 5 of 4 bytes was a byte of the program's stack, and index
+// 10 was refused by the verifier.
+func TestIndexBeyondEnd(t *testing.T) {
+	needRoot(t)
+	value := &ir.Expr{Op: ir.OpCast, Type: ir.BytesType(4), Args: []*ir.Expr{
+		{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{{Op: ir.OpArg}}},
+	}}
+	indexes := []int64{3, 4, 5, 10, 1 << 20, -1, 1<<63 - 1}
+	out := &ir.Map{Name: "out", Kind: ir.MapArray, Key: ir.IntType(4, false), Value: ir.Uint64Type(), Entries: len(indexes)}
+	p := one()
+	p.IncludeSelf = true
+	for i, at := range indexes {
+		v := &ir.Var{Name: fmt.Sprint("v", i)}
+		p.Actions[0].Body = append(
+			p.Actions[0].Body,
+			&ir.Stmt{Op: ir.StmtLet, Var: v, X: ir.NewConst(at)},
+			&ir.Stmt{Op: ir.StmtSet, Map: out, Key: ir.NewConst(int64(i)), X: ir.NewExpr(ir.OpIndex, value, ir.NewVar(v))},
+		)
+	}
+	for _, release := range []string{runningKernel(t), "5.10.0"} {
+		spec, err := bpf.Compile(p, rawPlan(release, runtime.GOARCH, argTypes[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		coll := loadSpec(t, spec)
+		runRaw(t, coll.Programs["p0"], 0x44332211)
+		for i, at := range indexes {
+			var got, want uint64
+			if at == 3 {
+				want = 0x44
+			}
+			if err := coll.Maps["out"].Lookup(uint32(i), &got); err != nil || got != want {
+				t.Errorf("%s: index %d is %#x, %v, want %#x", release, at, got, err, want)
+			}
+		}
+	}
 }
 
 // TestKernelNames: sizes, offsets and enumerators are those of BTF.

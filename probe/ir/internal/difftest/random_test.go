@@ -23,6 +23,10 @@ type randProg struct {
 	lists bool       // bytes and their elements may be used
 	cpus  *ir.Map    // a per-CPU map to read for any CPU, nil for none
 	known []*ir.Expr // used in place of arguments, nil for those of args
+
+	// apart, if not nil, draws what programs had not at first, so that seeds keep their
+	// programs but for that.
+	apart *rand.Rand
 }
 
 // argTypes are the types of the arguments of random programs.
@@ -212,6 +216,26 @@ func (p *randProg) str(depth int) *ir.Expr {
 // range.
 func (p *randProg) index(n int64) *ir.Expr {
 	return ir.NewExpr(ir.OpMod, &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{p.arg()}}, ir.NewConst(n))
+}
+
+// indexed returns statements that store an element of a value: inside or beyond it, by a
+// constant that the optimiser puts in place of a variable, or by an index that is computed of
+// such a variable and an argument.
+func (p *randProg) indexed(out *ir.Map, slot *ir.Expr) []*ir.Stmt {
+	t := p.intType()
+	bytes := &ir.Expr{Op: ir.OpCast, Type: ir.BytesType(t.Size), Args: []*ir.Expr{
+		{Op: ir.OpCast, Type: t, Args: []*ir.Expr{p.arg()}},
+	}}
+	v := &ir.Var{Name: "at"}
+	at := []int64{0, int64(t.Size) - 1, int64(t.Size), int64(t.Size) + 1, 10, -1, 1 << 32, 1<<63 - 1}[p.apart.IntN(8)]
+	var index *ir.Expr = ir.NewVar(v)
+	if p.apart.IntN(3) == 0 {
+		index = ir.NewExpr(ir.OpAnd, index, p.arg())
+	}
+	return []*ir.Stmt{
+		{Op: ir.StmtLet, Var: v, X: ir.NewConst(at)},
+		{Op: ir.StmtSet, Map: out, Key: slot, X: ir.NewExpr(ir.OpIndex, bytes, index)},
+	}
 }
 
 // textNumber returns a number computed from text.
