@@ -198,7 +198,7 @@ func TestIndexBeyondEnd(t *testing.T) {
 		v := &ir.Var{Name: fmt.Sprint("v", i)}
 		p.Actions[0].Body = append(
 			p.Actions[0].Body,
-			&ir.Stmt{Op: ir.StmtLet, Var: v, X: ir.NewConst(at)},
+			&ir.Stmt{Op: ir.StmtLet, Var: v, X: &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: at}},
 			&ir.Stmt{Op: ir.StmtSet, Map: out, Key: ir.NewConst(int64(i)), X: ir.NewExpr(ir.OpIndex, value, ir.NewVar(v))},
 		)
 	}

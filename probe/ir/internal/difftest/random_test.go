@@ -233,7 +233,7 @@ func (p *randProg) indexed(out *ir.Map, slot *ir.Expr) []*ir.Stmt {
 		index = ir.NewExpr(ir.OpAnd, index, p.arg())
 	}
 	return []*ir.Stmt{
-		{Op: ir.StmtLet, Var: v, X: ir.NewConst(at)},
+		{Op: ir.StmtLet, Var: v, X: &ir.Expr{Op: ir.OpConst, Type: []ir.Type{ir.Uint64Type(), ir.Int64Type()}[p.apart.IntN(2)], Int: at}},
 		{Op: ir.StmtSet, Map: out, Key: slot, X: ir.NewExpr(ir.OpIndex, bytes, index)},
 	}
 }
