@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"bytes"
+	"container/list"
 	"debug/elf"
 	"errors"
 	"io"
@@ -32,11 +33,12 @@ type image struct {
 	file   fs.File     // open since the image was first seen; nil if closed
 	stat   fs.FileInfo // of file when it was opened
 	owner  stranger.Owner
-	user   procfs.User // of the process that mapped it when it was opened
-	elf    *ELF        // nil until an address in it is named
-	reason Reason      // why elf is nil
-	vast   bool        // its headers alone take too much memory: it is not read again
-	used   uint64      // Processes.tick of the last use
+	user   procfs.User   // of the process that mapped it when it was opened
+	elf    *ELF          // nil until an address in it is named
+	reason Reason        // why elf is nil
+	vast   bool          // its headers alone take too much memory: it is not read again
+	used   uint64        // Processes.tick of the last use
+	at     *list.Element // in Processes.held, nil while nothing is held
 }
 
 // anybody is the user of a process that is not known: it reads what everybody may read.
@@ -74,7 +76,7 @@ func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
 	if img.held() {
 		return
 	}
-	ps.limitFiles(img)
+	ps.limitFiles()
 	img.reason = ReasonNoFile
 	f, err := ps.open(pid, m)
 	if err != nil {
@@ -93,7 +95,7 @@ func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
 	if img.user, err = procfs.UserOf(ps.root, pid); err != nil {
 		img.user = anybody // the process ended meanwhile
 	}
-	ps.holding++
+	img.at = ps.held.PushBack(img)
 }
 
 // load makes the image's ELF from its file.
@@ -166,7 +168,7 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 		return
 	}
 	if !img.held() { // the vdso
-		ps.holding++
+		img.at = ps.held.PushBack(img)
 	}
 	ps.nextID++
 	e := &ELF{
@@ -252,8 +254,9 @@ func (ps *Processes) openDebug(img *image, pid int, path string) (fs.File, error
 // release drops the resources of an image; it is read again when needed, if it still
 // exists.
 func (ps *Processes) release(img *image) {
-	if img.held() {
-		ps.holding--
+	if img.at != nil {
+		ps.held.Remove(img.at)
+		img.at = nil
 	}
 	if img.file != nil {
 		img.file.Close()

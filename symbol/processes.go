@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"container/list"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -78,17 +79,17 @@ type Processes struct {
 
 	names *names
 
-	mu      sync.Mutex // guards the fields below, and every Process and image
-	byPID   map[int]*Process
-	gone    map[procKey]*Process // earlier owners of a pid
-	images  map[imageKey]*image
-	byID    map[string]*ELF
-	nextID  uint32
-	holding int // images with an open file
-	tick    uint64
-	closed  bool
-	work    stranger.Share // bytes of symbols
-	grown   atomic.Bool    // memory was added since the budget was last checked
+	mu     sync.Mutex // guards the fields below, and every Process and image
+	byPID  map[int]*Process
+	gone   map[procKey]*Process // earlier owners of a pid
+	images map[imageKey]*image
+	byID   map[string]*ELF
+	nextID uint32
+	held   list.List // of *image: those with an open file or an ELF, used longest ago first
+	tick   uint64
+	closed bool
+	work   stranger.Share // bytes of symbols
+	grown  atomic.Bool    // memory was added since the budget was last checked
 }
 
 // tableRoom returns the memory that a symbol table may take, room the memory that a file's
@@ -358,7 +359,7 @@ func (ps *Processes) Stats() Stats {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	s := Stats{Processes: len(ps.byPID) + len(ps.gone), Bytes: ps.bytes()}
-	s.Files, s.Open = len(ps.images), ps.holding
+	s.Files, s.Open = len(ps.images), ps.held.Len()
 	return s
 }
 

@@ -73,7 +73,7 @@ func (p *Process) append(dst []Frame, index int, pc uint64) []Frame {
 // elf returns the file of a mapping, with the mapping's bias known; nil if the file cannot
 // be read.
 func (p *Process) elf(m *mapping) *ELF {
-	m.img.used = p.ps.tick
+	p.ps.use(m.img)
 	if m.img.elf == nil {
 		p.ps.loadImage(p.pid, m)
 	}
@@ -197,24 +197,17 @@ func (ps *Processes) loadVDSO(img *image, pid int, m *procfs.Mapping) {
 }
 
 // limitFiles closes the files used longest ago until one more may be opened.
-func (ps *Processes) limitFiles(keep *image) {
-	for ps.holding >= ps.opts.MaxFiles {
-		img := ps.oldest(keep, (*image).held)
-		if img == nil {
-			return
-		}
-		ps.release(img)
+func (ps *Processes) limitFiles() {
+	for ps.held.Len() >= ps.opts.MaxFiles {
+		ps.release(ps.held.Front().Value.(*image))
 	}
 }
 
-// oldest returns the image that was used longest ago among those that fit.
-func (ps *Processes) oldest(keep *image, fits func(*image) bool) (oldest *image) {
-	for _, img := range ps.images {
-		if img != keep && fits(img) && (oldest == nil || img.used < oldest.used) {
-			oldest = img
-		}
+// use notes that an image is used now.
+func (ps *Processes) use(img *image) {
+	if img.used = ps.tick; img.at != nil {
+		ps.held.MoveToBack(img.at)
 	}
-	return oldest
 }
 
 // trim drops tables until the budget is kept. Files stay open: the tables can be made again.
@@ -222,10 +215,11 @@ func (ps *Processes) trim() {
 	if !ps.grown.Swap(false) {
 		return
 	}
-	for over := ps.bytes() - ps.opts.Budget; over > 0; {
-		img := ps.oldest(nil, func(img *image) bool { return img.elf != nil && img.elf.hasTables() })
-		if img == nil {
-			return
+	over := ps.bytes() - ps.opts.Budget
+	for e := ps.held.Front(); e != nil && over > 0; e = e.Next() {
+		img := e.Value.(*image)
+		if img.elf == nil || !img.elf.hasTables() {
+			continue
 		}
 		before := img.elf.bytes()
 		img.elf.dropTables()
