@@ -24,7 +24,6 @@ var openers = []string{
 var opens = map[string]string{
 	"examples/bt/run.go read":                        "the script that the user names",
 	"examples/elfnotes/run.go open":                  "the file that the user names",
-	"examples/symbolize/run.go open":                 "the file that the user names",
 	"internal/cpus/cpus.go read":                     "reads below /sys",
 	"internal/feature/btfid_linux.go btfID":          "a constant below /sys",
 	"internal/feature/cause_linux.go openConfig":     "/boot/config-RELEASE",

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/symbol"
 )
@@ -181,7 +182,8 @@ func open(c *config) (r symbol.Resolver, done func(), err error) {
 		}
 		return k, func() { k.Close() }, k.Err()
 	}
-	f, err := os.Open(c.perfmap)
+	// A perf map may be another user's: a FIFO would wait for its writer.
+	f, err := hostfs.Dir(filepath.Dir(c.perfmap)).Open(filepath.Base(c.perfmap))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -70,6 +70,9 @@ func OpenOwn(User, int, string) (*os.File, error) {
 	return nil, unsupported("opening a process's file")
 }
 
+// CheckServed returns nil: what serves a file is only known on Linux.
+func CheckServed(int, int) error { return nil }
+
 // CheckAttachable returns nil: nothing is attached to files on other systems.
 func CheckAttachable(int, int) error { return nil }
 

@@ -28,7 +28,7 @@ func isFUSE(fstype string) bool {
 }
 
 // CheckServed returns a *ServedError for a file that must not be read on behalf of a process:
-// on FUSE, unless root of this user namespace serves it; on an overlay that is mounted in a
+// on FUSE, unless root of this user namespace or this process's user serves it; on an overlay that is mounted in a
 // user namespace below this one, whose layers may be anything; on a file system of the
 // kernel's own; and on one whose mount no mount table shows. pid is the process in whose mount
 // namespace the file was found, or this process. fd may only identify the file (O_PATH). No
@@ -131,13 +131,16 @@ func (m mount) check(pid int) error {
 		return &ServedError{"", "no mount table shows its mount"}
 	case pseudo[e.fstype]:
 		return &ServedError{e.fstype, "its files are the kernel's own"}
-	case isFUSE(e.fstype) && !(trusted && e.option("user_id") == "0"):
+	case isFUSE(e.fstype) && !(trusted && ownOrRoots(e.option("user_id"))):
 		return &ServedError{e.fstype, "a process serves it (FUSE), and not one of root's"}
 	case e.fstype == "overlay" && !trusted:
 		return &ServedError{e.fstype, "mounted in a user namespace, where a process may serve its layers (FUSE)"}
 	}
 	return nil
 }
+
+// ownOrRoots reports whether a user, as in a mount table, is root or this process's.
+func ownOrRoots(user string) bool { return user == "0" || user == strconv.Itoa(os.Geteuid()) }
 
 // inMemory reports whether the file is a memfd or System V shared memory: these are on a mount
 // of the kernel's, which is in no table.

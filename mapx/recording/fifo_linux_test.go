@@ -2,6 +2,7 @@ package recording
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 	"testing"
@@ -38,5 +39,20 @@ func TestRecordingFIFO(t *testing.T) {
 	}
 	if _, err := r.Stream("events", nil); !errors.As(err, &no) {
 		t.Errorf("stream: %v", err)
+	}
+}
+
+// TestRecordingLink: a link in a recording to a file of the kernel's made replay wait for ever:
+// to /proc/kmsg, which has the kernel's messages until they are read.
+func TestRecordingLink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("/proc/self/maps", dir+"/"+manifestName); err != nil {
+		t.Fatal(err)
+	}
+	var served *procfs.ServedError
+	for _, fsys := range []fs.FS{os.DirFS(dir), procfs.DirFS(dir)} {
+		if _, err := Open(fsys); !errors.As(err, &served) {
+			t.Errorf("%T: %v", fsys, err)
+		}
 	}
 }

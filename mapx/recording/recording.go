@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -29,15 +30,22 @@ type Recording struct {
 	closed bool
 }
 
-// openRegular opens a file of a recording, which may be anybody's: a FIFO in it
-// would wait for its writer.
+// openRegular opens a file of a recording, which may be anybody's: a FIFO in it would wait for
+// its writer, and a link to /proc/kmsg for the kernel's next message.
 func openRegular(fsys fs.FS, name string) (fs.File, error) {
 	if st, err := fs.Stat(fsys, name); err != nil {
 		return nil, err
 	} else if !st.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: &procfs.NotRegularError{Mode: st.Mode()}}
 	}
-	return fsys.Open(name)
+	f, err := fsys.Open(name)
+	if file, ok := f.(*os.File); ok && err == nil {
+		if err := procfs.CheckServed(int(file.Fd()), os.Getpid()); err != nil {
+			f.Close()
+			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		}
+	}
+	return f, err
 }
 
 // Open opens a recording: the directory that Create made, as os.DirFS, an embed.FS, or any
