@@ -271,9 +271,10 @@ func CachedLibrary(e *env.Env, root, name string) string {
 // own file may have any size, or a size and no contents.
 const MaxLdCache = 16 << 20
 
-// ReadAtMost reads a file of at most the given number of bytes.
+// ReadAtMost reads a file of at most the given number of bytes, in a process's root with the
+// rights of its user.
 func ReadAtMost(e *env.Env, name string, most int64) ([]byte, error) {
-	f, err := e.Root().Open(strings.TrimPrefix(name, "/"))
+	f, err := openFor(e, name)
 	if err != nil {
 		return nil, err
 	}
@@ -284,6 +285,23 @@ func ReadAtMost(e *env.Env, name string, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %d bytes, more than %d", name, st.Size(), most)
 	}
 	return io.ReadAll(io.LimitReader(f, most))
+}
+
+// openFor opens a file that a convention names. In a process's root, which the process's user
+// may have made, it is one that this user may read.
+func openFor(e *env.Env, name string) (fs.File, error) {
+	if pid, in, ok := procfs.TargetPath(name); ok && e.Live() {
+		u, err := procfs.UserOf(e.Root(), pid)
+		if err != nil {
+			return nil, err
+		}
+		f, err := procfs.OpenFor(u, pid, in)
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
+	}
+	return e.Root().Open(strings.TrimPrefix(name, "/"))
 }
 
 // LdFlags maps architectures to the flags of their entries: FLAG_ELF_LIBC6 and
