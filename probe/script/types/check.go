@@ -242,9 +242,9 @@ func (c *checker) split() {
 			if !fits(p.Body) {
 				return
 			}
-			one := syntax.Clone(p)
-			one.Points = []*syntax.AttachPoint{syntax.Clone(point)}
-			decls = append(decls, one)
+			one := *p
+			one.Points = []*syntax.AttachPoint{point} // a copy of all for each would be quadratic
+			decls = append(decls, syntax.Clone(&one))
 		}
 	}
 	c.file.Decls = decls

@@ -162,6 +162,7 @@ func TestHostile(t *testing.T) {
 		"growing":    growing(60),
 		"structs":    nested(25) + "begin { @ = ((struct s24 *)0, *(struct s24 *)0) }",
 		"points":     many(2_000, "kprobe:f, ") + "kprobe:f { " + many(200, "print(arg0); ") + "}",
+		"clones":     many(12_000, "kprobe:f, ") + "kprobe:f { print(probe); }",
 		"errors":     "begin { " + many(10_000, "nosuch(); ") + "}",
 		"shadow":     "begin { " + many(100, "{ $a = 1; ") + many(100, "}") + " }",
 	} {
