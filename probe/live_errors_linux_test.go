@@ -34,7 +34,7 @@ func TestAttachErrors(t *testing.T) {
 	}{
 		{"raw tracepoint", change("rawtracepoint:nosuch", func(*Plan) {}), "no raw tracepoint nosuch", fs.ErrNotExist},
 		{"file", change("uprobe:"+probetest.TargetPath()+":add", func(p *Plan) { site(p).Path = "/nosuch" }), "no file /nosuch", fs.ErrNotExist},
-		{"directory", change("uprobe:"+probetest.TargetPath()+":add", func(p *Plan) { site(p).Path = "/usr" }), "cannot be probed", nil},
+		{"directory", change("uprobe:"+probetest.TargetPath()+":add", func(p *Plan) { site(p).Path = os.TempDir() }), "cannot be probed", nil},
 		{"offset", change("uprobe:"+probetest.TargetPath()+":add", func(p *Plan) { site(p).Offset = 1 << 40 }), "file offset 0x10000000000", nil},
 		{"process", change("uprobe:"+probetest.TargetPath()+":add", func(p *Plan) { site(p).PID = 1<<22 - 1 }), "no process 4194303", nil},
 		{"tracepoint", change("tracepoint:sched:sched_switch", func(p *Plan) {
