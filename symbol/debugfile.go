@@ -3,6 +3,10 @@ package symbol
 import (
 	"debug/elf"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
@@ -15,8 +19,30 @@ func debugDirs(dirs []string) []string {
 	return dirs
 }
 
-func openHost(path string) (fs.File, error) {
-	return procfs.Open(path)
+// openDebug opens a debug file in the root of one of the processes. Directories for debug files
+// are searched in this process's root with its own rights. Whatever else a file names, beside
+// itself or by a path in it, may be a link that a stranger made: it is opened with the rights
+// of u, whom the file or the process that maps it belongs to.
+func openDebug(u procfs.User, dirs []string, name string, pids ...int) (fs.File, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return nil, err
+	}
+	var f *os.File
+	for _, pid := range pids {
+		own := slices.ContainsFunc(dirs, func(dir string) bool {
+			return pid == os.Getpid() && strings.HasPrefix(name, filepath.Clean(dir)+"/")
+		})
+		if own {
+			f, err = procfs.Open(name)
+		} else {
+			f, err = procfs.OpenFor(u, pid, name)
+		}
+		if err == nil {
+			return f, nil
+		}
+	}
+	return nil, err
 }
 
 // symbolFile returns the file with the symbol table: this one, its debug file, or the one in

@@ -2,7 +2,9 @@ package symbol
 
 import (
 	"debug/elf"
+	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"sync"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/pclntab"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/stranger"
 )
 
@@ -91,11 +94,17 @@ type ELFOptions struct {
 
 // OpenELF opens the file at path; opts may be nil. The caller must close it.
 func OpenELF(path string, opts *ELFOptions) (*ELF, error) {
-	f, err := elffile.Open(path)
+	file, err := procfs.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	e := newELF(f, opts)
+	u := ownerOf(file)
+	f, err := elffile.NewFile(file)
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	e := newELF(f, u, opts)
 	if e.path == "" {
 		e.path = path
 	}
@@ -113,16 +122,26 @@ func NewELF(r io.ReaderAt, size int64, opts *ELFOptions) (*ELF, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newELF(f, opts), nil
+		return newELF(f, ownerOf(file), opts), nil
 	}
 	f, err := elffile.New(r, size)
 	if err != nil {
 		return nil, err
 	}
-	return newELF(f, opts), nil
+	return newELF(f, anybody, opts), nil
 }
 
-func newELF(f *elffile.File, opts *ELFOptions) *ELF {
+// ownerOf returns the user that an open file belongs to.
+func ownerOf(f *os.File) procfs.User {
+	st, err := f.Stat()
+	if err != nil {
+		return anybody
+	}
+	return owner(st)
+}
+
+// newELF returns the ELF of a file of u's.
+func newELF(f *elffile.File, u procfs.User, opts *ELFOptions) *ELF {
 	if opts == nil {
 		opts = &ELFOptions{}
 	}
@@ -132,7 +151,10 @@ func newELF(f *elffile.File, opts *ELFOptions) *ELF {
 	}
 	e := &ELF{f: f, path: opts.Path, buildID: f.BuildID(), names: newNames(d, opts.NameCache)}
 	e.opts = sourceOptions{dwarf: opts.Source, noInline: opts.NoInline}
-	e.opts.find = elffile.DebugFinder{Dirs: debugDirs(opts.DebugDirs), Open: openHost}
+	dirs := debugDirs(opts.DebugDirs)
+	e.opts.find = elffile.DebugFinder{Dirs: dirs, Open: func(path string) (fs.File, error) {
+		return openDebug(u, dirs, path, os.Getpid())
+	}}
 	e.init()
 	return e
 }

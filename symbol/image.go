@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -228,27 +227,12 @@ func sameNames(a, b *elffile.File) (same bool) {
 // maxCompared is how much of a table of names is compared.
 const maxCompared = 16 << 20
 
-// openDebug opens a debug file: the target's own, with the rights of its user, or the host's.
-// Paths that are not below a directory for debug files are beside the program, where a
-// stranger may have made a link.
-func (ps *Processes) openDebug(img *image, pid int, path string) (fs.File, error) {
+// openDebug opens a debug file of an image: the target's own, or the host's.
+func (ps *Processes) openDebug(img *image, pid int, name string) (fs.File, error) {
 	if !ps.live {
-		return ps.openRecorded(pid, path)
+		return ps.openRecorded(pid, name)
 	}
-	f, err := procfs.OpenFor(img.user, pid, path)
-	if err == nil {
-		return f, nil
-	}
-	if slices.ContainsFunc(debugDirs(ps.opts.DebugDirs), func(dir string) bool {
-		return strings.HasPrefix(path, dir+"/")
-	}) {
-		return openHost(path)
-	}
-	f, err = procfs.OpenFor(img.user, os.Getpid(), path)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return openDebug(img.user, debugDirs(ps.opts.DebugDirs), name, pid, os.Getpid())
 }
 
 // release drops the resources of an image; it is read again when needed, if it still

@@ -10,6 +10,7 @@ import (
 
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/stranger"
 	"github.com/borescope/borescope/internal/testenv"
 )
@@ -137,6 +138,54 @@ func TestStrippedGoIsCharged(t *testing.T) {
 		defer e.Close()
 		if got := e.Resolve(nil, []uint64{elfbuild.ProgramText})[0].Reason; got != want {
 			t.Errorf("file %d: %v, want %v", i, got, want)
+		}
+	}
+}
+
+// TestStrangersDebugFiles: what a file names as its debug file is opened with the rights of
+// whom the file belongs to, unless it is in a directory for debug files. A link of nobody's
+// beside a program was followed to root's files, and so was a path through "..".
+func TestStrangersDebugFiles(t *testing.T) {
+	testenv.Need(t, testenv.Root)
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir(); d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	global := filepath.Join(dir, "global")
+	if err := os.Mkdir(global, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"secret": 0o600, "open": 0o644, "global/secret": 0o600} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("secret", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	nobody := procfs.User{UID: 65534, GID: 65534}
+	for _, c := range []struct {
+		u    procfs.User
+		name string
+		want bool
+	}{
+		{nobody, dir + "/open", true},
+		{nobody, dir + "/secret", false},
+		{nobody, dir + "/link", false},
+		{nobody, global + "/secret", true},
+		{nobody, global + "/../secret", false},
+		{anybody, dir + "/open", true},
+		{anybody, dir + "/secret", false},
+		{procfs.User{}, dir + "/link", true},
+	} {
+		f, err := openDebug(c.u, []string{global}, c.name, os.Getpid())
+		if (err == nil) != c.want {
+			t.Errorf("%s by %d: %v", c.name, c.u.UID, err)
+		}
+		if err == nil {
+			f.Close()
 		}
 	}
 }
