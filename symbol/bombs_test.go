@@ -48,7 +48,8 @@ func loaded(t *testing.T, ps *Processes, path string) *ELF {
 		t.Fatal(err)
 	}
 	img := &image{path: path, file: f, stat: st, owner: ps.owner(os.Getpid(), st)}
-	ps.load(img, os.Getpid(), &procfs.Mapping{Path: path})
+	p := &Process{ps: ps, pid: os.Getpid(), user: anybody}
+	p.load(img, &procfs.Mapping{Path: path})
 	return img.elf
 }
 

@@ -71,13 +71,14 @@ func (ps *Processes) openRecorded(pid int, path string) (fs.File, error) {
 }
 
 // hold opens the image's file if that is possible.
-func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
+func (p *Process) hold(img *image, m *procfs.Mapping) {
+	ps := p.ps
 	if img.held() {
 		return
 	}
 	ps.limitFiles()
 	img.reason = ReasonNoFile
-	f, err := ps.open(pid, m)
+	f, err := ps.open(p.pid, m)
 	if err != nil {
 		var served *procfs.ServedError
 		if errors.As(err, &served) {
@@ -90,20 +91,19 @@ func (ps *Processes) hold(img *image, pid int, m *procfs.Mapping) {
 		f.Close()
 		return
 	}
-	img.file, img.stat, img.owner, img.reason = f, st, ps.owner(pid, st), ReasonNone
-	if img.user, err = procfs.UserOf(ps.root, pid); err != nil {
-		img.user = anybody // the process ended meanwhile
-	}
+	img.file, img.stat, img.owner, img.reason = f, st, ps.owner(p.pid, st), ReasonNone
+	img.user = p.files()
 	img.at = ps.held.PushBack(img)
 }
 
 // load makes the image's ELF from its file.
-func (ps *Processes) load(img *image, pid int, m *procfs.Mapping) {
+func (p *Process) load(img *image, m *procfs.Mapping) {
+	ps := p.ps
 	if img.vast {
 		img.reason = ReasonBudget
 		return
 	}
-	ps.hold(img, pid, m)
+	p.hold(img, m)
 	if img.file == nil {
 		return
 	}
@@ -124,7 +124,7 @@ func (ps *Processes) load(img *image, pid int, m *procfs.Mapping) {
 		}
 		return
 	}
-	ps.adopt(img, pid, ef)
+	ps.adopt(img, p.pid, ef)
 }
 
 // isMemory reports whether a file is named memory: a memfd or POSIX shared memory.

@@ -145,13 +145,11 @@ func (p *Process) openOwn(path string) (fs.File, error) {
 	if !p.ps.live {
 		return p.ps.openRecorded(p.pid, path)
 	}
-	u, err := procfs.UserOf(p.ps.root, p.pid)
 	pid := p.pid
-	if err != nil {
-		// The process ended: it most likely had this process's root.
-		u, pid = p.user, os.Getpid()
+	if _, gone := os.Stat(procfs.Dir(pid)); gone != nil {
+		pid = os.Getpid() // the process ended: it most likely had this process's root
 	}
-	f, err := procfs.OpenOwn(u, pid, path)
+	f, err := procfs.OpenOwn(p.files(), pid, path)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (p *Process) writePerfMap(ctx context.Context) error {
 		return os.ErrProcessDone
 	}
 	var conn *os.File
-	err = procfs.As(j.uid, j.gid, func() (err error) {
+	err = procfs.As(j.user, func() (err error) {
 		conn, err = j.attach(ctx)
 		return err
 	})
@@ -93,7 +93,7 @@ func (p *Process) writePerfMap(ctx context.Context) error {
 type jvm struct {
 	pid          *os.File // of procfs.OpenPID
 	tmp          *os.File // O_PATH
-	uid, gid     int
+	user         procfs.User
 	mark, socket string // names in tmp
 }
 
@@ -104,7 +104,10 @@ func openJVM(root fs.FS, pid int, pidfd *os.File) (*jvm, error) {
 		socket: fmt.Sprintf(".java_pid%d", nspid),
 	}
 	var err error
-	if j.uid, j.gid, err = procfs.Owner(root, pid); err != nil {
+	if err = procfs.Unprivileged(root, pid); err != nil {
+		return nil, err
+	}
+	if j.user, err = procfs.UserOf(root, pid); err != nil {
 		return nil, err
 	}
 	j.tmp, err = procfs.OpenPath(fmt.Sprintf("/proc/%d/root/tmp", pid))
@@ -148,7 +151,7 @@ func (j *jvm) attach(ctx context.Context) (*os.File, error) {
 // dial connects to the socket. It follows no links: they might lead to another service, which
 // would take this process's user for its client's.
 func (j *jvm) dial(ctx context.Context) (*os.File, error) {
-	s, err := procfs.SocketIn(j.tmp, j.socket, j.uid)
+	s, err := procfs.SocketIn(j.tmp, j.socket, j.user.UID)
 	if err != nil {
 		return nil, err
 	}

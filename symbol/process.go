@@ -28,7 +28,9 @@ type Process struct {
 	old   [][]mapping
 	jit   *jitFiles // nil before the first lookup
 	nspid int
-	user  procfs.User // of its files in /proc when maps was read
+	// user is the one whose rights it had for files at userRead, the last one that was known.
+	user     procfs.User
+	userRead time.Time
 }
 
 // maxOld is how many earlier states of its mappings a process keeps.
@@ -98,9 +100,6 @@ func (p *Process) refresh() error {
 		return err
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err == nil && p.ps.live {
-		p.user = owner(st)
-	}
 	var fresh []mapping
 	err = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
 		if m.Perm&procfs.Exec != 0 || p.ps.opts.Data {
@@ -122,6 +121,18 @@ func (p *Process) refresh() error {
 	return nil
 }
 
+// files returns the user whose rights the process has for files. It is read once for each
+// reading of the mappings, and remains known when the process has ended.
+func (p *Process) files() procfs.User {
+	if p.ps.live && p.userRead.Before(p.read) {
+		p.userRead = p.read
+		if u, err := procfs.UserOf(p.ps.root, p.pid); err == nil {
+			p.user = u
+		}
+	}
+	return p.user
+}
+
 // maxMappings is far above vm.max_map_count's default, 65,530.
 const maxMappings = 1 << 20
 
@@ -130,7 +141,7 @@ func (p *Process) mapping(m *procfs.Mapping) mapping {
 		start: m.Start, end: m.End, offset: m.Offset, path: m.Path,
 		exec: m.Perm&procfs.Exec != 0, deleted: m.Deleted,
 	}
-	out.img = p.ps.image(p.pid, m)
+	out.img = p.image(m)
 	if out.img != nil && out.img.path == out.path {
 		out.path = out.img.path // one string for all
 	}
@@ -139,7 +150,8 @@ func (p *Process) mapping(m *procfs.Mapping) mapping {
 
 // image returns the image of a mapping, opened if it is new; nil if the mapping
 // is not of a file.
-func (ps *Processes) image(pid int, m *procfs.Mapping) *image {
+func (p *Process) image(m *procfs.Mapping) *image {
+	ps := p.ps
 	key := imageKey{dev: m.Dev, inode: m.Inode}
 	switch {
 	case m.Path == "[vdso]":
@@ -160,7 +172,7 @@ func (ps *Processes) image(pid int, m *procfs.Mapping) *image {
 		ps.release(img)
 	}
 	if ps.live && key.path == "" {
-		ps.hold(img, pid, m)
+		p.hold(img, m)
 	}
 	return img
 }

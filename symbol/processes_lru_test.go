@@ -17,15 +17,16 @@ func TestFilesUsedLongestAgo(t *testing.T) {
 	}
 	ps := NewProcesses(&Options{Root: root, MaxFiles: 3})
 	defer ps.Close()
+	p := &Process{ps: ps, pid: 1, user: anybody}
 	ps.mu.Lock()
 	var images []*image
 	hold := func(i int) {
 		m := &procfs.Mapping{Path: fmt.Sprint("/lib", i)}
-		img := ps.image(1, m)
+		img := p.image(m)
 		if len(images) == i {
 			images = append(images, img)
 		}
-		ps.hold(img, 1, m)
+		p.hold(img, m)
 	}
 	open := func() (list []int) {
 		for i, img := range images {

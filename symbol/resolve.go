@@ -75,7 +75,7 @@ func (p *Process) append(dst []Frame, index int, pc uint64) []Frame {
 func (p *Process) elf(m *mapping) *ELF {
 	p.ps.use(m.img)
 	if m.img.elf == nil {
-		p.ps.loadImage(p.pid, m)
+		p.loadImage(m)
 	}
 	e := m.img.elf
 	if e != nil && !m.biasKnown {
@@ -154,7 +154,7 @@ func vdsoName(m *procfs.Mapping) string {
 
 // loadImage makes the ELF of a mapping's image. It retries a file that could not be opened:
 // another process that maps it may be permitted to.
-func (ps *Processes) loadImage(pid int, m *mapping) {
+func (p *Process) loadImage(m *mapping) {
 	img := m.img
 	if img.reason == ReasonBadFile || img.reason == ReasonAnonymous {
 		return
@@ -164,10 +164,10 @@ func (ps *Processes) loadImage(pid int, m *mapping) {
 		Dev: img.key.dev, Inode: img.key.inode,
 	}
 	if img.isVDSO() {
-		ps.loadVDSO(img, pid, pm)
+		p.ps.loadVDSO(img, p.pid, pm)
 		return
 	}
-	ps.load(img, pid, pm)
+	p.load(img, pm)
 }
 
 // maxVDSO is far above any vdso's size.

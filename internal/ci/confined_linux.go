@@ -77,7 +77,7 @@ func runChild(path string, argv []string) (int, error) {
 	}
 }
 
-// waitGone returns what was not there before and stays, and since when it was seen.
+// waitGone returns what was not there before and stays.
 func (c *confinedAs) waitGone(before map[string]bool, o *observer) map[string]bool {
 	for end := time.Now().Add(c.Patience); ; time.Sleep(50 * time.Millisecond) {
 		for { // bury orphans that have ended

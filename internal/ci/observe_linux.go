@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/tracefs"
 )
@@ -50,7 +48,7 @@ func (o *observer) end() {
 func (o *observer) left() map[string]bool {
 	all := map[string]bool{}
 	for _, p := range descendants() {
-		all[fmt.Sprintf("process %d %s", p.pid, p.comm)] = true
+		all[fmt.Sprintf("process %d %s", p.pid, p.Comm)] = true
 	}
 	for _, what := range o.seen.Existing() {
 		all["BPF "+what] = true
@@ -59,48 +57,30 @@ func (o *observer) left() map[string]bool {
 }
 
 type process struct {
-	pid, parent int
-	comm        string
+	pid int
+	procfs.Stat
 }
 
 // descendants returns the processes below this one, zombies among them.
 func descendants() []process {
+	root := procfs.Root(nil)
+	pids, _ := procfs.PIDs(root)
 	var all []process
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		b, _ := os.ReadFile(file)
-		if p, ok := parseStat(string(b)); ok {
-			all = append(all, p)
+	for _, pid := range pids {
+		if st, err := procfs.ReadStat(root, pid); err == nil {
+			all = append(all, process{pid, st})
 		}
 	}
 	var found []process
 	for parents := []int{os.Getpid()}; len(parents) > 0; parents = parents[1:] {
 		for _, p := range all {
-			if p.parent == parents[0] {
+			if p.PPID == parents[0] {
 				found = append(found, p)
 				parents = append(parents, p.pid)
 			}
 		}
 	}
 	return found
-}
-
-// parseStat parses /proc/PID/stat: "PID (COMM) STATE PPID …", whose COMM can have anything.
-func parseStat(s string) (p process, ok bool) {
-	pid, rest, _ := strings.Cut(s, " (")
-	end := strings.LastIndex(rest, ") ")
-	if end < 0 {
-		return p, false
-	}
-	f := strings.Fields(rest[end:])
-	if len(f) < 3 {
-		return p, false
-	}
-	var err, perr error
-	p.comm = rest[:end]
-	p.pid, err = strconv.Atoi(pid)
-	p.parent, perr = strconv.Atoi(f[2])
-	return p, err == nil && perr == nil
 }
 
 // addEvents adds the events in tracefs that this library made in a process that has ended.
@@ -113,9 +93,8 @@ func addEvents(add func(kind, what string)) {
 	defer d.Close()
 	for _, file := range []string{"kprobe_events", "uprobe_events"} {
 		b, _ := os.ReadFile("/" + d.Path + "/" + file)
-		events := slices.Collect(strings.Lines(string(b)))
-		for _, e := range events {
-			if tracefs.Abandoned(e) {
+		for e := range strings.Lines(string(b)) {
+			if _, ok := tracefs.Abandoned(e); ok {
 				add("event", strings.TrimSpace(e))
 			}
 		}

@@ -190,14 +190,9 @@ func lookup(path string) (int, error) {
 // magicPath returns the process of a path that leads to a file that it has open or mapped,
 // wherever that is.
 func magicPath(path string) (pid int, ok bool) {
-	rest, ok := strings.CutPrefix(path, "/proc/")
-	number, rest, _ := strings.Cut(rest, "/")
+	pid, rest, ok := processPath(path)
 	kind, _, _ := strings.Cut(rest, "/")
-	if !ok || kind != "fd" && kind != "map_files" && kind != "exe" {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(number)
-	return pid, err == nil
+	return pid, ok && (kind == "fd" || kind == "map_files" || kind == "exe")
 }
 
 // lookupIn resolves a path in a process's root. as and noLink are walker's.

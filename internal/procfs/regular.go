@@ -44,17 +44,23 @@ func (e *ServedError) Error() string {
 // TargetPath splits a path below /proc/PID/root into the pid and the path as the process sees
 // it.
 func TargetPath(path string) (pid int, name string, ok bool) {
-	rest, ok := strings.CutPrefix(path, "/proc/")
+	pid, rest, ok := processPath(path)
+	name, root := strings.CutPrefix(rest, "root")
+	if !ok || !root || name != "" && name[0] != '/' {
+		return 0, "", false
+	}
+	return pid, name, true
+}
+
+// processPath splits a path below /proc/PID into the pid and the rest.
+func processPath(path string) (pid int, rest string, ok bool) {
+	rest, ok = strings.CutPrefix(path, "/proc/")
 	number, rest, _ := strings.Cut(rest, "/")
 	if !ok || number == "" || number[0] < '1' || number[0] > '9' {
 		return 0, "", false
 	}
 	pid, err := strconv.Atoi(number)
-	name, ok = strings.CutPrefix(rest, "root")
-	if err != nil || !ok || name != "" && name[0] != '/' {
-		return 0, "", false
-	}
-	return pid, name, true
+	return pid, rest, err == nil
 }
 
 // DirFS returns the files below a directory, like os.DirFS, but opens only regular files and

@@ -28,39 +28,38 @@ func isFUSE(fstype string) bool {
 }
 
 // CheckServed returns a *ServedError for a file that must not be read on behalf of a process:
-// on FUSE, unless root of this user namespace or this process's user serves it; on an overlay that is mounted in a
-// user namespace below this one, whose layers may be anything; on a file system of the
-// kernel's own; and on one whose mount no mount table shows. pid is the process in whose mount
-// namespace the file was found, or this process. fd may only identify the file (O_PATH). No
-// file system is asked for anything that it could answer late.
+// on FUSE, unless root of this user namespace or this process's user serves it; on an overlay
+// that is mounted in a user namespace below this one, whose layers may be anything; on a file
+// system of the kernel's own; and on one whose mount no mount table shows. pid is the process
+// in whose mount namespace the file was found, or this process. fd may only identify the file
+// (O_PATH). No file system is asked for anything that it could answer late.
 func CheckServed(fd, pid int) error {
-	m, err := mountOf(fd, pid)
-	if err != nil {
-		return err
-	}
-	return m.check(pid)
+	_, err := checkFile(fd, pid)
+	return err
 }
 
 // CheckAttachable is CheckServed for a file that the kernel itself is to read, which must not
 // wait for a process of root's either.
 func CheckAttachable(fd, pid int) error {
+	fstype, err := checkFile(fd, pid)
+	if err == nil && isFUSE(fstype) {
+		err = &ServedError{fstype, "a process serves it (FUSE), which may keep the whole machine waiting"}
+	}
+	return err
+}
+
+func checkFile(fd, pid int) (fstype string, err error) {
 	m, err := mountOf(fd, pid)
-	if err == nil {
-		err = m.check(pid)
+	if err != nil {
+		return "", err
 	}
-	if err != nil || m.onDisk() {
-		return err
-	}
-	if e, _, err := m.find(strconv.Itoa(pid)); err == nil && e != nil && isFUSE(e.fstype) {
-		return &ServedError{e.fstype, "a process serves it (FUSE), which may keep the whole machine waiting"}
-	}
-	return nil
+	return m.check(pid)
 }
 
 // mount identifies the mount of a file.
 type mount struct {
-	id  uint64 // in mount tables
-	dev string // the file's device, as mount tables show devices: "8:1"
+	id           uint64 // in mount tables
+	major, minor uint32 // the file's device
 }
 
 // mountOf returns a file's mount.
@@ -89,7 +88,7 @@ func statx(fd, pid int, st *unix.Statx_t) error {
 		st.Mnt_id = id
 		return nil
 	}
-	if cerr := (mount{id: id, dev: "0:0"}).check(pid); cerr != nil {
+	if _, cerr := (mount{id: id}).check(pid); cerr != nil {
 		return cerr
 	}
 	return os.NewSyscallError("statx", err)
@@ -110,33 +109,42 @@ func mountID(fd int) (uint64, error) {
 }
 
 func mountIn(st *unix.Statx_t) mount {
-	return mount{st.Mnt_id, fmt.Sprintf("%d:%d", st.Dev_major, st.Dev_minor)}
+	return mount{st.Mnt_id, st.Dev_major, st.Dev_minor}
 }
 
 // onDisk reports whether the file's data is on a block device. Only root of the machine mounts
 // file systems of those.
-func (m mount) onDisk() bool { return !strings.HasPrefix(m.dev, "0:") }
+func (m mount) onDisk() bool { return m.major != 0 }
 
-func (m mount) check(pid int) error {
+// check is CheckServed. It returns the file system's type, "" for one that no table is asked
+// for.
+func (m mount) check(pid int) (fstype string, err error) {
 	if m.onDisk() {
-		return nil
+		return "", nil
 	}
 	e, trusted, err := m.find(strconv.Itoa(pid))
-	switch {
-	case err != nil:
-		return err
-	case e == nil && m.inMemory():
-		return nil
-	case e == nil:
-		return &ServedError{"", "no mount table shows its mount"}
-	case pseudo[e.fstype]:
-		return &ServedError{e.fstype, "its files are the kernel's own"}
-	case isFUSE(e.fstype) && !(trusted && ownOrRoots(e.option("user_id"))):
-		return &ServedError{e.fstype, "a process serves it (FUSE), and not one of root's"}
-	case e.fstype == "overlay" && !trusted:
-		return &ServedError{e.fstype, "mounted in a user namespace, where a process may serve its layers (FUSE)"}
+	if err != nil {
+		return "", err
 	}
-	return nil
+	if e == nil {
+		if m.inMemory() {
+			return "", nil
+		}
+		return "", &ServedError{"", "no mount table shows its mount"}
+	}
+	why := ""
+	switch {
+	case pseudo[e.fstype]:
+		why = "its files are the kernel's own"
+	case isFUSE(e.fstype) && !(trusted && ownOrRoots(e.option("user_id"))):
+		why = "a process serves it (FUSE), and not one of root's"
+	case e.fstype == "overlay" && !trusted:
+		why = "mounted in a user namespace, where a process may serve its layers (FUSE)"
+	}
+	if why != "" {
+		return e.fstype, &ServedError{e.fstype, why}
+	}
+	return e.fstype, nil
 }
 
 // ownOrRoots reports whether a user, as in a mount table, is root or this process's.

@@ -48,6 +48,8 @@ type Stat struct {
 	Comm string
 	// State is the state's letter. 'Z' is a process that has ended and was not waited for.
 	State byte
+	// PPID is the parent's pid.
+	PPID int
 	// StartTime is field 22, in clock ticks after boot. Together with the pid it identifies a
 	// process, even if the pid is reused.
 	StartTime uint64
@@ -87,21 +89,21 @@ func ParseStat(b []byte) (Stat, error) {
 		return Stat{}, errStat
 	}
 	s.State = fields[0][0]
-	var n [3]uint64
-	for i, field := range []int{14, 15, startTime} {
+	var n [4]uint64
+	for i, field := range []int{4, 14, 15, startTime} {
 		var err error
 		if n[i], err = strconv.ParseUint(fields[field-first], 10, 64); err != nil {
 			return Stat{}, fmt.Errorf("%w: field %d is %q", errStat, field, fields[field-first])
 		}
 	}
-	s.Ran, s.StartTime = n[0]+n[1], n[2]
+	s.PPID, s.Ran, s.StartTime = int(n[0]), n[1]+n[2], n[3]
 	return s, nil
 }
 
 // NSpid returns the process's id in its own, innermost pid namespace: /proc/PID/status,
 // "NSpid", since Linux 4.1. It returns pid if the line is missing.
 func NSpid(root fs.FS, pid int) int {
-	f := statusField(root, pid, "NSpid:")
+	f := statusField(root, pid, "NSpid")
 	if len(f) == 0 {
 		return pid
 	}
@@ -111,38 +113,9 @@ func NSpid(root fs.FS, pid int) int {
 	return pid
 }
 
-// Owner returns the effective user and group of a process, in this process's user namespace.
-// It reads /proc/PID/status, which unlike the directory's owner also contains them for
-// processes that are not dumpable. It is an error if the process's real user or group is
-// another one, as after executing a setuid file.
-func Owner(root fs.FS, pid int) (uid, gid int, err error) {
-	ids := [2]int{}
-	for i, key := range []string{"Uid:", "Gid:"} {
-		f := statusField(root, pid, key) // real, effective, saved, of the file system
-		if len(f) != 4 {
-			return 0, 0, fmt.Errorf("process %d: status has no %s", pid, key)
-		}
-		if f[0] != f[1] {
-			return 0, 0, fmt.Errorf("process %d: its real and effective %s are %s and %s", pid, key, f[0],
-				f[1])
-		}
-		if ids[i], err = strconv.Atoi(f[1]); err != nil {
-			return 0, 0, err
-		}
-	}
-	return ids[0], ids[1], nil
-}
-
 // UIDs returns the process's real, effective, saved and file system users: /proc/PID/status,
 // "Uid". It returns none if they are not known.
-func UIDs(root fs.FS, pid int) (uids []int) {
-	for _, f := range statusField(root, pid, "Uid:") {
-		if n, err := strconv.Atoi(f); err == nil {
-			uids = append(uids, n)
-		}
-	}
-	return uids
-}
+func UIDs(root fs.FS, pid int) []int { return numbers(statusField(root, pid, "Uid")) }
 
 // User is whose rights a process has for files.
 type User struct {
@@ -150,38 +123,71 @@ type User struct {
 	Groups   []uint32 // supplementary
 }
 
-// UserOf returns a process's user: /proc/PID/status.
+// UserOf returns a process's user: /proc/PID/status, which unlike the owner of that directory
+// also contains it for processes that are not dumpable.
 func UserOf(root fs.FS, pid int) (u User, err error) {
-	ids := map[string][]int{}
-	for _, key := range []string{"Uid:", "Gid:", "Groups:"} {
-		for _, f := range statusField(root, pid, key) {
-			if n, err := strconv.Atoi(f); err == nil {
-				ids[key] = append(ids[key], n)
+	var users, groups []int
+	eachField(root, pid, func(key, values string) {
+		switch key {
+		case "Uid":
+			users = numbers(strings.Fields(values))
+		case "Gid":
+			groups = numbers(strings.Fields(values))
+		case "Groups":
+			for _, g := range numbers(strings.Fields(values)) {
+				u.Groups = append(u.Groups, uint32(g))
 			}
 		}
+	})
+	if len(users) != 4 || len(groups) != 4 {
+		return User{}, fmt.Errorf("the user of process %d is not known", pid)
 	}
-	if len(ids["Uid:"]) != 4 || len(ids["Gid:"]) != 4 {
-		return u, fmt.Errorf("the user of process %d is not known", pid)
-	}
-	u.UID, u.GID = ids["Uid:"][3], ids["Gid:"][3]
-	for _, g := range ids["Groups:"] {
-		u.Groups = append(u.Groups, uint32(g))
-	}
+	u.UID, u.GID = users[3], groups[3]
 	return u, nil
 }
 
-// statusField returns the values of a line of /proc/PID/status, nil if there is no such line.
-func statusField(root fs.FS, pid int, key string) []string {
-	b, err := readSmall(root, path(pid, "status"))
-	if err != nil {
-		return nil
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, key); ok {
-			return strings.Fields(rest)
+// Unprivileged returns an error if the process's real user or group is not the one whose
+// rights it has, as after executing a setuid file.
+func Unprivileged(root fs.FS, pid int) (err error) {
+	eachField(root, pid, func(key, values string) {
+		f := strings.Fields(values) // real, effective, saved, of the file system
+		if (key == "Uid" || key == "Gid") && len(f) == 4 && f[0] != f[1] {
+			err = fmt.Errorf("process %d: its real and effective %s are %s and %s", pid, key, f[0], f[1])
+		}
+	})
+	return err
+}
+
+func numbers(values []string) (list []int) {
+	for _, v := range values {
+		if n, err := strconv.Atoi(v); err == nil {
+			list = append(list, n)
 		}
 	}
-	return nil
+	return list
+}
+
+// statusField returns the values of a line of /proc/PID/status, nil if there is no such line.
+func statusField(root fs.FS, pid int, key string) (values []string) {
+	eachField(root, pid, func(k, v string) {
+		if k == key {
+			values = strings.Fields(v)
+		}
+	})
+	return values
+}
+
+// eachField calls f for the lines of /proc/PID/status: "Uid", and its values.
+func eachField(root fs.FS, pid int, f func(key, values string)) {
+	b, err := readSmall(root, path(pid, "status"))
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(b)) {
+		if key, values, ok := strings.Cut(line, ":"); ok {
+			f(key, values)
+		}
+	}
 }
 
 // PIDs returns the processes in root, in ascending order of their pids as text. It skips

@@ -10,21 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// As calls f on a thread that accesses files as another user: with only that user and group,
-// and without root's capabilities for files (setfsuid(2)). Files that f creates belong to the
+// As calls f on a thread that accesses files as another user: with only that user and those
+// groups, and without root's capabilities for files (setfsuid(2)). Files that f creates belong to the
 // user from the start. It needs CAP_SETUID and CAP_SETGID, unless the user and group are this
 // process's own.
-func As(uid, gid int, f func() error) error {
-	if uid == os.Geteuid() && gid == os.Getegid() {
+func As(u User, f func() error) error {
+	if u.isOwn() {
 		return f()
 	}
 	return OnThread(func() error {
-		if err := Become(uid, gid, nil); err != nil {
+		if err := Become(u.UID, u.GID, u.Groups); err != nil {
 			return err
 		}
 		return f()
 	})
 }
+
+// isOwn reports whether the user and group are this process's.
+func (u *User) isOwn() bool { return u.UID == os.Geteuid() && u.GID == os.Getegid() }
 
 // OnThread calls f on its own thread, which ends with f, so that no other code runs with the
 // rights and namespaces that f sets for the thread. If f calls runtime.Goexit, OnThread

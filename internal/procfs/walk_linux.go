@@ -132,7 +132,7 @@ func (w *walker) look(fd int) (mode uint32, err error) {
 		return 0, err
 	}
 	if m := mountIn(&st); m != w.checked {
-		if err := m.check(w.pid); err != nil {
+		if _, err := m.check(w.pid); err != nil {
 			return 0, err
 		}
 		w.checked = m
@@ -188,22 +188,18 @@ func openFor(u User, pid int, name string, own bool) (f *os.File, err error) {
 			f, err = ownedBy(f, u)
 		}
 	}()
-	if u.UID == os.Geteuid() && u.GID == os.Getegid() {
-		return openBelow(pid, name, nil, own)
-	}
-	// Most files that are looked for do not exist: a thread is started for the others only.
-	fd, err := lookupIn(pid, name, &u, own)
-	switch {
-	case err == nil:
-		unix.Close(fd)
-	case !errors.Is(err, unix.EACCES): // by mode, which access control lists may widen
-		return nil, err
+	if !u.isOwn() {
+		// Most files that are looked for do not exist: a thread is started for the others only.
+		fd, err := lookupIn(pid, name, &u, own)
+		switch {
+		case err == nil:
+			unix.Close(fd)
+		case !errors.Is(err, unix.EACCES): // by mode, which access control lists may widen
+			return nil, err
+		}
 	}
 	taken := false
-	err = OnThread(func() (err error) {
-		if err = Become(u.UID, u.GID, u.Groups); err != nil {
-			return err
-		}
+	err = As(u, func() (err error) {
 		taken = true
 		f, err = openBelow(pid, name, nil, own)
 		return err

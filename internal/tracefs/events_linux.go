@@ -31,21 +31,15 @@ func Sweep(events string) {
 		return
 	}
 	for line := range strings.Lines(string(b)) {
-		if name, ok := abandoned(line); ok {
+		if name, ok := Abandoned(line); ok {
 			_ = AppendLine(events, fmt.Sprintf("-:%s/%s", Group, name)) // events in use stay
 		}
 	}
 }
 
 // Abandoned reports whether a line of a file of events is of an event in Group whose creator
-// has ended.
-func Abandoned(line string) bool {
-	_, ok := abandoned(line)
-	return ok
-}
-
-// abandoned returns the event's name, without its group, too.
-func abandoned(line string) (name string, ok bool) {
+// has ended. It returns the event's name, without its group.
+func Abandoned(line string) (name string, ok bool) {
 	// "r64:borescope/p1234_0 vfs_read"
 	_, rest, ok := strings.Cut(line, ":"+Group+"/")
 	if !ok {
