@@ -288,9 +288,8 @@ func (c *session) grant(req *request, g *grant) ([]int, error) {
 }
 
 // within calls f, which may never return, because the client itself may serve the files
-// that f reads. within returns after attachTimeout, or when the client has
-// gone; the request stays pending until f
-// returns, which is soon unless a system call waits.
+// that f reads. within returns after attachTimeout, or when the client has gone; the request
+// stays pending until f returns, which is soon unless a system call waits.
 func (c *session) within(f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.server.patient)
 	defer cancel()
