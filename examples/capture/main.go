@@ -24,11 +24,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -42,12 +40,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if status := cli.Status("capture", run(ctx, os.Args[1:], cli.NewOutput(os.Stderr)),
-		os.Stderr); status != 0 {
-		os.Exit(status)
-	}
+	os.Exit(cli.Status("capture", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stderr)), os.Stderr))
 }
 
 // list is a flag that may be given several times.

@@ -17,7 +17,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"strings"
 	"time"
 
@@ -28,9 +27,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process
-	os.Exit(cli.Status("replay", run(ctx, os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
+	os.Exit(cli.Status("replay", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
 }
 
 func run(ctx context.Context, args []string, stdout *cli.Output) error {

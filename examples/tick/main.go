@@ -6,18 +6,11 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
 
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if status := cli.Status("tick", run(ctx, os.Args[1:], cli.NewOutput(os.Stdout)),
-		os.Stderr); status != 0 {
-		os.Exit(status)
-	}
+	os.Exit(cli.Status("tick", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
 }

@@ -5,9 +5,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
 	"runtime/debug"
 
 	"github.com/borescope/borescope/probe/tool/cli"
@@ -19,7 +17,5 @@ func fewCollections() { debug.SetGCPercent(800) }
 
 func main() {
 	fewCollections()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process
-	os.Exit(cli.Status("tplist", run(ctx, os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
+	os.Exit(cli.Status("tplist", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
 }

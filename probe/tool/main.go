@@ -3,11 +3,8 @@ package tool
 import (
 	"context"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/internal/privileges"
@@ -18,16 +15,12 @@ import (
 // 2 after a mistake on the command line, 1 after any other error. It prints the error, joined
 // ones one to a line. Interrupt and SIGTERM end run's context, also before anything is
 // attached, so that an early Ctrl-C still prints the summary. Another one more than a second
-// later ends the process. When everything is attached, the process drops the capabilities
+// later ends the process at once (cli.Context). When everything is attached, the process drops the capabilities
 // that it no longer needs (SECURITY.md); a program with cgo prints that it keeps them.
 func Main(name string, run func(ctx context.Context, args []string, stdout *Output) error) int {
 	// A tool attaches, waits and ends: small memory matters more than speed.
 	debug.SetGCPercent(40)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// timeout(1) sends its signal twice, to the process and to its group: a signal within a
-	// second of the first is the same Ctrl-C.
-	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
-	err := run(privileges.Alone(ctx), os.Args[1:], NewOutput(os.Stdout))
+	err := run(privileges.Alone(cli.Context()), os.Args[1:], NewOutput(os.Stdout))
 	return cli.Status(name, err, os.Stderr)
 }
 
