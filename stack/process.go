@@ -49,6 +49,8 @@ type CFICache struct {
 	// read alike. Otherwise files of untrusted owners share less: symbol.Options.Chosen
 	// describes which files, and how much.
 	Chosen bool
+	// Served also reads files that another user's process may serve: symbol.Options.Served.
+	Served bool
 
 	mu     sync.Mutex
 	tables map[fileKey]FileCFI
@@ -178,7 +180,7 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 	case m.Inode == 0 || m.Path == "" || m.Path[0] != '/':
 		return nil // JIT code, or something of the kernel's
 	}
-	f, err := procfs.OpenMapped(pid, m)
+	f, err := procfs.OpenMapped(pid, m, c.Served)
 	if err != nil {
 		return err
 	}
@@ -203,8 +205,8 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 }
 
 // read compiles a process's file, whose contents are not trusted.
-func (c *CFICache) read(pid int, f *os.File, st fs.FileInfo) FileCFI {
-	ef, err := elffile.NewBorrowed(f)
+func (c *CFICache) read(pid int, f fs.File, st fs.FileInfo) FileCFI {
+	ef, err := elffile.NewFS(f)
 	if err != nil {
 		return FileCFI{err: err}
 	}

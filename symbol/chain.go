@@ -66,7 +66,7 @@ var reasons = [...]string{
 	ReasonNoKallsyms: "kallsyms cannot be read",
 	ReasonBudget:     "the memory budget is used up",
 	ReasonTruncated:  "the stack was cut off",
-	ReasonServed:     "a process may serve the file (FUSE)",
+	ReasonServed:     "a process may serve the file (FUSE), or its server does not answer",
 }
 
 // String returns the kind's name.

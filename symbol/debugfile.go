@@ -28,13 +28,13 @@ func openDebug(u procfs.User, dirs []string, name string, pids ...int) (fs.File,
 	if err != nil {
 		return nil, err
 	}
-	var f *os.File
 	for _, pid := range pids {
 		own := slices.ContainsFunc(dirs, func(dir string) bool {
 			return pid == os.Getpid() && strings.HasPrefix(name, filepath.Clean(dir)+"/")
 		})
+		var f fs.File
 		if own {
-			f, err = procfs.Open(name)
+			f, err = procfs.OpenInRoot(pid, name, false)
 		} else {
 			f, err = procfs.OpenFor(u, pid, name)
 		}

@@ -86,7 +86,7 @@ const (
 	ReasonNoKallsyms        // /proc/kallsyms cannot be read
 	ReasonBudget            // the resolver's byte budget was used up
 	ReasonTruncated         // no address: the stack ended early
-	ReasonServed            // a process may serve the mapped file's file system (FUSE), so it is not read
+	ReasonServed            // a process may serve the file (Options.Served), or who serves it does not answer
 )
 
 // Resolver names addresses.

@@ -51,11 +51,7 @@ func (ps *Processes) open(pid int, m *procfs.Mapping) (fs.File, error) {
 	if !ps.live {
 		return ps.openRecorded(pid, m.Path)
 	}
-	f, err := procfs.OpenMapped(pid, m)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return procfs.OpenMapped(pid, m, ps.opts.Served)
 }
 
 // openRecorded opens a mapped file in a recorded tree, which has a container's files below
@@ -80,8 +76,7 @@ func (p *Process) hold(img *image, m *procfs.Mapping) {
 	img.reason = ReasonNoFile
 	f, err := ps.open(p.pid, m)
 	if err != nil {
-		var served *procfs.ServedError
-		if errors.As(err, &served) {
+		if isServed(err) {
 			img.reason = ReasonServed
 		}
 		return
@@ -94,6 +89,11 @@ func (p *Process) hold(img *image, m *procfs.Mapping) {
 	img.file, img.stat, img.owner, img.reason = f, st, ps.owner(p.pid, st), ReasonNone
 	img.user = p.files()
 	img.at = ps.held.PushBack(img)
+}
+
+func isServed(err error) bool {
+	var served *procfs.ServedError
+	return errors.As(err, &served)
 }
 
 // load makes the image's ELF from its file.
@@ -119,6 +119,9 @@ func (p *Process) load(img *image, m *procfs.Mapping) {
 	}
 	if err != nil {
 		img.reason = ReasonBadFile
+		if isServed(err) { // it came too late
+			img.reason = ReasonServed
+		}
 		if isMemory(m.Path) && !hasMagic(img.file) {
 			img.reason = ReasonAnonymous
 		}

@@ -149,9 +149,5 @@ func (p *Process) openOwn(path string) (fs.File, error) {
 	if _, gone := os.Stat(procfs.Dir(pid)); gone != nil {
 		pid = os.Getpid() // the process ended: it most likely had this process's root
 	}
-	f, err := procfs.OpenOwn(p.files(), pid, path)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return procfs.OpenOwn(p.files(), pid, path)
 }

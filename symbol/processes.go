@@ -39,6 +39,11 @@ type Options struct {
 	// addresses in the rest have no names: ReasonBudget. A user is one owner in all the
 	// user namespaces that this user made; a container of root's is one owner.
 	Chosen bool
+	// Served also reads mapped files that another user's process may serve (FUSE, an overlay in
+	// a container of that user's). It may answer late, or differently each time, so without
+	// Served their addresses have no names: ReasonServed. All files of one such file system,
+	// or of a network's, are waited for a few seconds at most.
+	Served bool
 	// MaxFiles is the most files that are held open, or mapped, at a time; 0 means 1024, or
 	// half of what the process may open.
 	MaxFiles int

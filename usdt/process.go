@@ -17,6 +17,10 @@ type Options struct {
 	// Root is a recorded host: a tree with proc/PID/maps and the mapped files. Nil is this
 	// machine.
 	Root fs.FS
+	// Served also reads files that another user's process may serve (FUSE, an overlay in a
+	// container of that user's), which may answer late, or differently each time. Otherwise
+	// they are returned with an error.
+	Served bool
 }
 
 // Module is a file that a process has mapped executable, with its probes.
@@ -58,7 +62,7 @@ func Modules(pid int, opts *Options) ([]Module, error) {
 	for i := range maps {
 		m := &maps[i]
 		mod := Module{Path: m.Path}
-		f, attach, err := openMapped(o.Root, pid, m)
+		f, attach, err := openMapped(&o, pid, m)
 		if err != nil {
 			mod.Err = err
 			modules = append(modules, mod)
@@ -97,12 +101,12 @@ func executable(root fs.FS, pid int) ([]procfs.Mapping, error) {
 }
 
 // openMapped opens the file of a mapping, and returns the path by which it was opened.
-func openMapped(root fs.FS, pid int, m *procfs.Mapping) (*File, string, error) {
-	if root != nil {
-		f, err := openRecorded(root, m.Path)
+func openMapped(o *Options, pid int, m *procfs.Mapping) (*File, string, error) {
+	if o.Root != nil {
+		f, err := openRecorded(o.Root, m.Path)
 		return f, "", err
 	}
-	file, attach, err := openLive(pid, m)
+	file, attach, err := openLive(pid, m, o.Served)
 	if err != nil {
 		return nil, "", err
 	}
@@ -131,13 +135,13 @@ func openRecorded(root fs.FS, path string) (*File, error) {
 // openLive tries the path in the process's root and in this process's root (the kernel prints
 // it as seen from here if it can, and a chroot does not prevent that), an open file, and the
 // mapping itself.
-func openLive(pid int, m *procfs.Mapping) (*os.File, string, error) {
+func openLive(pid int, m *procfs.Mapping, served bool) (fs.File, string, error) {
 	anonymous := strings.HasPrefix(m.Path, "/memfd:")
 	if !anonymous && !m.Deleted {
-		if f := openPath(pid, m); f != nil {
+		if f := openPath(pid, m, served); f != nil {
 			return f, fmt.Sprintf("/proc/%d/root%s", pid, m.Path), nil
 		}
-		if f := openPath(os.Getpid(), m); f != nil {
+		if f := openPath(os.Getpid(), m, served); f != nil {
 			return f, m.Path, nil
 		}
 	}
@@ -146,7 +150,7 @@ func openLive(pid int, m *procfs.Mapping) (*os.File, string, error) {
 			return f, f.Name(), nil
 		}
 	}
-	f, err := procfs.OpenMapping(pid, m)
+	f, err := procfs.OpenMapping(pid, m, served)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", m.Path, err)
 	}
@@ -155,8 +159,8 @@ func openLive(pid int, m *procfs.Mapping) (*os.File, string, error) {
 
 // openPath opens the mapping's path in the root of a process. It returns nil if that isn't
 // the mapped file.
-func openPath(pid int, m *procfs.Mapping) *os.File {
-	f, err := procfs.OpenInRoot(pid, m.Path)
+func openPath(pid int, m *procfs.Mapping, served bool) fs.File {
+	f, err := procfs.OpenInRoot(pid, m.Path, served)
 	if err != nil {
 		return nil
 	}

@@ -79,7 +79,7 @@ type File struct {
 	stored int64  // bytes of storage: see Stored
 	most   int64  // limit of heap: see Bound
 	mapped []byte // nil: read with r
-	file   *os.File
+	file   io.Closer
 
 	spans [spanKinds]lazySpans
 
@@ -120,11 +120,11 @@ func Open(path string) (*File, error) {
 	return ef, nil
 }
 
-// NewFile maps an open file and takes ownership of it. It closes the descriptor as soon as the
-// file is mapped, because the mapping keeps the file alive; otherwise Close does. If NewFile
-// returns an error, the caller still owns the file.
-func NewFile(f *os.File) (*File, error) {
-	ef, err := NewBorrowed(f)
+// NewFile reads an open file like NewFS, and takes ownership of it. It closes the descriptor as
+// soon as the file is mapped, because the mapping keeps the file alive; otherwise Close does. If
+// NewFile returns an error, the caller still owns the file.
+func NewFile(f fs.File) (*File, error) {
+	ef, err := NewFS(f)
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +135,8 @@ func NewFile(f *os.File) (*File, error) {
 	return ef, nil
 }
 
-// NewBorrowed maps an open file, which the caller still owns. On systems without mappings it
-// must stay open until Close.
+// NewBorrowed maps an open file, which the caller still owns. On systems without mappings, and
+// if its file system is remote, it is read instead, and must stay open until Close.
 func NewBorrowed(f *os.File) (*File, error) {
 	st, err := f.Stat()
 	if err != nil {

@@ -24,9 +24,15 @@ func Open(path string) (*os.File, error) { return open(path, false) }
 
 // OpenInRoot opens a regular file like Open, by its path as the process sees it, below the
 // process's root directory and in its mount namespace. Symbolic links, including absolute
-// ones, are resolved inside that root. The caller closes the file.
-func OpenInRoot(pid int, name string) (*os.File, error) {
-	return openBelow(pid, name, nil, false)
+// ones, are resolved inside that root. It looks into no directory, and opens no file, on a file
+// system that CheckServed refuses; served allows those that a stranger may serve. It waits a
+// few seconds at most for a file system that a process or another machine answers for, and so
+// does the file that it returns, which then is no *os.File. The caller closes the file.
+func OpenInRoot(pid int, name string, served bool) (fs.File, error) {
+	return openRemote(func(patient bool) (*os.File, error) {
+		w := &walker{pid: pid, served: served, patient: patient}
+		return w.open(name)
+	})
 }
 
 // OpenPath resolves a path like Open, for any type of file, and returns a descriptor that only
@@ -54,7 +60,8 @@ func OpenReal(path string) (f *os.File, real string, err error) {
 		if root, err = os.Readlink(selfFD(at)); err != nil {
 			return nil, "", err
 		}
-		fd, err = lookupBelow(at, &walker{pid: pid}, name)
+		w := &walker{pid: pid, patient: true}
+		fd, err = w.lookupBelow(at, name)
 	} else {
 		fd, err = lookup(path)
 	}
@@ -96,26 +103,44 @@ func SocketIn(dir *os.File, name string, uid int) (*os.File, error) {
 
 // OpenMapping opens the file behind a mapping, even if its path has changed, through
 // /proc/PID/map_files, which needs CAP_CHECKPOINT_RESTORE (Linux 5.9) or CAP_SYS_ADMIN. It
-// does not open devices, nor what CheckServed refuses. The caller closes the file.
-func OpenMapping(pid int, m *Mapping) (*os.File, error) {
-	return Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End))
+// does not open devices, nor what CheckServed refuses; served allows file systems that a
+// stranger may serve. It waits for a remote file system like OpenInRoot. The caller closes the
+// file.
+func OpenMapping(pid int, m *Mapping, served bool) (fs.File, error) {
+	path := fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End)
+	return openRemote(func(patient bool) (*os.File, error) {
+		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		defer unix.Close(fd)
+		var st unix.Statx_t
+		at, err := look(fd, pid, &st, found{}, served)
+		if err == nil && at.system.remote && !patient {
+			err = &remoteError{at.server}
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		return reopen(fd, path, false)
+	})
 }
 
 // OpenMapped opens the file of a mapping: through OpenMapping if that is allowed, else by its
 // path in the process's root or, if the process is gone, in this process's, if it is still the
-// same file. It opens no file that CheckServed refuses. The caller closes the file.
-func OpenMapped(pid int, m *Mapping) (*os.File, error) {
-	f, err := OpenMapping(pid, m)
-	var served *ServedError
-	if err == nil || errors.As(err, &served) {
+// same file. It opens no file that OpenMapping would not. The caller closes the file.
+func OpenMapped(pid int, m *Mapping, served bool) (fs.File, error) {
+	f, err := OpenMapping(pid, m, served)
+	var refused *ServedError
+	if err == nil || errors.As(err, &refused) {
 		return f, err
 	}
 	if !strings.HasPrefix(m.Path, "/") || m.Deleted {
 		return nil, fs.ErrNotExist
 	}
-	f, err = OpenInRoot(pid, m.Path)
+	f, err = OpenInRoot(pid, m.Path, served)
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err = OpenInRoot(os.Getpid(), m.Path)
+		f, err = OpenInRoot(os.Getpid(), m.Path, served)
 	}
 	if err != nil {
 		return nil, err
@@ -130,7 +155,7 @@ func OpenMapped(pid int, m *Mapping) (*os.File, error) {
 // IsMapped reports whether an open file is the one behind a mapping. A mapping shows the
 // device of the file system, stat(2) that of a part of it (btrfs), and on an overlay one
 // shows a layer's.
-func IsMapped(f *os.File, pid int, m *Mapping) bool {
+func IsMapped(f fs.File, pid int, m *Mapping) bool {
 	dev, inode, err := FileID(f)
 	if err != nil || inode != m.Inode {
 		return false
@@ -138,13 +163,31 @@ func IsMapped(f *os.File, pid int, m *Mapping) bool {
 	if dev == m.Dev {
 		return true
 	}
-	at, err := mountOf(int(f.Fd()), pid)
-	if err != nil || at.onDisk() {
+	fd, ok := descriptor(f)
+	if !ok {
 		return false
 	}
-	e, _, err := at.find(strconv.Itoa(pid))
-	return err == nil && e != nil &&
-		(e.fstype == "overlay" || e.dev == fmt.Sprintf("%d:%d", m.Dev>>32, uint32(m.Dev)))
+	var st unix.Statx_t
+	at, err := look(fd, pid, &st, found{}, true)
+	return err == nil && !at.onDisk() && at.system.fstype != "" &&
+		(at.system.fstype == "overlay" || at.system.dev == fmt.Sprintf("%d:%d", m.Dev>>32, uint32(m.Dev)))
+}
+
+// IsRemote reports whether a process or another machine answers for the file, so that a page
+// of a mapping of it may come late, or never.
+func IsRemote(f *os.File) bool {
+	var st unix.Statx_t
+	at, err := look(int(f.Fd()), os.Getpid(), &st, found{}, true)
+	return err == nil && at.system.remote
+}
+
+// descriptor returns the descriptor of a file that this package opened.
+func descriptor(f fs.File) (fd int, ok bool) {
+	d, ok := f.(interface{ Fd() uintptr })
+	if !ok {
+		return -1, false
+	}
+	return int(d.Fd()), true
 }
 
 // open opens a regular file or, if dir is set, a directory.
@@ -173,7 +216,8 @@ func stat(path string) (fs.FileInfo, error) {
 // lookup resolves a path to a descriptor that cannot be read (O_PATH).
 func lookup(path string) (int, error) {
 	if pid, name, ok := TargetPath(path); ok {
-		return lookupIn(pid, name, nil, false)
+		w := &walker{pid: pid, patient: true}
+		return w.lookup(name)
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if pid, ok := magicPath(path); ok && err == nil {
@@ -195,16 +239,6 @@ func magicPath(path string) (pid int, ok bool) {
 	return pid, ok && (kind == "fd" || kind == "map_files" || kind == "exe")
 }
 
-// lookupIn resolves a path in a process's root. as and noLink are walker's.
-func lookupIn(pid int, name string, as *User, noLink bool) (int, error) {
-	root, err := openRoot(pid)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(root)
-	return lookupBelow(root, &walker{pid: pid, as: as, noLink: noLink}, name)
-}
-
 // openRoot opens a process's root directory.
 func openRoot(pid int) (int, error) {
 	dir := rootPath(pid)
@@ -216,15 +250,6 @@ func openRoot(pid int) (int, error) {
 }
 
 func rootPath(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/root" }
-
-// lookupBelow resolves a path in a process's root directory, which is open.
-func lookupBelow(root int, w *walker, name string) (int, error) {
-	fd, err := w.walk(root, name)
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: rootPath(w.pid) + "/" + strings.TrimLeft(name, "/"), Err: err}
-	}
-	return fd, nil
-}
 
 // reopen opens the file of an O_PATH descriptor for reading.
 func reopen(fd int, name string, dir bool) (*os.File, error) {
@@ -279,14 +304,18 @@ func modeOf(kind uint32) fs.FileMode {
 	return fs.ModeIrregular
 }
 
-// FileID returns the inode of an open file and its device in the format of Mapping.Dev.
-func FileID(f *os.File) (dev, inode uint64, err error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return 0, 0, &os.PathError{Op: "stat", Path: f.Name(), Err: err}
+// FileID returns the inode of an open file and its device in the format of Mapping.Dev. It
+// asks no file system.
+func FileID(f fs.File) (dev, inode uint64, err error) {
+	fd, ok := descriptor(f)
+	if !ok {
+		return 0, 0, errors.ErrUnsupported
 	}
-	d := uint64(st.Dev)
-	return uint64(unix.Major(d))<<32 | uint64(unix.Minor(d)), st.Ino, nil
+	var st unix.Statx_t
+	if _, err := statx(fd, &st); err != nil {
+		return 0, 0, err
+	}
+	return uint64(st.Dev_major)<<32 | uint64(st.Dev_minor), st.Ino, nil
 }
 
 // ReadMemory reads len(b) bytes of another process at addr with process_vm_readv(2), which

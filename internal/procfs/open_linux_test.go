@@ -52,9 +52,9 @@ func TestOpenRegular(t *testing.T) {
 		t.Errorf("flags %#x, %v: a file that does not block is given to epoll", flags, err)
 	}
 	for name, what := range special(t, dir) {
-		for how, open := range map[string]func(string) (*os.File, error){
-			"Open":       Open,
-			"OpenInRoot": func(path string) (*os.File, error) { return OpenInRoot(os.Getpid(), path) },
+		for how, open := range map[string]func(string) (fs.File, error){
+			"Open":       func(path string) (fs.File, error) { return Open(path) },
+			"OpenInRoot": func(path string) (fs.File, error) { return OpenInRoot(os.Getpid(), path, false) },
 		} {
 			f, err := open(filepath.Join(dir, name))
 			var no *NotRegularError

@@ -36,17 +36,17 @@ func open(path string, dir bool) (*os.File, error) {
 func stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
 
 // OpenInRoot is only supported on Linux.
-func OpenInRoot(int, string) (*os.File, error) {
+func OpenInRoot(int, string, bool) (fs.File, error) {
 	return nil, unsupported("opening a process's file")
 }
 
 // OpenMapping is only supported on Linux.
-func OpenMapping(int, *Mapping) (*os.File, error) {
+func OpenMapping(int, *Mapping, bool) (fs.File, error) {
 	return nil, unsupported("opening a mapped file")
 }
 
 // FileID is only supported on Linux.
-func FileID(*os.File) (dev, inode uint64, err error) {
+func FileID(fs.File) (dev, inode uint64, err error) {
 	return 0, 0, unsupported("identifying a file")
 }
 
@@ -56,23 +56,32 @@ func ReadMemory(int, []byte, uint64) error {
 }
 
 // OpenMapped is only supported on Linux.
-func OpenMapped(int, *Mapping) (*os.File, error) {
+func OpenMapped(int, *Mapping, bool) (fs.File, error) {
 	return nil, unsupported("opening a mapped file")
 }
 
 // OpenFor opens a regular file: other users' rights are only known on Linux.
-func OpenFor(_ User, _ int, name string) (*os.File, error) { return Open(name) }
+func OpenFor(_ User, _ int, name string) (fs.File, error) {
+	f, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
 
 // OpenOwn is only supported on Linux.
-func OpenOwn(User, int, string) (*os.File, error) {
+func OpenOwn(User, int, string) (fs.File, error) {
 	return nil, unsupported("opening a process's file")
 }
 
 // CheckServed returns nil: what serves a file is only known on Linux.
 func CheckServed(int, int) error { return nil }
 
+// IsRemote returns false: what serves a file is only known on Linux.
+func IsRemote(*os.File) bool { return false }
+
 // CheckAttachable returns nil: nothing is attached to files on other systems.
 func CheckAttachable(int, int) error { return nil }
 
 // IsMapped returns false: mappings are only known on Linux.
-func IsMapped(*os.File, int, *Mapping) bool { return false }
+func IsMapped(fs.File, int, *Mapping) bool { return false }

@@ -136,7 +136,7 @@ func TestThisProcess(t *testing.T) {
 			return true
 		}
 		found = true
-		file, err := OpenInRoot(os.Getpid(), m.Path)
+		file, err := OpenInRoot(os.Getpid(), m.Path, false)
 		if err != nil {
 			t.Error(err)
 			return false
@@ -157,7 +157,7 @@ func TestThisProcess(t *testing.T) {
 	if err := ReadMemory(os.Getpid(), make([]byte, 8), 16); err == nil {
 		t.Error("address 16 can be read")
 	}
-	if _, err := OpenInRoot(os.Getpid(), "/proc/self/exe/x"); err == nil {
+	if _, err := OpenInRoot(os.Getpid(), "/proc/self/exe/x", false); err == nil {
 		t.Error("a path through a file can be opened")
 	}
 }

@@ -2,12 +2,14 @@ package procfs
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +29,18 @@ func isFUSE(fstype string) bool {
 	return fstype == "fuse" || fstype == "fuseblk" || strings.HasPrefix(fstype, "fuse.")
 }
 
+// isRemote reports whether another machine, or a process, answers for a file system. Where the
+// machine below this one does (virtiofs, 9p by virtio), it can stop this one anyway.
+func (e *mountEntry) isRemote() bool {
+	switch e.fstype {
+	case "afs", "ceph", "cifs", "coda", "lustre", "nfs", "nfs4", "smb3":
+		return true
+	case "9p":
+		return e.option("trans") != "virtio"
+	}
+	return isFUSE(e.fstype)
+}
+
 // CheckServed returns a *ServedError for a file that must not be read on behalf of a process:
 // on FUSE, unless root of this user namespace or this process's user serves it; on an overlay
 // that is mounted in a user namespace below this one, whose layers may be anything; on a file
@@ -34,64 +48,89 @@ func isFUSE(fstype string) bool {
 // in whose mount namespace the file was found, or this process. fd may only identify the file
 // (O_PATH). No file system is asked for anything that it could answer late.
 func CheckServed(fd, pid int) error {
-	_, err := checkFile(fd, pid)
+	var st unix.Statx_t
+	_, err := look(fd, pid, &st, found{}, false)
 	return err
 }
 
 // CheckAttachable is CheckServed for a file that the kernel itself is to read, which must not
 // wait for a process of root's either.
 func CheckAttachable(fd, pid int) error {
-	fstype, err := checkFile(fd, pid)
-	if err == nil && isFUSE(fstype) {
-		err = &ServedError{fstype, "a process serves it (FUSE), which may keep the whole machine waiting"}
+	var st unix.Statx_t
+	m, err := look(fd, pid, &st, found{}, false)
+	if err == nil && isFUSE(m.system.fstype) {
+		err = &ServedError{m.system.fstype,
+			"a process serves it (FUSE), which may keep the whole machine waiting"}
 	}
 	return err
 }
 
-func checkFile(fd, pid int) (fstype string, err error) {
-	m, err := mountOf(fd, pid)
-	if err != nil {
-		return "", err
-	}
-	return m.check(pid)
-}
-
 // mount identifies the mount of a file.
 type mount struct {
-	id           uint64 // in mount tables
-	major, minor uint32 // the file's device
+	id     uint64 // in mount tables, or unique
+	unique bool   // id belongs to no other mount until the machine ends
+	server        // the file's device
 }
 
-// mountOf returns a file's mount.
-func mountOf(fd, pid int) (mount, error) {
-	var st unix.Statx_t
-	if err := statx(fd, pid, &st); err != nil {
-		return mount{}, err
+// fileSystem is what is known of the file system of a mount.
+type fileSystem struct {
+	fstype string // "" if no table was asked for it
+	dev    string // in mount tables
+	remote bool
+	why    string // it must not be read; "" if it may
+	never  bool   // nobody can allow to read it
+}
+
+// refused returns the error for a file that must not be read. served allows what somebody may
+// serve.
+func (s *fileSystem) refused(served bool) error {
+	if s.why == "" || served && !s.never {
+		return nil
 	}
-	return mountIn(&st), nil
+	return &ServedError{s.fstype, s.why}
 }
 
-// statx describes a file by what the kernel knows, without asking the file system. FUSE
-// refuses to describe the files of another user's; the error is then CheckServed's for its
-// mount.
-func statx(fd, pid int, st *unix.Statx_t) error {
+// found is a mount and its file system.
+type found struct {
+	mount
+	system fileSystem
+}
+
+// look describes a file by what the kernel knows, and returns its mount, which it checks
+// (fileSystem.refused) unless that is known, the one that was found before.
+func look(fd, pid int, st *unix.Statx_t, known found, served bool) (found, error) {
+	m, err := statx(fd, st)
+	switch {
+	case err == nil && m == known.mount:
+		return known, nil
+	case m == mount{}:
+		return found{}, err
+	}
+	s, serr := m.find(fd, pid)
+	if serr == nil {
+		serr = s.refused(served)
+	}
+	return found{m, s}, cmp.Or(serr, err) // FUSE refuses to describe other users' files
+}
+
+// statx describes a file without asking its file system. The mount is not known if it is
+// empty; it may be known with an error.
+func statx(fd int, st *unix.Statx_t) (mount, error) {
 	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
-	err := unix.Statx(fd, "", flags, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, st)
-	if err == nil && st.Mask&unix.STATX_MNT_ID != 0 { // since Linux 5.8
-		return nil
+	const id = unix.STATX_MNT_ID | unix.STATX_MNT_ID_UNIQUE // since Linux 5.8 and 6.8
+	err := unix.Statx(fd, "", flags, unix.STATX_BASIC_STATS|id, st)
+	if err == nil && st.Mask&id != 0 {
+		unique := st.Mask&unix.STATX_MNT_ID_UNIQUE != 0
+		return mount{st.Mnt_id, unique, server{st.Dev_major, st.Dev_minor}}, nil
 	}
-	id, ierr := mountID(fd)
+	n, ierr := mountID(fd)
 	if ierr != nil {
-		return errors.Join(err, ierr)
+		return mount{}, errors.Join(err, ierr)
 	}
-	if err == nil {
-		st.Mnt_id = id
-		return nil
+	if err != nil {
+		return mount{id: n}, os.NewSyscallError("statx", err)
 	}
-	if _, cerr := (mount{id: id}).check(pid); cerr != nil {
-		return cerr
-	}
-	return os.NewSyscallError("statx", err)
+	return mount{n, false, server{st.Dev_major, st.Dev_minor}}, nil
 }
 
 // mountID returns the id of a descriptor's mount from /proc/self/fdinfo.
@@ -108,43 +147,76 @@ func mountID(fd int) (uint64, error) {
 	return 0, fmt.Errorf("fdinfo of %d has no mnt_id", fd)
 }
 
-func mountIn(st *unix.Statx_t) mount {
-	return mount{st.Mnt_id, st.Dev_major, st.Dev_minor}
-}
-
 // onDisk reports whether the file's data is on a block device. Only root of the machine mounts
 // file systems of those.
-func (m mount) onDisk() bool { return m.major != 0 }
+func (s server) onDisk() bool { return s.major != 0 }
 
-// check is CheckServed. It returns the file system's type, "" for one that no table is asked
-// for.
-func (m mount) check(pid int) (fstype string, err error) {
+// systems has the file systems of mounts with unique ids, whose tables are long.
+var systems struct {
+	sync.Mutex
+	of map[mount]fileSystem
+}
+
+// maxSystems bounds how many mounts are remembered.
+const maxSystems = 4096
+
+// find returns the file system of the mount, which fd is on.
+func (m mount) find(fd, pid int) (s fileSystem, err error) {
 	if m.onDisk() {
-		return "", nil
+		return fileSystem{}, nil
 	}
-	e, trusted, err := m.find(strconv.Itoa(pid))
+	if !m.unique {
+		return m.read(fd, pid)
+	}
+	systems.Lock()
+	s, ok := systems.of[m]
+	systems.Unlock()
+	if ok {
+		return s, nil
+	}
+	if s, err = m.read(fd, pid); err != nil || s.fstype == "" {
+		return s, err
+	}
+	systems.Lock()
+	defer systems.Unlock()
+	if len(systems.of) >= maxSystems {
+		clear(systems.of)
+	}
+	if systems.of == nil {
+		systems.of = make(map[mount]fileSystem)
+	}
+	systems.of[m] = s
+	return s, nil
+}
+
+// read reads the file system from mount tables.
+func (m mount) read(fd, pid int) (s fileSystem, err error) {
+	id := m.id
+	if m.unique { // tables have the other one
+		if id, err = mountID(fd); err != nil {
+			return s, err
+		}
+	}
+	e, trusted, err := findID(id, strconv.Itoa(pid))
 	if err != nil {
-		return "", err
+		return s, err
 	}
 	if e == nil {
-		if m.inMemory() {
-			return "", nil
+		if !m.inMemory() {
+			s.why = "no mount table shows its mount"
 		}
-		return "", &ServedError{"", "no mount table shows its mount"}
+		return s, nil
 	}
-	why := ""
+	s = fileSystem{fstype: e.fstype, dev: e.dev, remote: e.isRemote()}
 	switch {
 	case pseudo[e.fstype]:
-		why = "its files are the kernel's own"
+		s.why, s.never = "its files are the kernel's own", true
 	case isFUSE(e.fstype) && !(trusted && ownOrRoots(e.option("user_id"))):
-		why = "a process serves it (FUSE), and not one of root's"
+		s.why = "a process serves it (FUSE), and not one of root's"
 	case e.fstype == "overlay" && !trusted:
-		why = "mounted in a user namespace, where a process may serve its layers (FUSE)"
+		s.why = "mounted in a user namespace, where a process may serve its layers (FUSE)"
 	}
-	if why != "" {
-		return e.fstype, &ServedError{e.fstype, why}
-	}
-	return e.fstype, nil
+	return s, nil
 }
 
 // ownOrRoots reports whether a user, as in a mount table, is root or this process's.
@@ -158,19 +230,20 @@ func (m mount) inMemory() bool {
 		return false
 	}
 	defer unix.Close(fd)
-	own, err := mountOf(fd, os.Getpid())
+	var st unix.Statx_t
+	own, err := statx(fd, &st)
 	return err == nil && own == m
 }
 
-// find looks for the mount in the table of a process, and in those of this process and of the
+// findID looks for a mount in the table of a process, and in those of this process and of the
 // first one. It returns nil if it is in none. trusted reports whether only root of this user
 // namespace, or of one above it, can have mounted the file system: it is mounted in a mount
 // namespace of this user namespace too.
-func (m mount) find(process string) (e *mountEntry, trusted bool, err error) {
+func findID(id uint64, process string) (e *mountEntry, trusted bool, err error) {
 	tables := []string{process, "self", "1"}
 	for i := 0; i < len(tables) && e == nil; i++ {
 		process = tables[i]
-		e, err = findMount(process, func(e *mountEntry) bool { return e.id == m.id })
+		e, err = findMount(process, func(e *mountEntry) bool { return e.id == id })
 	}
 	if e == nil {
 		return nil, false, err

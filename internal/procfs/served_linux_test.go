@@ -103,7 +103,7 @@ func checkServedProcess(t *testing.T, pid int, dir string, overlay bool) {
 	err = ReadMaps(f, func(m *Mapping) bool {
 		if strings.HasPrefix(m.Path, dir) {
 			mapped++
-			_, err := OpenMapped(pid, m)
+			_, err := OpenMapped(pid, m, false)
 			refused("mapped "+m.Path, err)
 		}
 		return true
@@ -120,12 +120,12 @@ func checkServedProcess(t *testing.T, pid int, dir string, overlay bool) {
 		if !overlay && strings.HasPrefix(name, "/overlay") {
 			continue
 		}
-		_, err := OpenInRoot(pid, dir+name)
+		_, err := OpenInRoot(pid, dir+name, false)
 		refused("path "+name, err)
 		_, err = OpenOwn(nobody, pid, dir+name)
 		refused("own "+name, err)
 	}
-	if f, err := OpenInRoot(pid, dir+"/plain"); err != nil {
+	if f, err := OpenInRoot(pid, dir+"/plain", false); err != nil {
 		t.Errorf("beside it: %v", err)
 	} else {
 		f.Close()
@@ -215,11 +215,11 @@ func TestServedByRoot(t *testing.T) {
 			}
 		}
 	})
-	f, err := OpenInRoot(os.Getpid(), dir+"/overlay/file")
+	f, err := OpenInRoot(os.Getpid(), dir+"/overlay/file", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckAttachable(int(f.Fd()), os.Getpid()); err != nil {
+	if err := CheckAttachable(int(f.(*os.File).Fd()), os.Getpid()); err != nil {
 		t.Error(err)
 	}
 	f.Close()

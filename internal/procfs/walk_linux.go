@@ -2,6 +2,7 @@ package procfs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -22,9 +23,14 @@ type walker struct {
 	as *User
 	// noLink refuses a link as the last part.
 	noLink bool
+	// served allows what strangers may serve.
+	served bool
+	// patient is set if the caller may wait. Else the walk ends with an *remoteError where
+	// something remote would be asked.
+	patient bool
 
-	links   int
-	checked mount // the mount that was checked last
+	links int
+	at    found // the mount of the file that was looked at last
 }
 
 // walk resolves a path below a root directory, which is open. Absolute links and ".." stay
@@ -128,14 +134,11 @@ func (w *walker) follow(link int, last bool) (string, error) {
 // look checks a file of the path, and returns its type and mode.
 func (w *walker) look(fd int) (mode uint32, err error) {
 	var st unix.Statx_t
-	if err := statx(fd, w.pid, &st); err != nil {
+	if w.at, err = look(fd, w.pid, &st, w.at, w.served); err != nil {
 		return 0, err
 	}
-	if m := mountIn(&st); m != w.checked {
-		if _, err := m.check(w.pid); err != nil {
-			return 0, err
-		}
-		w.checked = m
+	if w.at.system.remote && !w.patient {
+		return 0, &remoteError{w.at.server}
 	}
 	mode = uint32(st.Mode)
 	if w.as != nil && mode&unix.S_IFMT != unix.S_IFLNK && !w.as.may(&st) {
@@ -167,30 +170,44 @@ func (u *User) may(st *unix.Statx_t) bool {
 // to another user.
 var errNotOwn = errors.New("belongs to another user than the process")
 
+// remoteError is the error for a file for which somebody has to be asked, who may be late.
+type remoteError struct{ server server }
+
+func (e *remoteError) Error() string { return "the file system is remote" }
+
 // OpenFor opens a regular file below a process's root with the rights that the process has for
 // files: root reads nothing for another user that this user could not read. Where this process
 // may not take the user's rights (CAP_SETUID, CAP_SETGID), the modes on the path decide. It
-// looks into no directory, and opens no file, on a file system that CheckServed refuses.
-// The caller closes the file.
-func OpenFor(u User, pid int, name string) (*os.File, error) {
+// looks into no directory, and opens no file, on a file system that CheckServed refuses. It
+// waits for a remote file system like OpenInRoot. The caller closes the file.
+func OpenFor(u User, pid int, name string) (fs.File, error) {
 	return openFor(u, pid, name, false)
 }
 
 // OpenOwn is OpenFor for a file that a convention names as the process's own, in a directory
 // in which every user can make files: it belongs to the process's user and is no link.
-func OpenOwn(u User, pid int, name string) (*os.File, error) {
+func OpenOwn(u User, pid int, name string) (fs.File, error) {
 	return openFor(u, pid, name, true)
 }
 
-func openFor(u User, pid int, name string, own bool) (f *os.File, err error) {
-	defer func() {
+func openFor(u User, pid int, name string, own bool) (fs.File, error) {
+	return openRemote(func(patient bool) (*os.File, error) {
+		w := &walker{pid: pid, noLink: own, patient: patient}
+		f, err := w.openAs(u, name)
 		if err == nil && own {
 			f, err = ownedBy(f, u)
 		}
-	}()
+		return f, err
+	})
+}
+
+// openAs opens a regular file with a user's rights.
+func (w *walker) openAs(u User, name string) (f *os.File, err error) {
+	byMode := *w
+	byMode.as = &u
 	if !u.isOwn() {
 		// Most files that are looked for do not exist: a thread is started for the others only.
-		fd, err := lookupIn(pid, name, &u, own)
+		fd, err := byMode.lookup(name)
 		switch {
 		case err == nil:
 			unix.Close(fd)
@@ -201,23 +218,64 @@ func openFor(u User, pid int, name string, own bool) (f *os.File, err error) {
 	taken := false
 	err = As(u, func() (err error) {
 		taken = true
-		f, err = openBelow(pid, name, nil, own)
+		own := *w
+		f, err = own.open(name)
 		return err
 	})
 	if !taken {
-		return openBelow(pid, name, &u, own)
+		byMode := *w
+		byMode.as = &u
+		return byMode.open(name)
 	}
 	return f, err
 }
 
-// openBelow opens a regular file below a process's root.
-func openBelow(pid int, name string, as *User, noLink bool) (*os.File, error) {
-	fd, err := lookupIn(pid, name, as, noLink)
+// open opens a regular file below the process's root.
+func (w *walker) open(name string) (*os.File, error) {
+	fd, err := w.lookup(name)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
 	return reopen(fd, name, false)
+}
+
+// lookup resolves a path in the process's root.
+func (w *walker) lookup(name string) (int, error) {
+	root, err := openRoot(w.pid)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(root)
+	return w.lookupBelow(root, name)
+}
+
+// lookupBelow resolves a path in the process's root directory, which is open.
+func (w *walker) lookupBelow(root int, name string) (int, error) {
+	fd, err := w.walk(root, name)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: rootPath(w.pid) + "/" + strings.TrimLeft(name, "/"), Err: err}
+	}
+	return fd, nil
+}
+
+// openRemote opens a file with a function that fails with a *remoteError, if it may not wait,
+// where something remote has to be asked. It is then called again in a goroutine of its own.
+func openRemote(open func(patient bool) (*os.File, error)) (fs.File, error) {
+	f, err := open(false)
+	var remote *remoteError
+	if !errors.As(err, &remote) {
+		if err != nil {
+			return nil, err // and no typed nil
+		}
+		return f, nil
+	}
+	f, err = ask(remote.server, func() (*os.File, error) { return open(true) },
+		func(f *os.File) { f.Close() })
+	if err != nil {
+		return nil, err
+	}
+	return &remoteFile{f: f, server: remote.server}, nil
 }
 
 // ownedBy returns a file that belongs to a user, or closes it.

@@ -34,7 +34,7 @@ func TestWalk(t *testing.T) {
 				parts = append(parts, names[rnd.IntN(len(names))])
 			}
 			path := strings.Join(parts, "/")
-			got, gerr := lookupBelow(at, &walker{pid: os.Getpid()}, path)
+			got, gerr := (&walker{pid: os.Getpid()}).lookupBelow(at, path)
 			want, werr := unix.Openat2(at, "./"+path, &unix.OpenHow{
 				Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 			})
@@ -155,14 +155,16 @@ func TestOpenOwn(t *testing.T) {
 		u := User{UID: c.uid, GID: c.uid}
 		for _, how := range []struct {
 			name string
-			open func(User, int, string) (*os.File, error)
+			open func(User, int, string) (fs.File, error)
 			want bool
 		}{{"OpenOwn", OpenOwn, c.own}, {"OpenFor", OpenFor, c.readable}} {
 			f, err := how.open(u, pid, c.name)
 			if (err == nil) != how.want {
 				t.Errorf("%s %s by %d: %v", how.name, c.name, c.uid, err)
 			}
-			f.Close()
+			if err == nil {
+				f.Close()
+			}
 		}
 	}
 	const again = "PROCFS_WITHOUT_SETUID"
@@ -193,11 +195,11 @@ func TestPseudo(t *testing.T) {
 	}
 	for _, name := range []string{"/proc/self/maps", "/sys/kernel/notes", root + "/link"} {
 		var served *ServedError
-		if f, err := OpenInRoot(os.Getpid(), name); !errors.As(err, &served) {
+		if f, err := OpenInRoot(os.Getpid(), name, false); !errors.As(err, &served) {
 			t.Errorf("%s: %v, %v", name, f, err)
 		}
 	}
-	if f, err := OpenInRoot(os.Getpid(), "/proc/none"); !errors.Is(err, fs.ErrNotExist) {
+	if f, err := OpenInRoot(os.Getpid(), "/proc/none", false); !errors.Is(err, fs.ErrNotExist) {
 		var served *ServedError
 		if !errors.As(err, &served) {
 			t.Errorf("/proc/none: %v, %v", f, err)

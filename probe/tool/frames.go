@@ -58,7 +58,9 @@ func (s *Session) namer() *collect.Namer {
 		n.frames = collect.NewNamer(kernelNames{s}, func(pid int) symbol.Resolver {
 			r, known := byPID[pid]
 			if !known {
-				r, _ = s.process(pid) // nil: the process had ended before
+				if p, err := s.process(pid); err == nil { // else it had ended before
+					r = counted{p, &n.unnamed}
+				}
 				byPID[pid] = r
 			}
 			return r

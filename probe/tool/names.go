@@ -22,6 +22,7 @@ type names struct {
 	processes *symbol.Processes
 	collector *collect.Collector // has the interpreters of processes; nil without one
 	frames    *collect.Namer
+	unnamed   unnamed
 	host      fs.FS
 	disks     map[string]string // by number, nil until first used
 }

@@ -393,6 +393,7 @@ func (s *Session) finish() error {
 		s.JSON(map[string]Lost{"lost": s.data.Lost})
 		s.Note("%s\n", line)
 	}
+	s.names.unnamed.print(s)
 	s.flush()
 	return s.out.err
 }

@@ -22,6 +22,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"runtime/debug"
@@ -84,7 +85,7 @@ func Open(pid int) (*Interpreter, error) {
 			return true
 		}
 		tried[m.Path] = true
-		f, err := procfs.OpenMapped(pid, m)
+		f, err := procfs.OpenMapped(pid, m, false)
 		if err == nil {
 			err = p.openFile(f, &fileMapping{m.Start, m.End, m.Offset, m.Perm&procfs.Exec != 0})
 			f.Close()
@@ -117,8 +118,8 @@ type fileMapping struct {
 	exec               bool
 }
 
-func (p *Interpreter) openFile(f *os.File, m *fileMapping) error {
-	ef, err := elffile.NewBorrowed(f)
+func (p *Interpreter) openFile(f fs.File, m *fileMapping) error {
+	ef, err := elffile.NewFS(f)
 	if err != nil {
 		return ErrNotFound // a font, a zip file
 	}

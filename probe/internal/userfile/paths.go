@@ -295,11 +295,7 @@ func openFor(e *env.Env, name string) (fs.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		f, err := procfs.OpenFor(u, pid, in)
-		if err != nil {
-			return nil, err
-		}
-		return f, nil
+		return procfs.OpenFor(u, pid, in)
 	}
 	return e.Root().Open(strings.TrimPrefix(name, "/"))
 }
