@@ -90,14 +90,15 @@ func (a *attacher) closeDropped() {
 // valid until the next call; an attached probe keeps the file.
 func (a *attacher) file(path string) (string, error) {
 	if a.open == nil || a.open.Name() != path {
-		f, err := procfs.OpenPath(path)
+		_, read := a.ids[path] // where it is, Resolve has looked, and Options.Unsafe allowed it
+		f, err := procfs.OpenPath(path, read)
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", notexist.Errorf("no file %s", path)
 		}
 		if err != nil {
 			return "", err
 		}
-		if _, read := a.ids[path]; !read { // where it is, Resolve has looked
+		if !read {
 			err = userfile.NotServed(path, f)
 		} else if err = a.ids.Check(path, f); err != nil {
 			err = fmt.Errorf("%s was replaced or changed after the plan was made: %w", path, err)

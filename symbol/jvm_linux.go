@@ -110,7 +110,7 @@ func openJVM(root fs.FS, pid int, pidfd *os.File) (*jvm, error) {
 	if j.user, err = procfs.UserOf(root, pid); err != nil {
 		return nil, err
 	}
-	j.tmp, err = procfs.OpenPath(fmt.Sprintf("/proc/%d/root/tmp", pid))
+	j.tmp, err = procfs.OpenPath(fmt.Sprintf("/proc/%d/root/tmp", pid), false)
 	return j, err
 }
 

@@ -93,6 +93,7 @@ func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
 		States: collect.State(*o.state),
 	}
 	w.Env, w.MaxStacks, w.PerThread = env, *o.room, *o.tid != 0
+	w.Served = o.Unsafe()
 	if *o.pid != 0 {
 		w.PIDs, w.Hold = []int{*o.pid}, true // so that all of its stacks are complete
 	}

@@ -129,6 +129,6 @@ func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
 	return collect.Attach([]probe.Target{o.target()}, &collect.Options{
 		NoKernel: *o.user, NoUser: *o.kernel, PIDs: *o.pids, Comm: *o.comm, Env: env,
 		Idle: *o.idle, IncludeSelf: *o.idle, // all of the time, or what other processes use
-		Hold: len(*o.pids) > 0,
+		Hold: len(*o.pids) > 0, Served: o.Unsafe(),
 	})
 }

@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	}
 	t.Offsets = *offsets
 	attach := func(env *probe.Env) (*collect.Collector, error) {
-		o := &collect.Options{NoKernel: *user, NoUser: *kernel, Env: env}
+		o := &collect.Options{NoKernel: *user, NoUser: *kernel, Env: env, Served: t.Unsafe()}
 		if *pid != 0 {
 			o.PIDs, o.Hold = []int{*pid}, true // so that all of its stacks are complete
 		}

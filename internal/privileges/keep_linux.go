@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // keep drops all capabilities except those in kept, in all threads.
@@ -33,13 +34,22 @@ func keep(kept []feature.Cap) error {
 	if !more {
 		return nil
 	}
-	_, _, no := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)),
-		uintptr(unsafe.Pointer(&caps[0])), 0)
-	if errors.Is(no, errors.ErrUnsupported) {
+	err := procfs.Quiet(func() error {
+		_, _, no := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)),
+			uintptr(unsafe.Pointer(&caps[0])), 0)
+		if no == 0 {
+			return nil
+		}
+		return os.NewSyscallError("capset", no)
+	})
+	var late *procfs.ServedError
+	switch {
+	case errors.As(err, &late):
+		return errStuck
+	case errors.Is(err, errors.ErrUnsupported):
 		return errKept
-	}
-	if no != 0 {
-		return fmt.Errorf("give up capabilities: %w", os.NewSyscallError("capset", no))
+	case err != nil:
+		return fmt.Errorf("give up capabilities: %w", err)
 	}
 	return nil
 }

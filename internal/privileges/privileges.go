@@ -15,6 +15,9 @@ import (
 // package syscall does not control all of its threads.
 var errKept = errors.New("built with cgo, it keeps all its capabilities: CGO_ENABLED=0 builds give up those that they need no more")
 
+// errStuck is the error for a program with a thread in the kernel that waits for a file.
+var errStuck = errors.New("it waits for a file whose server (FUSE, NFS) does not answer, and so keeps all its capabilities")
+
 // aloneKey is the context key that Alone sets.
 type aloneKey struct{}
 
@@ -35,7 +38,7 @@ func Keep(ctx context.Context, program string, records bool) error {
 		kept = append(slices.Clone(tracing), feature.CapDACOverride)
 	}
 	err := keep(kept)
-	if errors.Is(err, errKept) {
+	if errors.Is(err, errKept) || errors.Is(err, errStuck) {
 		escape.Fprintf(os.Stderr, "%s: %v\n", program, err)
 		return nil
 	}

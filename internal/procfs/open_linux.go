@@ -20,7 +20,11 @@ const readOnly = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOCTTY
 // then contains a *NotRegularError. Reads block their thread: the file is never added to
 // epoll, which would call a user-space file system and wait for it with the whole Go runtime.
 // The caller closes the file.
-func Open(path string) (*os.File, error) { return open(path, false) }
+func Open(path string) (*os.File, error) { return open(path, false, false) }
+
+// OpenServed is Open, but allows file systems that a stranger may serve (CheckServed). It may
+// wait for the stranger.
+func OpenServed(path string) (*os.File, error) { return open(path, false, true) }
 
 // OpenInRoot opens a regular file like Open, by its path as the process sees it, below the
 // process's root directory and in its mount namespace. Symbolic links, including absolute
@@ -37,9 +41,10 @@ func OpenInRoot(pid int, name string, served bool) (fs.File, error) {
 
 // OpenPath resolves a path like Open, for any type of file, and returns a descriptor that only
 // identifies the file (O_PATH): to create files in a directory, to stat the file, or to pass
-// it to the kernel as /proc/self/fd/N. The caller closes it.
-func OpenPath(path string) (*os.File, error) {
-	fd, err := lookup(path)
+// it to the kernel as /proc/self/fd/N. served allows file systems that a stranger may serve.
+// The caller closes it.
+func OpenPath(path string, served bool) (*os.File, error) {
+	fd, err := lookup(path, served)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +68,7 @@ func OpenReal(path string) (f *os.File, real string, err error) {
 		w := &walker{pid: pid, patient: true}
 		fd, err = w.lookupBelow(at, name)
 	} else {
-		fd, err = lookup(path)
+		fd, err = lookup(path, false)
 	}
 	if err != nil {
 		return nil, "", err
@@ -191,8 +196,8 @@ func descriptor(f fs.File) (fd int, ok bool) {
 }
 
 // open opens a regular file or, if dir is set, a directory.
-func open(path string, dir bool) (*os.File, error) {
-	fd, err := lookup(path)
+func open(path string, dir, served bool) (*os.File, error) {
+	fd, err := lookup(path, served)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +210,7 @@ func open(path string, dir bool) (*os.File, error) {
 }
 
 func stat(path string) (fs.FileInfo, error) {
-	f, err := OpenPath(path)
+	f, err := OpenPath(path, false)
 	if err != nil {
 		return nil, err
 	}
@@ -214,14 +219,15 @@ func stat(path string) (fs.FileInfo, error) {
 }
 
 // lookup resolves a path to a descriptor that cannot be read (O_PATH).
-func lookup(path string) (int, error) {
+func lookup(path string, served bool) (int, error) {
 	if pid, name, ok := TargetPath(path); ok {
-		w := &walker{pid: pid, patient: true}
+		w := &walker{pid: pid, served: served, patient: true}
 		return w.lookup(name)
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if pid, ok := magicPath(path); ok && err == nil {
-		if err = CheckServed(fd, pid); err != nil {
+		var st unix.Statx_t
+		if _, err = look(fd, pid, &st, found{}, served); err != nil {
 			unix.Close(fd)
 		}
 	}

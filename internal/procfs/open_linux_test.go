@@ -77,7 +77,7 @@ func TestOpenAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fd, err := lookup(dir + "/a")
+	fd, err := lookup(dir+"/a", false)
 	if err != nil {
 		t.Fatal(err)
 	}

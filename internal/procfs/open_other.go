@@ -15,9 +15,12 @@ func unsupported(what string) error {
 
 // Open opens a regular file for reading, without waiting if it is another type of file. The
 // caller closes it.
-func Open(path string) (*os.File, error) { return open(path, false) }
+func Open(path string) (*os.File, error) { return open(path, false, false) }
 
-func open(path string, dir bool) (*os.File, error) {
+// OpenServed is Open.
+func OpenServed(path string) (*os.File, error) { return Open(path) }
+
+func open(path string, dir, _ bool) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, err

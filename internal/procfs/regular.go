@@ -36,7 +36,7 @@ type ServedError struct {
 
 func (e *ServedError) Error() string {
 	if e.FS == "" {
-		return "file system unknown: " + e.Why
+		return "file system: " + e.Why
 	}
 	return "file system " + e.FS + ": " + e.Why
 }
@@ -76,7 +76,7 @@ func (d dirFS) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
-	f, err := open(string(d)+"/"+name, true)
+	f, err := open(string(d)+"/"+name, true, false)
 	if err != nil {
 		return nil, err
 	}

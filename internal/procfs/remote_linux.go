@@ -15,7 +15,7 @@ import (
 // for long enough.
 const (
 	// patience is how long one server is waited for, in all. It grows again by a quarter of
-	// the time that passes.
+	// the time that passes. A server that owes an answer is not asked at all.
 	patience = 8 * time.Second
 	// maxAsked bounds the questions to one server that have no answer yet. Each of them holds
 	// a thread.
@@ -31,6 +31,7 @@ type server struct{ major, minor uint32 }
 type account struct {
 	waited time.Duration
 	at     time.Time     // when waited was right
+	owed   int           // answers that nobody waits for any more
 	asked  chan struct{} // has an element for each question without an answer
 }
 
@@ -50,7 +51,9 @@ func (s server) account(now time.Time) (a *account, most time.Duration) {
 	accounts.Lock()
 	defer accounts.Unlock()
 	if a = accounts.of[s]; a != nil {
-		a.settle(now)
+		if a.settle(now); a.owed > 0 {
+			return a, 0
+		}
 		return a, patience - a.waited
 	}
 	for other, a := range accounts.of {
@@ -75,8 +78,16 @@ func (a *account) spend(d time.Duration) {
 	a.waited += d
 }
 
+// owe notes that an answer is owed, or came.
+func (a *account) owe(n int) {
+	accounts.Lock()
+	a.owed += n
+	accounts.Unlock()
+	questions.late(n)
+}
+
 // errLate is the error for a file whose server does not answer.
-var errLate = &ServedError{"", "who serves it does not answer in time"}
+var errLate = &ServedError{"", "remote, and its server does not answer in time"}
 
 // ask returns the answer of a server to a question. If that is late, ask returns errLate, and
 // discard gets the answer when it comes.
@@ -99,11 +110,14 @@ func ask[T any](s server, question func() (T, error), discard func(T)) (T, error
 	var got T
 	var gotErr error
 	go func() {
+		questions.begin()
 		got, gotErr = question()
+		questions.end()
 		<-a.asked
 		select {
 		case answered <- struct{}{}:
 		case <-late:
+			a.owe(-1)
 			if gotErr == nil {
 				discard(got)
 			}
@@ -113,9 +127,81 @@ func ask[T any](s server, question func() (T, error), discard func(T)) (T, error
 	case <-answered:
 		return got, gotErr
 	case <-timer.C:
+		a.owe(1)
 		close(late)
 		return none, errLate
 	}
+}
+
+// gate counts the questions that have no answer yet, and can hold new ones back.
+type gate struct {
+	mu      sync.Mutex
+	changed sync.Cond // of the fields below
+	running int       // guarded by mu
+	owed    int       // guarded by mu: answers that nobody waits for any more
+	shut    int       // guarded by mu: how many calls of Quiet hold questions back
+}
+
+var questions = newGate()
+
+func newGate() *gate {
+	g := new(gate)
+	g.changed.L = &g.mu
+	return g
+}
+
+func (g *gate) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.shut > 0 {
+		g.changed.Wait()
+	}
+	g.running++
+}
+
+func (g *gate) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running--
+	g.changed.Broadcast()
+}
+
+func (g *gate) late(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.owed += n
+	g.changed.Broadcast()
+}
+
+// Quiet calls f while no thread waits for a remote file system, for what every thread has to
+// take part in (syscall.AllThreadsSyscall): it would wait for theirs. If one does not answer,
+// Quiet returns a *ServedError instead, after a few seconds, or at once if that is known.
+func Quiet(f func() error) error {
+	g := questions
+	g.mu.Lock()
+	g.shut++
+	late := false
+	timer := time.AfterFunc(patience, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		late = true
+		g.changed.Broadcast()
+	})
+	defer timer.Stop()
+	for g.running > 0 && g.owed == 0 && !late {
+		g.changed.Wait()
+	}
+	quiet := g.running == 0
+	g.mu.Unlock()
+	err := error(errLate)
+	if quiet {
+		err = f()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut--
+	g.changed.Broadcast()
+	return err
 }
 
 // remoteFile is an open file of a server's. No method of it waits longer than patience.
@@ -166,6 +252,8 @@ func (r *remoteFile) Close() error {
 			a.asked <- struct{}{}
 			defer func() { <-a.asked }()
 		}
+		questions.begin()
+		defer questions.end()
 		r.f.Close()
 	}()
 	return nil

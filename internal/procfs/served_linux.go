@@ -203,7 +203,7 @@ func (m mount) read(fd, pid int) (s fileSystem, err error) {
 	}
 	if e == nil {
 		if !m.inMemory() {
-			s.why = "no mount table shows its mount"
+			s.why, s.remote = "unknown, since no mount table shows its mount", true
 		}
 		return s, nil
 	}
@@ -214,7 +214,7 @@ func (m mount) read(fd, pid int) (s fileSystem, err error) {
 	case isFUSE(e.fstype) && !(trusted && ownOrRoots(e.option("user_id"))):
 		s.why = "a process serves it (FUSE), and not one of root's"
 	case e.fstype == "overlay" && !trusted:
-		s.why = "mounted in a user namespace, where a process may serve its layers (FUSE)"
+		s.why, s.remote = "mounted in a user namespace, where a process may serve its layers (FUSE)", true
 	}
 	return s, nil
 }

@@ -110,7 +110,7 @@ func checkServedProcess(t *testing.T, pid int, dir string, overlay bool) {
 	})
 	want := 1
 	if overlay {
-		want = 2
+		want = 3
 	}
 	if err != nil || mapped != want {
 		t.Errorf("%d mapped files, want %d, %v", mapped, want, err)
@@ -124,6 +124,26 @@ func checkServedProcess(t *testing.T, pid int, dir string, overlay bool) {
 		refused("path "+name, err)
 		_, err = OpenOwn(nobody, pid, dir+name)
 		refused("own "+name, err)
+	}
+	if overlay {
+		// With the caller's word for it, also of files that nobody serves (rootless containers).
+		for _, served := range []bool{false, true} {
+			f, err := OpenInRoot(pid, dir+"/container/program", served)
+			if !served {
+				refused("container", err)
+			} else if err != nil {
+				t.Error(err)
+			} else {
+				f.Close()
+			}
+		}
+		if f, err := OpenServed(fmt.Sprintf("/proc/%d/root%s/container/program", pid, dir)); err != nil {
+			t.Error(err)
+		} else {
+			f.Close()
+		}
+		_, err := OpenInRoot(pid, dir+"/overlay/none", true) // nor for longer than others
+		refused("allowed", err)
 	}
 	if f, err := OpenInRoot(pid, dir+"/plain", false); err != nil {
 		t.Errorf("beside it: %v", err)
@@ -145,7 +165,7 @@ func serveOwnFiles(dir string) error {
 	if err != nil {
 		return fmt.Errorf("/dev/fuse: %w", err)
 	}
-	for _, d := range []string{"/fuse", "/overlay", "/lower"} {
+	for _, d := range []string{"/fuse", "/overlay", "/lower", "/layer", "/container"} {
 		if err := os.Mkdir(dir+d, 0o755); err != nil {
 			return err
 		}
@@ -164,6 +184,15 @@ func serveOwnFiles(dir string) error {
 	err = unix.Mount("own", dir+"/overlay", "overlay", 0, fmt.Sprintf("lowerdir=%s/fuse:%s/lower", dir, dir))
 	if err == nil {
 		err = mapProgram(dir + "/overlay/program")
+	}
+	if err == nil {
+		err = os.WriteFile(dir+"/layer/program", program, 0o755)
+	}
+	if err == nil {
+		err = unix.Mount("own", dir+"/container", "overlay", 0, fmt.Sprintf("lowerdir=%s/layer:%s/lower", dir, dir))
+	}
+	if err == nil {
+		err = mapProgram(dir + "/container/program")
 	}
 	if err != nil {
 		fmt.Println("overlay:", err)

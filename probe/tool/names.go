@@ -111,7 +111,9 @@ func (s *Session) Observe(pid int) {
 
 func (s *Session) processes() *symbol.Processes {
 	if s.names.processes == nil {
-		s.names.processes = symbol.NewProcesses(&symbol.Options{Chosen: s.tool.chosen() != nil})
+		s.names.processes = symbol.NewProcesses(&symbol.Options{
+			Chosen: s.tool.chosen() != nil, Served: s.tool.unsafe,
+		})
 	}
 	return s.names.processes
 }

@@ -227,6 +227,10 @@ func (t *Tool) JSONFlag(name string) { t.bool(&t.json, name, "as -json") }
 // JSON reports whether -json was given.
 func (t *Tool) JSON() bool { return t.json }
 
+// Unsafe reports whether -unsafe was given: probes are then also set where an instruction may
+// not begin, and files are read that another user's process may serve (symbol.Options.Served).
+func (t *Tool) Unsafe() bool { return t.unsafe }
+
 // Replaying reports whether -replay was given.
 func (t *Tool) Replaying() bool { return t.recording != nil }
 
@@ -249,7 +253,7 @@ func (t *Tool) Parse(args []string, stdout *Output) error {
 		{&t.replay, "replay DIR", "show a recording instead; needs no root"},
 		{&t.verbose, "v", "print how the probes are attached"},
 		{&t.requires, "requires", "print the privileges that the run needs, and end"},
-		{&t.unsafe, "unsafe", "also probe where an instruction may not begin"},
+		{&t.unsafe, "unsafe", "also probe inside instructions, read others' FUSE files"},
 	} {
 		t.lines = append(t.lines, flagLine{"-" + c.name, c.usage})
 		name, _, _ := strings.Cut(c.name, " ")

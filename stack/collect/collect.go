@@ -48,6 +48,9 @@ type Options struct {
 	// sample stands for (nanoseconds, page faults, cycles), or a number in a tracepoint's
 	// record, such as "bytes_alloc" of kmem:kmalloc.
 	Value string
+	// Served also reads the rules for stacks from files that another user's process may serve:
+	// symbol.Options.Served.
+	Served bool
 	// Env is the environment against which targets are resolved; nil means this machine.
 	Env *probe.Env
 }
@@ -68,6 +71,7 @@ type Collector struct {
 	coll   *ebpf.Collection
 	ring   *mapx.Ring
 	mode   uint32 // what mapMode has
+	served bool   // Options.Served
 	pids   []int  // with Options.Hold: whose rules come first
 
 	mu      sync.Mutex
@@ -163,7 +167,9 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Collector{env: env, plan: plan, filter: f, ns: kernel.OwnPIDNamespace()}
+	c := &Collector{
+		env: env, plan: plan, filter: f, ns: kernel.OwnPIDNamespace(), served: o.Served,
+	}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

@@ -125,7 +125,7 @@ func (c *Collector) loadWalker() error {
 	if c.tables, err = bpfwalk.NewTables(maps, nil); err != nil {
 		return err
 	}
-	c.cfi = &stack.CFICache{MaxBytes: cfiBytes, Chosen: c.filter.pids}
+	c.cfi = &stack.CFICache{MaxBytes: cfiBytes, Chosen: c.filter.pids, Served: c.served}
 	for _, pid := range c.pids {
 		_ = c.AddProcess(pid) // what can't be read is walked by frame pointers
 	}

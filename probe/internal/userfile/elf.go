@@ -44,7 +44,11 @@ func WithELF(e *env.Env, from Sources, path string, f func(*elffile.File) error)
 
 // OpenLive opens a file of this machine and records its identity.
 func OpenLive(e *env.Env, from Sources, path string) (*os.File, error) {
-	f, err := procfs.Open(path)
+	open := procfs.Open
+	if from.Served {
+		open = procfs.OpenServed
+	}
+	f, err := open(path)
 	if err != nil {
 		return nil, err
 	}
