@@ -59,8 +59,10 @@ func CheckAttachable(fd, pid int) error {
 	var st unix.Statx_t
 	m, err := look(fd, pid, &st, found{}, false)
 	if err == nil && isFUSE(m.system.fstype) {
-		err = &ServedError{m.system.fstype,
-			"a process serves it (FUSE), which may keep the whole machine waiting"}
+		err = &ServedError{
+			m.system.fstype,
+			"a process serves it (FUSE), which may keep the whole machine waiting",
+		}
 	}
 	return err
 }
