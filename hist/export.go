@@ -3,10 +3,7 @@ package hist
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"strconv"
-	"strings"
 )
 
 // ErrNegative is the error when a form can't represent negative values of unknown size.
@@ -39,7 +36,7 @@ type PrometheusBucket struct {
 }
 
 // Prometheus is a classic histogram, or one with custom buckets (schema -53,
-// "NHCB"), in the fields of its data model.
+// "NHCB"), in the fields of its data model. PrometheusPage writes it as text.
 type Prometheus struct {
 	// Buckets are cumulative and ascending; the last has +Inf as LE.
 	Buckets []PrometheusBucket
@@ -94,28 +91,6 @@ func (p Prometheus) CustomValues() (edges []float64, counts []uint64) {
 		before = b.Count
 	}
 	return edges, counts
-}
-
-// WriteText writes the histogram in Prometheus' text format: NAME_bucket,
-// NAME_sum and NAME_count. labels is `a="b",c="d"`, without braces, or empty.
-func (p Prometheus) WriteText(w io.Writer, name, labels string) error {
-	var b strings.Builder
-	comma, braces := "", ""
-	if labels != "" {
-		comma, braces = ",", "{"+labels+"}"
-	}
-	fmt.Fprintf(&b, "# TYPE %s histogram\n", name)
-	for _, bucket := range p.Buckets {
-		le := "+Inf"
-		if !math.IsInf(bucket.LE, 1) {
-			le = strconv.FormatFloat(bucket.LE, 'g', -1, 64)
-		}
-		fmt.Fprintf(&b, "%s_bucket{%s%sle=\"%s\"} %d\n", name, labels, comma, le, bucket.Count)
-	}
-	fmt.Fprintf(&b, "%s_sum%s %s\n%s_count%s %d\n", name, braces,
-		strconv.FormatFloat(p.Sum, 'g', -1, 64), name, braces, p.Count)
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // NativeSpan is a run of buckets that are not empty.

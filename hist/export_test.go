@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -43,23 +44,71 @@ func TestPrometheusIsExact(t *testing.T) {
 			t.Errorf("%T: %d values in %d buckets with %d edges", d, sum, len(counts), len(edges))
 		}
 	}
+}
+
+// TestPrometheusPage: one TYPE line for each metric, whatever the order. WriteText wrote one for
+// each set of labels, which Prometheus refuses.
+func TestPrometheusPage(t *testing.T) {
 	h := log2(t, 0).Track()
 	h.Add(1000)
 	h.Add(3000)
-	var b bytes.Buffer
-	if err := ToPrometheus(h, 1e-6).WriteText(&b, "x_seconds", `disk="sda"`); err != nil {
+	var p PrometheusPage
+	add := func(disk string) error {
+		return p.Histogram("x_seconds", "How long \"x\" takes\nin \\.", []PrometheusLabel{{"disk", disk}}, ToPrometheus(h, 1e-6))
+	}
+	if err := add("sda"); err != nil {
 		t.Fatal(err)
 	}
-	want := `# TYPE x_seconds histogram
-x_seconds_bucket{disk="sda",le="0.000511"} 0
-x_seconds_bucket{disk="sda",le="0.001023"} 1
-x_seconds_bucket{disk="sda",le="0.002047"} 1
-x_seconds_bucket{disk="sda",le="0.004095"} 2
-x_seconds_bucket{disk="sda",le="+Inf"} 2
-x_seconds_sum{disk="sda"} 0.004
-x_seconds_count{disk="sda"} 2
+	if err := p.Counter("lost_total", "", []PrometheusLabel{{"why", "a \"b\"\n\\c"}, {"at", "1"}}, 7); err != nil {
+		t.Fatal(err)
+	}
+	if err := add("sdb"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Gauge("cpus", "", nil, 2.5); err != nil {
+		t.Fatal(err)
+	}
+	series := func(disk string) string {
+		return strings.ReplaceAll(`x_seconds_bucket{disk="DISK",le="0.000511"} 0
+x_seconds_bucket{disk="DISK",le="0.001023"} 1
+x_seconds_bucket{disk="DISK",le="0.002047"} 1
+x_seconds_bucket{disk="DISK",le="0.004095"} 2
+x_seconds_bucket{disk="DISK",le="+Inf"} 2
+x_seconds_sum{disk="DISK"} 0.004
+x_seconds_count{disk="DISK"} 2
+`, "DISK", disk)
+	}
+	want := `# HELP x_seconds How long "x" takes\nin \\.` + "\n# TYPE x_seconds histogram\n" + series("sda") + series("sdb") +
+		`# TYPE lost_total counter
+lost_total{at="1",why="a \"b\"\n\\c"} 7
+# TYPE cpus gauge
+cpus 2.5
 `
-	if got := b.String(); got != want {
+	for what, err := range map[string]error{
+		"the same series":     add("sda"),
+		"another type":        p.Counter("x_seconds", "", nil, 1),
+		"a histogram's name":  p.Gauge("x_seconds_sum", "", nil, 1),
+		"another's name":      p.Histogram("cpus_count", "", []PrometheusLabel{{"le", "1"}}, Prometheus{}),
+		"label le":            p.Histogram("y", "", []PrometheusLabel{{"le", "1"}}, Prometheus{}),
+		"two labels":          p.Gauge("y", "", []PrometheusLabel{{"a", "1"}, {"a", "2"}}, 1),
+		"a label's name":      p.Gauge("y", "", []PrometheusLabel{{"a:b", "1"}}, 1),
+		"a reserved name":     p.Gauge("y", "", []PrometheusLabel{{"__name__", "1"}}, 1),
+		"a metric's name":     p.Gauge("9lives", "", nil, 1),
+		"no name":             p.Gauge("", "", nil, 1),
+		"a line in the name":  p.Gauge("a\nb", "", nil, 1),
+		"what is replaced":    errors.Join(p.Gauge("z", "", []PrometheusLabel{{"a", "\x01"}}, 1), p.Gauge("z", "", []PrometheusLabel{{"a", "\x02"}}, 1)),
+		"series of histogram": errors.Join(p.Gauge("h_sum", "", nil, 1), p.Histogram("h", "", nil, Prometheus{})),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	var b bytes.Buffer
+	if n, err := p.WriteTo(&b); err != nil || n != int64(b.Len()) {
+		t.Fatal(n, err)
+	}
+	got, _, _ := strings.Cut(b.String(), "# TYPE z gauge")
+	if got != want {
 		t.Errorf("got\n%s", got)
 	}
 }

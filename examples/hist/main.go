@@ -34,6 +34,7 @@ func main() {
 
 // options holds the flags.
 type options struct {
+	page      hist.PrometheusPage // of -style prometheus
 	k         int
 	linear    string
 	unit      string
@@ -185,7 +186,8 @@ func (o *options) runHist(in io.Reader, w *cli.Output) error {
 			return err
 		}
 	}
-	return nil
+	_, err = o.page.WriteTo(w.Raw())
+	return err
 }
 
 func (o *options) print(w *cli.Output, key string, h adder) error {
@@ -223,11 +225,11 @@ func (o *options) draw(w *cli.Output, key string, h adder) error {
 	case "csv":
 		return hist.WriteCSV(w.Raw(), h)
 	case "prometheus":
-		labels := ""
+		var labels []hist.PrometheusLabel
 		if key != "" {
-			labels = "key=" + cli.Label(key)
+			labels = append(labels, hist.PrometheusLabel{Name: "key", Value: key})
 		}
-		return hist.ToPrometheus(h, 1).WriteText(w.Raw(), "values", labels)
+		return o.page.Histogram("values", "", labels, hist.ToPrometheus(h, 1))
 	case "bcc":
 		opts := &hist.BCCOptions{ValType: o.unit}
 		if key != "" {

@@ -121,7 +121,3 @@ func (o *Output) Terminal() bool {
 // Escape returns s as Printf prints an argument. It is for lines that are put together by
 // hand and written with Raw, where fmt is too slow.
 func Escape(s string) string { return escape.Terminal(s) }
-
-// Label returns s as the value of a label in Prometheus' text format, with its quotes.
-// Characters that a terminal acts on are replaced by U+FFFD.
-func Label(s string) string { return escape.Label(s) }
