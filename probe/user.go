@@ -5,6 +5,8 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -54,6 +56,9 @@ func (r *resolver) user(name string, u userProbe) error {
 		err := userfile.WithELF(r.env, r.sources(), p, func(f *elffile.File) error {
 			return r.userFile(f, p, shown, u)
 		})
+		if errors.Is(err, fs.ErrNotExist) && r.userInLibc(p, u) {
+			err = nil
+		}
 		if err != nil && first == nil {
 			first = err
 		}
@@ -62,6 +67,29 @@ func (r *resolver) user(name string, u userProbe) error {
 		return first
 	}
 	return nil
+}
+
+// userInLibc adds the programs for a function that a library was merged into libc with, and
+// reports whether it could: glibc 2.34 keeps libpthread and others as files without functions.
+func (r *resolver) userInLibc(library string, u userProbe) bool {
+	name, _, ok := strings.Cut(path.Base(library), ".so")
+	merged := []string{"libpthread", "libdl", "librt", "libutil", "libanl"}
+	if !ok || u.symbol == "" || glob.IsPattern(u.symbol) || !slices.Contains(merged, name) {
+		return false
+	}
+	libc := path.Join(path.Dir(library), "libc.so.6")
+	n := len(r.parts)
+	err := userfile.WithELF(r.env, r.sources(), libc, func(f *elffile.File) error {
+		return r.userFile(f, libc, libc, u)
+	})
+	if err != nil {
+		r.parts = r.parts[:n]
+		return false
+	}
+	for i := range r.parts[n:] {
+		r.parts[n+i].FallbackReason = name + " has no functions since glibc 2.34: libc has its"
+	}
+	return true
 }
 
 // userFile adds the programs for one file.
@@ -158,7 +186,7 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 	goProgram bool,
 ) error {
 	if s.Ifunc {
-		return fmt.Errorf("it is an indirect function: at start-up its resolver picks an implementation for this CPU, which has a name of its own (nm -D %s); probe that", path)
+		return indirect(f, path)
 	}
 	at := s.Value + u.offset
 	off, ok := f.Offset(at)
@@ -199,6 +227,16 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 	p.Sites = []Site{site}
 	r.add(p)
 	return nil
+}
+
+// indirect returns the error for an indirect function, with where its implementations are: they
+// are local, so that nm -D has none of them.
+func indirect(f *elffile.File, path string) error {
+	const what = "it is an indirect function: at start-up its resolver picks an implementation for this CPU"
+	if f.SectionOfType(elf.SHT_SYMTAB) != nil {
+		return fmt.Errorf("%s, a local function with a name of its own (nm %s); probe that", what, path)
+	}
+	return fmt.Errorf("%s, a local function, whose name this file is stripped of: find its address with the file's debug symbols (nm of the debug file), and probe uprobe:%s:ADDRESS", what, path)
 }
 
 // symbolFilter returns a filter of the symbol names that a probe's name stands for.
@@ -277,8 +315,9 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe,
 	return u.pick(userfile.Dedupe(found, u.symbol))
 }
 
-// pick settles which of several functions is meant: all for a pattern, the global one
-// among functions of one name, else none.
+// pick settles which of several functions is meant: all for a pattern; among functions of one
+// name the global one, and of several versions the default one, as for the linker and dlsym(3);
+// else none.
 func (u *userProbe) pick(found []userfile.Symbol) ([]userfile.Symbol, error) {
 	exact := slices.DeleteFunc(slices.Clone(found), func(s userfile.Symbol) bool {
 		return s.Name != u.symbol
@@ -293,15 +332,24 @@ func (u *userProbe) pick(found []userfile.Symbol) ([]userfile.Symbol, error) {
 	if len(global) == 1 {
 		return global, nil
 	}
+	chosen := slices.DeleteFunc(slices.Clone(global), func(s userfile.Symbol) bool { return !s.Default })
+	if len(chosen) == 1 {
+		return chosen, nil
+	}
 	if u.lang != "" {
 		return found, nil // overloads of one name
 	}
 	var at []string
+	by := "address"
 	for _, s := range found[:min(len(found), 4)] {
-		at = append(at, fmt.Sprintf("%#x", s.Value))
+		one := fmt.Sprintf("%#x", s.Value)
+		if s.Version != "" {
+			one, by = s.Name+"@"+s.Version+" ("+one+")", "version or address"
+		}
+		at = append(at, one)
 	}
-	return nil, fmt.Errorf("%d functions are called %s; name one by address: %s", len(found), u.symbol,
-		strings.Join(at, ", "))
+	return nil, fmt.Errorf("%d functions are called %s; name one by %s: %s", len(found), u.symbol,
+		by, strings.Join(at, ", "))
 }
 
 // noSymbol explains why there is no function of that name in the file.

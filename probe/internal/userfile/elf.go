@@ -26,6 +26,8 @@ type Symbol struct {
 	Ifunc   bool
 	Global  bool
 	Version string
+	// Default is set for the version that the linker takes for the name alone (NAME@@VERSION).
+	Default bool
 	section uint16
 }
 
@@ -128,10 +130,11 @@ func symbolsOf(ctx context.Context, f *elffile.File, s *elffile.Section, want fu
 		if typ != elf.STT_FUNC && typ != elf.STT_GNU_IFUNC || len(n) == 0 || !want(n) {
 			return nil
 		}
+		version, hidden := versions.of(i)
 		return yield(Symbol{
 			Name: string(n), Value: sym.Value, Size: sym.Size, section: sym.Shndx,
 			Ifunc: typ == elf.STT_GNU_IFUNC, Global: elf.ST_BIND(sym.Info) != elf.STB_LOCAL,
-			Version: versions.of(i),
+			Version: version, Default: version != "" && !hidden,
 		})
 	})
 }
@@ -170,11 +173,14 @@ type symVersions struct {
 	names map[uint16]string
 }
 
-func (v *symVersions) of(i int) string {
+// of returns the version of an entry, and whether the linker takes it only where it is named
+// (VERSYM_HIDDEN).
+func (v *symVersions) of(i int) (version string, hidden bool) {
 	if v == nil || len(v.index) < 2*i+2 {
-		return ""
+		return "", false
 	}
-	return v.names[v.order.Uint16(v.index[2*i:])&0x7fff]
+	index := v.order.Uint16(v.index[2*i:])
+	return v.names[index&0x7fff], index&0x8000 != 0
 }
 
 // versionsOf reads the versions that the file itself defines, from .gnu.version and

@@ -52,6 +52,9 @@ func Dedupe(found []Symbol, name string) []Symbol {
 			last := &out[len(out)-1]
 			last.Size = max(last.Size, s.Size)
 			last.Global = last.Global || s.Global
+			if last.Version == "" || s.Default && !last.Default {
+				last.Version, last.Default = s.Version, s.Default
+			}
 			continue
 		}
 		out = append(out, s)
