@@ -9,7 +9,7 @@
 //	}
 //
 // The package records nothing itself: package pmc samples events, and package stack/collect
-// stacks. Piped files, AUX data (Intel PT) and headers beyond the events are not read. It
+// stacks. AUX data (Intel PT) and headers beyond the events are not read. It
 // needs no Linux and no privileges. The caller must close a File that Open returned.
 //
 // Source: tools/perf/Documentation/perf.data-file-format.txt of the kernel.

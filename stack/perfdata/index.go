@@ -105,6 +105,10 @@ func (p *File) indexRange(r io.Reader, from place) (packed []byte, err error) {
 		}
 		raw := rawOf(b)
 		switch {
+		case p.piped && (raw.Type == perfHeaderAttr || raw.Type == perfHeaderFeature):
+			if err := p.readPiped(&raw); err != nil {
+				return nil, err
+			}
 		case raw.Type == perfCompressed:
 			packed = append(packed, raw.Data...)
 		case raw.Type == perfCompressed2:
@@ -121,8 +125,21 @@ func (p *File) indexRange(r io.Reader, from place) (packed []byte, err error) {
 			}
 			p.index = append(p.index, perfRecord{t, at | place(n)})
 		}
-		br.Discard(int(n))
-		at += place(n) << placeSize
+		behind := uint64(0) // data that belongs to the record
+		switch {
+		case raw.Type == perfTracingData && len(raw.Data) >= 4:
+			behind = uint64(binary.LittleEndian.Uint32(raw.Data))
+		case raw.Type == perfAuxtrace && len(raw.Data) >= 8:
+			behind = binary.LittleEndian.Uint64(raw.Data)
+		}
+		if behind > p.data.size {
+			return packed, nil // the recording was cut short
+		}
+		br.Discard(int(n)) // it is in the buffer
+		if _, err := br.Discard(int(behind)); err != nil && err != io.EOF {
+			return nil, fmt.Errorf("perf.data: %w", err)
+		}
+		at += place(uint64(n)+behind) << placeSize
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 // File is a file that "perf record" wrote. It has samples with call chains, with branch
 // stacks, or with registers and a piece of the stack (--call-graph dwarf), which are walked
 // here. Records are sorted by time, so that every sample has the mappings that its process
-// had then. The records of compressed files (-z) are held in memory, up to 1 GiB; piped
-// files are not read. A File is for one goroutine at a time.
+// had then. The records of compressed files (-z) are held in memory, up to 1 GiB. A File is for
+// one goroutine at a time.
 type File struct {
 	// Machine is the architecture whose numbers registers have: elf.EM_X86_64 if the file
 	// does not state one.
@@ -33,6 +33,7 @@ type File struct {
 
 	r      io.ReaderAt
 	closer io.Closer
+	piped  bool // the events are described by records
 	events []perfEvent
 	ids    []eventID // by id
 	data   section
@@ -133,6 +134,15 @@ const (
 	perfFeatArch = 6
 	perfUserType = 64 // records from here on are perf's own
 
+	// Of a file that perf wrote to a pipe (struct perf_pipe_file_header).
+	pipeHeaderSize    = 16
+	perfHeaderAttr    = 64
+	perfHeaderFeature = 80
+
+	// Data that is no record follows these.
+	perfTracingData = 66
+	perfAuxtrace    = 71
+
 	perfCompressed  = 81 // PERF_RECORD_COMPRESSED: a piece of a zstd stream of records
 	perfCompressed2 = 83 // PERF_RECORD_COMPRESSED2: the same behind its uint64 length
 	// maxExpanded bounds what compressed records may become in memory.
@@ -142,11 +152,15 @@ const (
 // New reads the header of a perf.data file of the given size through r,
 // which must stay readable.
 func New(r io.ReaderAt, size int64) (*File, error) {
+	le := binary.LittleEndian
 	var h [headerSize]byte
-	if _, err := r.ReadAt(h[:], 0); err != nil || string(h[:8]) != magic {
+	if n, err := r.ReadAt(h[:], 0); n < pipeHeaderSize || string(h[:8]) != magic ||
+		err != nil && le.Uint64(h[8:]) != pipeHeaderSize {
 		return nil, errors.New("not a perf.data file")
 	}
-	le := binary.LittleEndian
+	if le.Uint64(h[8:]) == pipeHeaderSize {
+		return newPiped(r, size)
+	}
 	attrSize := le.Uint64(h[16:])
 	attrs := section{le.Uint64(h[24:]), le.Uint64(h[32:])}
 	p := &File{
@@ -164,9 +178,76 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(p.ids, func(a, b eventID) int { return cmp.Compare(a.id, b.id) })
+	p.sortIDs()
 	p.readArch(h[72:], size)
 	return p, p.readIndex()
+}
+
+// newPiped reads a file that perf wrote to a pipe: "perf record -o - > FILE". Records describe
+// the events before these occur.
+func newPiped(r io.ReaderAt, size int64) (*File, error) {
+	p := &File{
+		Machine: elf.EM_X86_64, r: r, files: make(map[string]*stack.FileCFI), piped: true,
+		data: section{pipeHeaderSize, uint64(max(size, pipeHeaderSize)) - pipeHeaderSize},
+	}
+	if err := checkSections(size, p.data); err != nil {
+		return nil, err
+	}
+	return p, p.readIndex()
+}
+
+// readPiped reads a record about the events or the machine.
+func (p *File) readPiped(raw *perfring.Raw) error {
+	le := binary.LittleEndian
+	switch raw.Type {
+	case perfHeaderAttr: // struct perf_event_attr, ids
+		if len(raw.Data) < perfAttrMin {
+			return fmt.Errorf("perf.data: an attribute of %d bytes", len(raw.Data))
+		}
+		attrSize := uint64(le.Uint32(raw.Data[4:])) // perf_event_attr.size
+		if attrSize < perfAttrMin || attrSize > uint64(len(raw.Data)) ||
+			len(p.events) >= perfMaxAttrs {
+			return fmt.Errorf("perf.data: attribute %d has %d bytes", len(p.events), attrSize)
+		}
+		p.addEvent(raw.Data[:attrSize], raw.Data[attrSize:])
+		p.sortIDs()
+	case perfHeaderFeature: // u64, the feature's section
+		if len(raw.Data) > 12 && le.Uint64(raw.Data) == perfFeatArch {
+			p.setArch(raw.Data[8:])
+		}
+	}
+	return nil
+}
+
+func (p *File) sortIDs() {
+	slices.SortFunc(p.ids, func(a, b eventID) int { return cmp.Compare(a.id, b.id) })
+}
+
+// addEvent adds an event by its struct perf_event_attr, of which an old one may lack the end,
+// and its ids.
+func (p *File) addEvent(attr, ids []byte) {
+	const sampleIDAll = 1 << 18
+	le := binary.LittleEndian
+	b := make([]byte, max(len(attr), 160)) // what a short one lacks is zero
+	copy(b, attr)
+	for ; len(ids) >= 8; ids = ids[8:] {
+		p.ids = append(p.ids, eventID{le.Uint64(ids), len(p.events)})
+	}
+	p.events = append(p.events, perfEvent{
+		typ: le.Uint32(b), config: le.Uint64(b[8:]), regsUser: le.Uint64(b[80:]),
+		format: perfring.Format{
+			SampleType: le.Uint64(b[24:]), ReadFormat: le.Uint64(b[32:]),
+			BranchSampleType: le.Uint64(b[72:]), RegsUser: le.Uint64(b[80:]), RegsIntr: le.Uint64(b[96:]),
+			SampleIDAll: le.Uint64(b[40:])&sampleIDAll != 0,
+		},
+	})
+}
+
+// setArch sets the machine by the section of the feature HEADER_ARCH: a length, a text.
+func (p *File) setArch(b []byte) {
+	if strings.HasPrefix(string(b[4:]), "aarch64") {
+		p.Machine = elf.EM_AARCH64
+	}
 }
 
 func checkSections(size int64, list ...section) error {
@@ -183,38 +264,25 @@ func checkSections(size int64, list ...section) error {
 
 // readAttr reads one struct perf_event_attr and its ids.
 func (p *File) readAttr(off, attrSize uint64, size int64) error {
-	b := make([]byte, max(attrSize, 160)) // what a short one lacks is zero
-	if _, err := p.r.ReadAt(b[:attrSize], int64(off)); err != nil {
+	b := make([]byte, attrSize)
+	if _, err := p.r.ReadAt(b, int64(off)); err != nil {
 		return fmt.Errorf("perf.data: %w", err)
 	}
 	le := binary.LittleEndian
 	ids := section{le.Uint64(b[attrSize-16:]), le.Uint64(b[attrSize-8:])}
-	clear(b[attrSize-16:])
 	if err := checkSections(size, ids); err != nil {
 		return err
-	}
-	const sampleIDAll = 1 << 18
-	e := perfEvent{
-		typ: le.Uint32(b), config: le.Uint64(b[8:]), regsUser: le.Uint64(b[80:]),
-		format: perfring.Format{
-			SampleType: le.Uint64(b[24:]), ReadFormat: le.Uint64(b[32:]),
-			BranchSampleType: le.Uint64(b[72:]), RegsUser: le.Uint64(b[80:]), RegsIntr: le.Uint64(b[96:]),
-			SampleIDAll: le.Uint64(b[40:])&sampleIDAll != 0,
-		},
 	}
 	// Each event has ids of its own: many that share them would be a small file's much work.
 	if ids.size+8*uint64(len(p.ids)) > uint64(size) {
 		return errors.New("perf.data: the events' ids are more than the file")
 	}
-	p.ids = slices.Grow(p.ids, int(ids.size/8))
 	list := make([]byte, ids.size&^7)
 	if _, err := p.r.ReadAt(list, int64(ids.off)); err != nil && len(list) > 0 {
 		return fmt.Errorf("perf.data: ids: %w", err)
 	}
-	for i := 0; i < len(list); i += 8 {
-		p.ids = append(p.ids, eventID{le.Uint64(list[i:]), len(p.events)})
-	}
-	p.events = append(p.events, e)
+	p.ids = slices.Grow(p.ids, len(list)/8)
+	p.addEvent(b[:attrSize-16], list)
 	return nil
 }
 
@@ -235,9 +303,8 @@ func (p *File) readArch(features []byte, size int64) {
 		return
 	}
 	b := make([]byte, sec.size)
-	if _, err := p.r.ReadAt(b, int64(sec.off)); err == nil &&
-		strings.HasPrefix(string(b[4:]), "aarch64") {
-		p.Machine = elf.EM_AARCH64
+	if _, err := p.r.ReadAt(b, int64(sec.off)); err == nil {
+		p.setArch(b)
 	}
 }
 
@@ -258,6 +325,9 @@ func (p *File) event(id uint64) int {
 func (p *File) decode(raw *perfring.Raw, rec *perfring.Record) error {
 	const identifier = 1 << 16
 	n := 0
+	if len(p.events) == 0 {
+		return errors.New("no record describes its event")
+	}
 	if f := &p.events[0].format; len(p.events) > 1 && f.SampleType&identifier != 0 &&
 		len(raw.Data) >= 8 {
 		at := 0
