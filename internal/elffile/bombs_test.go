@@ -46,6 +46,7 @@ func TestBombs(t *testing.T) {
 		want  error // nil: any
 	}{
 		{"compressed", build(section(".debug_info", elf.SHF_COMPRESSED, zeros)), 0, elffile.ErrTooLarge},
+		{"names", build(section(".debug_str", elf.SHF_COMPRESSED, zeros)), 0, elffile.ErrTooLarge},
 		{"loaded and compressed", build(section(".eh_frame", elf.SHF_ALLOC|elf.SHF_COMPRESSED, elfbuild.Compressed(nil, 100))), 0, nil},
 		{"many", build(many...), 0, elffile.ErrTooLarge},
 		{"hole", elfbuild.Sparse(build(section(".symtab", 0, make([]byte, 24))), 2, 1<<30), 1 << 30, elffile.ErrTooLarge},
@@ -109,5 +110,33 @@ func TestHonestCompression(t *testing.T) {
 		if _, err := f.Data(f.Section(".debug_info")); !errors.Is(err, elffile.ErrTooLarge) {
 			t.Errorf("%s: bounded: %v, want %v", tt.name, err, elffile.ErrTooLarge)
 		}
+	}
+}
+
+// TestNamesHaveRoom: texts compress to less than a hundredth in honest files. They were too large
+// for what the file takes up, and with them all of its debug information. They take no room from
+// other sections.
+func TestNamesHaveRoom(t *testing.T) {
+	section := func(name string, size int) elfbuild.Section {
+		return elfbuild.Section{Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: elfbuild.Compressed(nil, size)}
+	}
+	for bound, want := range map[int64]string{1 << 40: ".debug_str .debug_info ", 20 << 20: ".debug_str .debug_info ", 18 << 20: ".debug_str "} {
+		f, err := elffile.Open(write(t, elfbuild.Program(section(".debug_str", 17<<20), section(".debug_info", 3<<20), section(".debug_line_str", 17<<20)).Bytes(), 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Bound(bound)
+		got := ""
+		for _, name := range []string{".debug_str", ".debug_info", ".debug_line_str"} {
+			if _, err := f.Data(f.Section(name)); err == nil {
+				got += name + " "
+			} else if !errors.Is(err, elffile.ErrTooLarge) {
+				t.Error(err)
+			}
+		}
+		if got != want {
+			t.Errorf("within %d: %s, want %s", bound, got, want)
+		}
+		f.Close()
 	}
 }

@@ -22,6 +22,11 @@ const (
 	leastRoom    = 4 << 20 // for tables of zeros in small object files
 )
 
+// namesRoom is more room for the texts that debug information refers to: C++ names repeat each
+// other, and compress to less than a hundredth of their size. Nothing is decoded from them, so
+// that they cost what they are large.
+const namesRoom = 24 << 20
+
 // maxInflate bounds the decompressed size of all of a file's sections. The debug sections of a
 // kernel with DWARF have about 400 MB, those of a browser 2 GB.
 const maxInflate = 4 << 30
@@ -36,14 +41,33 @@ func (f *File) Stored() int64 { return f.stored }
 // Bound limits the bytes that all sections together may occupy decompressed or copied. A
 // section that would exceed the limit is ErrTooLarge. Bound never raises the limit that
 // follows from the file's storage. It must be called before other methods.
-func (f *File) Bound(n int64) { f.most = min(f.most, n) }
+func (f *File) Bound(n int64) { f.bound = min(f.bound, n) }
+
+// isNames reports whether a section has texts only.
+func (s *Section) isNames() bool {
+	name, debug := strings.CutPrefix(s.Name, ".debug_")
+	if !debug {
+		name, debug = strings.CutPrefix(s.Name, ".zdebug_")
+	}
+	return debug && (name == "str" || name == "line_str" || name == "str.dwo")
+}
+
+// left returns how many more bytes the sections may occupy decompressed or copied; names if
+// they have texts only. The caller holds mu.
+func (f *File) left(names bool) int64 {
+	most := f.most - (f.heap - f.names)
+	if names {
+		most = f.most + namesRoom - f.heap
+	}
+	return max(min(most, f.bound-f.heap), 0)
+}
 
 // Inner reads an ELF file that was compressed in f. Both together have the bounds of f. It is
 // read from b, which must not change until Close.
 func (f *File) Inner(b []byte) (*File, error) {
 	in := &File{
 		r: bytesAt(b), size: int64(len(b)), stored: f.stored,
-		most: max(f.most-int64(len(b)), 0),
+		most: max(f.most-int64(len(b)), 0), bound: max(f.bound-int64(len(b)), 0),
 	}
 	if err := in.parse(); err != nil {
 		return nil, err
@@ -55,7 +79,7 @@ func (f *File) Inner(b []byte) (*File, error) {
 func (f *File) Left() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.most - f.heap
+	return f.left(false)
 }
 
 // gnuCompressed reports whether the section is compressed in the format before SHF_COMPRESSED:
@@ -110,7 +134,7 @@ func (f *File) inflate(s *Section, format decompress.Format, b []byte, size uint
 	error,
 ) {
 	isTable := s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM || s.Type == elf.SHT_STRTAB
-	if size > uint64(max(f.most-f.heap, 0)) || isTable && size > maxTable {
+	if size > uint64(f.left(s.isNames())) || isTable && size > maxTable {
 		return nil, tooLarge(s, size)
 	}
 	out, err := decompress.Bytes(format, b, int64(size))

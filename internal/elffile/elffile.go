@@ -77,7 +77,8 @@ type File struct {
 	r      io.ReaderAt
 	size   int64
 	stored int64  // bytes of storage: see Stored
-	most   int64  // limit of heap: see Bound
+	most   int64  // limit of heap without names, by storage
+	bound  int64  // limit of heap: see Bound
 	mapped []byte // nil: read with r
 	file   io.Closer
 
@@ -86,6 +87,7 @@ type File struct {
 	mu    sync.Mutex
 	cache map[int][]byte // decompressed and copied sections, by index; guarded by mu
 	heap  int64          // bytes of cache; guarded by mu
+	names int64          // those of them that are texts (isNames); guarded by mu
 }
 
 // FormatError is the error for malformed ELF.
@@ -146,7 +148,7 @@ func NewBorrowed(f *os.File) (*File, error) {
 		return nil, errors.New("not a regular file")
 	}
 	ef := &File{r: f, size: st.Size(), stored: procfs.Stored(st)}
-	ef.most = min(ef.room(), maxInflate)
+	ef.most, ef.bound = ef.room(), maxInflate
 	if m, err := mapFile(f, ef.size); err == nil {
 		ef.mapped, ef.r = m, nil
 	}
@@ -166,7 +168,7 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 			f.stored = procfs.Stored(st)
 		}
 	}
-	f.most = min(f.room(), maxInflate)
+	f.most, f.bound = f.room(), maxInflate
 	if err := f.parse(); err != nil {
 		return nil, err
 	}
@@ -249,7 +251,7 @@ func (f *File) Close() error {
 	}
 	f.r = bytesAt(nil)
 	f.size = 0
-	f.cache, f.heap = nil, 0
+	f.cache, f.heap, f.names = nil, 0, 0
 	return errors.Join(errs...)
 }
 
@@ -338,12 +340,15 @@ func (f *File) Data(s *Section) (b []byte, err error) {
 	if b, ok := f.cache[key]; ok {
 		return b, nil
 	}
-	if f.mapped == nil && !isBytes(f.r) && s.Size > uint64(max(f.most-f.heap, 0)) {
+	if f.mapped == nil && !isBytes(f.r) && s.Size > uint64(f.left(s.isNames())) {
 		return nil, tooLarge(s, s.Size) // it would have to be copied
 	}
 	b, err = f.load(s)
 	if err == nil && key >= 0 {
 		f.keep(key, b)
+		if s.isNames() {
+			f.names += int64(cap(b))
+		}
 	}
 	return b, err
 }
@@ -361,7 +366,7 @@ func (f *File) keep(key int, b []byte) {
 func (f *File) Forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.cache, f.heap = nil, 0
+	f.cache, f.heap, f.names = nil, 0, 0
 }
 
 func isBytes(r io.ReaderAt) bool {
