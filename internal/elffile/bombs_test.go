@@ -120,7 +120,7 @@ func TestNamesHaveRoom(t *testing.T) {
 	section := func(name string, size int) elfbuild.Section {
 		return elfbuild.Section{Name: name, Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: elfbuild.Compressed(nil, size)}
 	}
-	for bound, want := range map[int64]string{1 << 40: ".debug_str .debug_info ", 22 << 20: ".debug_str .debug_info ", 18 << 20: ".debug_str "} {
+	for bound, want := range map[int64]string{1 << 40: ".debug_str .debug_info ", 30 << 20: ".debug_str .debug_info ", 18 << 20: ".debug_str "} {
 		f, err := elffile.Open(write(t, elfbuild.Program(section(".debug_str", 17<<20), section(".debug_info", 3<<20), section(".debug_line_str", 17<<20)).Bytes(), 0))
 		if err != nil {
 			t.Fatal(err)
