@@ -3,10 +3,12 @@
 package action_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
@@ -42,7 +44,22 @@ func TestAfterClose(t *testing.T) {
 	if r, err = events.Open(s); err != nil {
 		t.Errorf("again, after Close: %v", err)
 	}
-	if err := errors.Join(r.Close(), s.Close(), s.Close()); err != nil {
+	// A reader that waits is woken: it waited until its context ended.
+	waits := make(chan error, 1)
+	go func() { _, err := r.Read(context.Background(), new(event)); waits <- err }()
+	time.Sleep(20 * time.Millisecond)
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-waits:
+		if !errors.Is(err, os.ErrClosed) {
+			t.Errorf("a reader that waited: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("a reader waits after Close")
+	}
+	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
 	for name, f := range map[string]func() error{

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
@@ -74,6 +75,7 @@ type Collector struct {
 	served bool   // Options.Served
 	pids   []int  // with Options.Hold: whose rules come first
 
+	closed  atomic.Bool
 	mu      sync.Mutex
 	link    *probe.Link // guarded by mu, nil after Detach
 	missed  uint64      // guarded by mu: events that earlier links missed
@@ -305,18 +307,28 @@ func (c *Collector) open() error {
 // Plan returns how the targets were attached. It is nil for a replay.
 func (c *Collector) Plan() *probe.Plan { return c.plan }
 
-// Samples returns what was counted so far, in a fixed order.
+// Samples returns what was counted so far, in a fixed order. After Close the error matches
+// os.ErrClosed.
 func (c *Collector) Samples() ([]Sample, error) {
 	// The counts first: every stack that they name is then among the segments.
 	totals, err := c.read()
 	if err != nil {
-		return nil, fmt.Errorf("collect: read counts: %w", err)
+		return nil, c.failed("read counts", err)
 	}
 	var stacks segments
 	if err := stacks.read(c.segments); err != nil {
-		return nil, fmt.Errorf("collect: read stacks: %w", err)
+		return nil, c.failed("read stacks", err)
 	}
 	return samples(totals, &stacks), nil
+}
+
+// failed returns the error of an operation on the maps, which matches os.ErrClosed if they were
+// closed.
+func (c *Collector) failed(op string, err error) error {
+	if c.closed.Load() {
+		err = os.ErrClosed
+	}
+	return fmt.Errorf("collect: %s: %w", op, err)
 }
 
 // read reads the table of totals, or that of counts as if it were one.
@@ -334,15 +346,15 @@ func (h *handles) read() ([]mapx.Entry[waitKey, Total], error) {
 	return out, err
 }
 
-// Stats returns the counts so far.
+// Stats returns the counts so far. After Close the error matches os.ErrClosed.
 func (c *Collector) Stats() (Stats, error) {
 	total, err := addUp(c.counters)
 	if err != nil {
-		return Stats{}, err
+		return Stats{}, c.failed("read counters", err)
 	}
 	missed, err := c.missedEvents()
 	if err != nil {
-		return Stats{}, fmt.Errorf("collect: %w", err)
+		return Stats{}, c.failed("missed events", err)
 	}
 	return Stats{
 		Missed:      missed,
@@ -362,7 +374,7 @@ func (c *Collector) Stats() (Stats, error) {
 func addUp(counters mapx.Table[uint32, []uint64]) (total [numCounters]uint64, err error) {
 	snap, err := counters.Snapshot()
 	if err != nil {
-		return total, fmt.Errorf("collect: read counters: %w", err)
+		return total, err
 	}
 	for _, e := range snap.Entries {
 		if e.Key < numCounters {
@@ -447,6 +459,7 @@ func (c *Collector) Close() error {
 	if c == nil {
 		return nil
 	}
+	c.closed.Store(true)
 	return errors.Join(c.Detach(), release(c.ring, c.coll))
 }
 

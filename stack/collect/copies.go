@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -52,6 +53,8 @@ type Copies struct {
 	rec    mapx.Record
 	copier bpfwalk.Copier
 	kernel *bpfwalk.KernelCopier // instead of copier
+
+	closed atomic.Bool
 
 	// Nil in a replay:
 	plan *probe.Plan
@@ -366,11 +369,14 @@ func (c *Copies) parse(dst *Copy) error {
 }
 
 // Stats returns the counts of copies so far: LostFull is the number of copies for which the
-// ring had no room.
+// ring had no room. After Close the error matches os.ErrClosed.
 func (c *Copies) Stats() (Stats, error) {
 	if c.coll == nil {
 		return Stats{}, fmt.Errorf("collect: statistics of a recording of copies: %w",
 			errors.ErrUnsupported)
+	}
+	if c.closed.Load() {
+		return Stats{}, fmt.Errorf("collect: %w", os.ErrClosed)
 	}
 	counters, err := mapx.NewPerCPU[uint32, uint64](c.coll.Maps[mapCounters])
 	if err != nil {
@@ -378,7 +384,7 @@ func (c *Copies) Stats() (Stats, error) {
 	}
 	total, err := addUp(counters)
 	if err != nil {
-		return Stats{}, err
+		return Stats{}, fmt.Errorf("collect: read counters: %w", err)
 	}
 	missed, err := c.link.Missed()
 	if err != nil && !errors.Is(err, os.ErrClosed) {
@@ -404,6 +410,7 @@ func (c *Copies) Close() error {
 	if c == nil {
 		return nil
 	}
+	c.closed.Store(true)
 	return errors.Join(c.Detach(), release(c.ring, c.coll))
 }
 

@@ -220,6 +220,12 @@ func TestTracepoint(t *testing.T) {
 	if err := c.Processes().ReadInto(context.Background(), &rec); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("reading after Close: %v", err)
 	}
+	if _, err := c.Samples(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("samples after Close: %v", err)
+	}
+	if _, err := c.Stats(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("counts after Close: %v", err)
+	}
 }
 
 // TestSecondSight: a process is announced when it is first seen and, as that may

@@ -3,7 +3,9 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -37,9 +39,9 @@ type Loaded struct {
 	mu    sync.Mutex
 	rec   *recording.Recorder // guarded by mu
 	flips map[string]any      // guarded by mu: *mapx.Flip by the name of the map
-	// readers are the streams that are open, by their maps' names.
-	readers map[string]bool // guarded by mu
-	closed  bool            // guarded by mu
+	// readers are the streams that are open, or nil while they are opened, by their maps' names.
+	readers map[string]Stream // guarded by mu
+	closed  bool              // guarded by mu
 }
 
 // Load compiles a program for a plan and loads it. It needs CAP_BPF and CAP_PERFMON, or
@@ -231,14 +233,21 @@ func (l *Loaded) ExitCode() (int, error) {
 }
 
 // Close unloads the program and its maps. It may be called again, and on nil. Reads
-// afterwards return os.ErrClosed.
+// afterwards, and those that wait for an event, return os.ErrClosed.
 func (l *Loaded) Close() error {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	l.closed = true
+	streams := slices.Collect(maps.Values(l.readers))
 	l.mu.Unlock()
+	var errs []error
+	for _, s := range streams {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
 	l.coll.Close()
-	return nil
+	return errors.Join(errs...)
 }

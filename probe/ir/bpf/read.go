@@ -387,9 +387,14 @@ func OpenStream(h Reader, m *ir.Map, order time.Duration) (Stream, error) {
 		return nil, err
 	}
 	opened, err := src.live.openBuffer(m, order)
+	if err == nil {
+		if err = src.live.hold(m.Name, opened); err != nil {
+			opened.Close()
+		}
+	}
 	if err != nil {
 		src.live.release(m.Name)
-		return nil, err
+		return nil, src.live.failed("open "+m.Name, err)
 	}
 	in := &liveStream{opened, sync.OnceFunc(func() { src.live.release(m.Name) })}
 	if src.rec == nil {

@@ -90,13 +90,24 @@ func (t *liveTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 func (l *Loaded) reserve(name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.readers[name] {
+	if _, open := l.readers[name]; open {
 		return errors.New("it has a reader, from which another would take events away")
 	}
 	if l.readers == nil {
-		l.readers = map[string]bool{}
+		l.readers = map[string]Stream{}
 	}
-	l.readers[name] = true
+	l.readers[name] = nil
+	return nil
+}
+
+// hold keeps a stream, for Close. It returns an error if the program was closed meanwhile.
+func (l *Loaded) hold(name string, s Stream) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return fmt.Errorf("program %s: %w", l.prog.Name, os.ErrClosed)
+	}
+	l.readers[name] = s
 	return nil
 }
 
