@@ -46,7 +46,13 @@ func TestAfterClose(t *testing.T) {
 	}
 	// A reader that waits is woken: it waited until its context ended.
 	waits := make(chan error, 1)
-	go func() { _, err := r.Read(context.Background(), new(event)); waits <- err }()
+	go func() {
+		var err error
+		for err == nil {
+			_, err = r.Read(context.Background(), new(event))
+		}
+		waits <- err
+	}()
 	time.Sleep(20 * time.Millisecond)
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
