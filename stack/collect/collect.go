@@ -111,8 +111,8 @@ type Stats struct {
 	// LostNested is the number not counted because interrupts nested deeper than the
 	// scratch space; these are not part of Samples.
 	LostNested uint64
-	// CutShort is the number counted with a part of their stack missing, because there was
-	// no room for another stack.
+	// CutShort is the number of stacks of which a part is missing, because there was no room
+	// for another. An event has up to two, the kernel's and the user's, and a wait up to four.
 	CutShort uint64
 	// Unannounced is the number of processes that Processes did not report, because its
 	// ring was full.
