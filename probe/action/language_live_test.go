@@ -234,9 +234,14 @@ func TestKernelAddresses(t *testing.T) {
 	if snap, err := tab.Snapshot(); err != nil || snap.Entries[0].Value != addrs["vfs_read"] {
 		t.Errorf("%v, %v; want %#x", snap, err, addrs["vfs_read"])
 	}
-	_, err = action.Attach(marked("none", func(c *action.Ctx) { got.Set(c, 0, c.KernelAddr("no_such_symbol_here").Int()) }), nil)
-	if err == nil || !strings.Contains(err.Error(), "no_such_symbol_here") {
-		t.Errorf("no error of a symbol that there is not: %v", err)
+	// "file does not exist" was all, of the first one.
+	_, err = action.Attach(marked("none", func(c *action.Ctx) {
+		got.Set(c, 0, c.KernelAddr("no_such_symbol_here").Int())
+		got.Set(c, 1, c.KernelAddr("vfs_raed").Int())
+	}), nil)
+	if err == nil || !strings.Contains(err.Error(), "no kernel symbol no_such_symbol_here") ||
+		!strings.Contains(err.Error(), `vfs_raed; did you mean "vfs_read"`) || strings.Contains(err.Error(), "file does not exist") {
+		t.Errorf("symbols that there are not: %v", err)
 	}
 }
 

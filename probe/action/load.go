@@ -3,7 +3,10 @@ package action
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,7 +45,8 @@ var _ bpf.Reader = (*Session)(nil)
 
 // Attach resolves the program's targets, compiles the program, loads and attaches it. The
 // probes fire until the caller closes the session. If the process ends, in whatever way, the
-// kernel removes everything.
+// kernel removes everything. If the process lacks privileges, the error names all that the
+// targets need, and matches os.ErrPermission.
 func Attach(p *Program, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
@@ -54,12 +58,55 @@ func Attach(p *Program, o *Options) (*Session, error) {
 	if env == nil {
 		env = probe.NewEnv(nil)
 	}
+	var s *Session
 	plan, err := bpf.Resolve(env, p.Program, o.Resolve)
 	if err != nil {
-		return nil, fmt.Errorf("attach %s: %w", p.Name, err)
+		err = fmt.Errorf("attach %s: %w", p.Name, err)
+	} else {
+		s, err = attachPlan(p.Program, plan, env, o.AttachTo)
 	}
-	return attachPlan(p.Program, plan, env, o.AttachTo)
+	if err != nil {
+		return nil, lacking(env, p.Targets(), err)
+	}
+	return s, nil
 }
+
+// lacking adds to the error of an attempt to attach everything that the process lacks: what
+// failed is only the first of it.
+func lacking(env *probe.Env, targets []probe.Target, err error) error {
+	if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	var names []string
+	permitted, able := true, true
+	for _, r := range probe.Requires(env, targets) {
+		switch {
+		case r.Met() || slices.Contains(names, r.Name):
+			continue
+		case r.Kind == "feature":
+			able = false
+			continue
+		}
+		permitted = permitted && r.Kind != "capability"
+		names = append(names, r.Name)
+	}
+	if permitted || !able && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return &privilegeError{names, err}
+}
+
+// privilegeError is an error that missing privileges may have caused.
+type privilegeError struct {
+	names []string
+	err   error
+}
+
+func (e *privilegeError) Error() string {
+	return fmt.Sprintf("needs root, or %s: %v", strings.Join(e.names, ", "), e.err)
+}
+
+func (e *privilegeError) Unwrap() []error { return []error{e.err, fs.ErrPermission} }
 
 // AttachPlan loads and attaches a program for an existing plan. The plan must hold the
 // symbols that the program needs (bpf.Resolve).

@@ -78,6 +78,34 @@ func (e *Env) KernelAddresses(names ...string) (map[string]uint64, error) {
 	return out, nil
 }
 
+// MissingSymbol returns the error for a kernel symbol, of any kind, that KernelAddresses left
+// out. It matches fs.ErrNotExist and offers the nearest names.
+func (e *Env) MissingSymbol(name string) error {
+	f, err := kallsyms.Open(e.root)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	meant := near.New(name)
+	lines := kallsyms.NewLines(f)
+	data := false
+	for lines.Next() {
+		data = data || isData(lines.Type)
+		meant.Add(string(lines.Name()))
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	hint := meant.Hint()
+	if hint == "" && !data {
+		hint = "; /proc/kallsyms has no data (CONFIG_KALLSYMS_ALL)"
+	}
+	return notexist.Errorf("no kernel symbol %s%s", name, hint)
+}
+
+// isData reports whether a symbol's type, as nm prints it, is data's.
+func isData(typ byte) bool { return strings.IndexByte("dDbBrRvV", typ) >= 0 }
+
 // KernelVariable returns the address of a variable of the running kernel or of a module, from
 // /proc/kallsyms, which it reads each time. For a name that does not exist the error matches
 // fs.ErrNotExist and offers the nearest ones.
@@ -90,7 +118,7 @@ func (e *Env) KernelVariable(name string) (uint64, error) {
 	meant := near.New(name)
 	lines := kallsyms.NewLines(f)
 	for lines.Next() {
-		if !strings.ContainsRune("dDbBrRvV", rune(lines.Type)) {
+		if !isData(lines.Type) {
 			continue
 		}
 		if string(lines.Name()) == name {

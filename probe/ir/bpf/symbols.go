@@ -1,8 +1,8 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
@@ -32,12 +32,17 @@ func resolveSymbols(env *probe.Env, p *ir.Program, plan *probe.Plan) error {
 		if err != nil {
 			return fmt.Errorf("resolve symbols of %s: %w", p.Name, err)
 		}
+		var errs []error
 		for _, name := range missing {
 			addr, ok := addrs[name]
 			if !ok {
-				return fmt.Errorf("resolve symbols of %s: kernel symbol %s: %w (data is listed with CONFIG_KALLSYMS_ALL only)", p.Name, name, fs.ErrNotExist)
+				errs = append(errs, env.MissingSymbol(name))
+				continue
 			}
 			setSymbol(plan, name, addr)
+		}
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("resolve symbols of %s: %w", p.Name, err)
 		}
 	}
 	return userSymbols(p, plan)
