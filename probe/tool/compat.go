@@ -163,16 +163,45 @@ func (k CompatCall) Arg(i int) action.Int {
 	return k.c.Let(k.regs.Member(args[i]).As(ir.IntType(4, false)))
 }
 
-// OnCompat adds actions to p: enter at the beginning of system calls of 32-bit processes with
-// one of these names, for which the kernel has no tracepoints of group syscalls. enter is
-// called once for each name, to record the action. The cost of other calls is a comparison of
-// numbers. Without BTF programs cannot tell such calls: OnCompat adds nothing, and Run prints
-// that.
+// OnCompat adds actions to p for the system calls of 32-bit processes with one of these names,
+// for which the kernel has no tracepoints of group syscalls: enter where they begin and, if it
+// is not nil, leave where they return ret. enter is called once for each name, to record the
+// action. leave may also run where other calls of 32-bit processes return.
+//
+// The actions are at the functions of these calls if the kernel has kprobes, so that other
+// calls cost nothing, else where all calls begin and return. Without BTF programs cannot tell
+// the calls of 32-bit processes: then OnCompat adds nothing, and Run prints that.
 func (t *Tool) OnCompat(p *action.Program, names []string,
-	enter func(c *action.Ctx, call CompatCall),
+	enter func(c *action.Ctx, call CompatCall), leave func(c *action.Ctx, ret action.Int),
 ) {
 	t.compat, t.decoded = "are not seen", append(t.decoded, names...)
-	if t.tellsCompat() != nil {
+	if t.tellsCompat() == nil {
+		t.onCompat(p, names, enter, leave)
+	}
+}
+
+func (t *Tool) onCompat(p *action.Program, names []string,
+	enter func(c *action.Ctx, call CompatCall), leave func(c *action.Ctx, ret action.Int),
+) {
+	regs := func(c *action.Ctx) action.Ptr { return c.Arg(0).PtrTo("struct pt_regs", false) }
+	returns := func(ret func(c *action.Ctx) action.Int) func(c *action.Ctx) {
+		return func(c *action.Ctx) {
+			c.ReturnUnless(c.Compat())
+			leave(c, c.Let(ret(c).As(ir.IntType(4, true))))
+		}
+	}
+	if functions := t.compatFunctions(names); functions != nil {
+		var set probe.Set
+		for i, name := range names {
+			p.On(probe.Kprobe{Symbol: functions[i]}, func(c *action.Ctx) {
+				c.ReturnUnless(c.Compat()) // arm64 has some functions for both ABIs
+				enter(c, CompatCall{name, c, regs(c)})
+			})
+			set = append(set, probe.Kretprobe{Symbol: functions[i]})
+		}
+		if leave != nil {
+			p.On(set, returns((*action.Ctx).Ret))
+		}
 		return
 	}
 	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) {
@@ -182,45 +211,60 @@ func (t *Tool) OnCompat(p *action.Program, names []string,
 			if !ok {
 				continue
 			}
+			// Comparing numbers first is what most calls cost.
 			c.If(id.Eq(nr), func() {
 				c.ReturnUnless(c.Compat())
-				enter(c, CompatCall{Name: name, c: c, regs: c.Arg(0).Ptr()})
+				enter(c, CompatCall{name, c, regs(c)})
 				c.Return()
 			})
 		}
 	})
+	if leave != nil {
+		p.On(probe.RawTracepoint{Name: "sys_exit"},
+			returns(func(c *action.Ctx) action.Int { return c.Arg(1) }))
+	}
 }
 
-// OnCompatReturn adds an action to p, with OnCompat: leave, where any system call of a 32-bit
-// process returns ret.
-func (t *Tool) OnCompatReturn(p *action.Program, leave func(c *action.Ctx, ret action.Int)) {
-	if t.tellsCompat() != nil {
-		return
+// compatFunctions returns the kernel's functions for calls of 32-bit processes, nil if it
+// cannot probe all of them.
+func (t *Tool) compatFunctions(names []string) (functions []string) {
+	prefix := map[string]string{"amd64": "__ia32_", "arm64": "__arm64_"}[runtime.GOARCH]
+	if t.Replaying() || t.Env().Supports(feature.Kprobe) != nil {
+		return nil
 	}
-	p.On(probe.RawTracepoint{Name: "sys_exit"}, func(c *action.Ctx) {
-		c.ReturnUnless(c.Compat())
-		leave(c, c.Let(c.Arg(1).As(ir.IntType(4, true))))
-	})
+	for _, name := range names {
+		function := ""
+		for _, f := range []string{prefix + "compat_sys_" + name, prefix + "sys_" + name} {
+			if syms, err := t.Env().KernelSymbols("", f); err == nil && len(syms) > 0 {
+				function = f
+				break
+			}
+		}
+		if function == "" {
+			return nil
+		}
+		functions = append(functions, function)
+	}
+	return functions
 }
 
 // unseen counts the system calls of 32-bit processes that would have been at a tracepoint of
 // group syscalls at which a run is attached.
 type unseen struct {
 	*action.Session
-	calls  []int
-	counts *action.Counter[uint32]
+	names  []string
+	counts *action.Counter[uint32] // by numbers, maybe also of other calls
 }
 
-// fewCalls is the number of calls that a program tells by comparing their numbers, which costs
-// less than finding out that a call is of a 32-bit process.
+// fewCalls is the number of calls for which actions of their own are added.
 const fewCalls = 8
 
 // watchUnseen begins to count if a plan has such tracepoints, except for calls that the tool
 // decodes. It returns nil if there is nothing to count, or the kernel cannot; err says why.
 func (s *Session) watchUnseen(plan *probe.Plan) (_ *unseen, err error) {
 	t := s.tool
-	u := &unseen{calls: unseenCalls(runtime.GOARCH, plan, t.decoded)}
-	if len(u.calls) == 0 {
+	u := &unseen{names: unseenCalls(runtime.GOARCH, plan, t.decoded)}
+	if len(u.names) == 0 {
 		return nil, nil
 	}
 	if t.compat == "" {
@@ -231,16 +275,8 @@ func (s *Session) watchUnseen(plan *probe.Plan) (_ *unseen, err error) {
 	}
 	u.counts = action.NewCounter[uint32]("unseen", 512)
 	p := action.NewProgram("unseen")
-	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) {
-		id := c.Let(c.Arg(1))
-		if len(u.calls) <= fewCalls {
-			var one action.Bool
-			for _, nr := range u.calls {
-				one = one.Or(id.Eq(nr))
-			}
-			c.ReturnUnless(one)
-		}
-		c.ReturnUnless(c.Compat())
+	p.IncludeSelf = true // the tool makes no such calls, and leaving it out costs a helper call
+	count := func(c *action.Ctx, id any) {
 		if chosen := t.chosen(); chosen != nil {
 			var mine action.Bool
 			for _, task := range chosen {
@@ -249,7 +285,18 @@ func (s *Session) watchUnseen(plan *probe.Plan) (_ *unseen, err error) {
 			c.ReturnUnless(mine)
 		}
 		u.counts.Inc(c, id)
-	})
+	}
+	if len(u.names) <= fewCalls {
+		t.onCompat(p, u.names, func(c *action.Ctx, call CompatCall) {
+			nr, _ := sysnames.SyscallNumber(runtime.GOARCH, sysnames.Compat, call.Name)
+			count(c, nr)
+		}, nil)
+	} else {
+		p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) {
+			c.ReturnUnless(c.Compat())
+			count(c, c.Arg(1))
+		})
+	}
 	u.Session, err = action.Attach(p, &action.Options{Env: t.Env()})
 	if err != nil {
 		return nil, err
@@ -257,9 +304,9 @@ func (s *Session) watchUnseen(plan *probe.Plan) (_ *unseen, err error) {
 	return u, nil
 }
 
-// unseenCalls returns the numbers, of 32-bit processes, of the system calls at whose
-// tracepoints a plan attaches.
-func unseenCalls(arch string, plan *probe.Plan, decoded []string) (numbers []int) {
+// unseenCalls returns the names, for 32-bit processes, of the system calls at whose tracepoints
+// a plan attaches.
+func unseenCalls(arch string, plan *probe.Plan, decoded []string) (names []string) {
 	wanted := map[string]bool{}
 	for _, p := range plan.Programs {
 		for _, site := range p.Sites {
@@ -276,11 +323,10 @@ func unseenCalls(arch string, plan *probe.Plan, decoded []string) (numbers []int
 	}
 	for _, name := range sysnames.Syscalls(arch, sysnames.Compat) {
 		if wanted[family(name)] {
-			nr, _ := sysnames.SyscallNumber(arch, sysnames.Compat, name)
-			numbers = append(numbers, nr)
+			names = append(names, name)
 		}
 	}
-	return numbers
+	return names
 }
 
 // family returns a name that the versions of a call share: the tracepoint newfstatat, the call
@@ -313,7 +359,7 @@ func (u *unseen) count() (n uint64, err error) {
 	}
 	snap, err := table.Snapshot()
 	for _, e := range snap.Entries {
-		if slices.Contains(u.calls, int(e.Key)) {
+		if slices.Contains(u.names, sysnames.Syscall(runtime.GOARCH, sysnames.Compat, int(e.Key))) {
 			n += e.Value
 		}
 	}
