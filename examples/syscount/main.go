@@ -98,12 +98,14 @@ func names() (all []string) {
 // by is a way to count: the key in the program for a call, and the columns of a key in the
 // table.
 type by[K comparable] struct {
+	call    bool // key uses the call
 	key     func(c *action.Ctx, call action.Int) []any
 	columns []string
 	cells   func(*tool.Session, K) []any
 }
 
 var byCall = by[uint32]{
+	true,
 	func(_ *action.Ctx, call action.Int) []any { return []any{call} },
 	[]string{"SYSCALL %-22s"},
 	func(s *tool.Session, call uint32) []any { return []any{s.CallName(call)} },
@@ -115,6 +117,7 @@ type process struct {
 }
 
 var byProcess = by[process]{
+	false,
 	func(c *action.Ctx, _ action.Int) []any { return []any{c.PID(), c.Comm()} },
 	[]string{"PID %-7d", "COMM %-16s"},
 	func(_ *tool.Session, p process) []any { return []any{p.PID, p.Comm} },
@@ -142,16 +145,16 @@ func count[K comparable](ctx context.Context, stdout *tool.Output, t *tool.Tool,
 		p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) {
 			filter(c)
 			if o.call != "" {
-				c.ReturnUnless(calls.Is(calls.Entered(c), o.call))
+				calls.Entered(c, o.call)
 			}
 			starts.Set(c, c.TID(), c.Nsecs())
 		})
 	}
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_exit"}, func(c *action.Ctx) {
 		filter(c)
-		call := calls.Returned(c)
-		if o.call != "" {
-			c.ReturnUnless(calls.Is(call, o.call))
+		var call action.Int
+		if by.call || o.call != "" {
+			call = calls.Returned(c, o.call)
 		}
 		switch {
 		case o.errno != 0:

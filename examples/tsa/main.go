@@ -100,7 +100,7 @@ func (f *follower) program() *action.Program {
 	calls := f.Calls(p)
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) {
 		tool.FilterPID(c, *f.pid)
-		f.calls.Set(c, c.TID(), calls.Entered(c).Add(1).As(ir.IntType(4, false)))
+		f.calls.Set(c, c.TID(), calls.Entered(c, "").Add(1).As(ir.IntType(4, false)))
 	})
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_exit"}, func(c *action.Ctx) {
 		tool.FilterPID(c, *f.pid)

@@ -66,54 +66,77 @@ func (t *Tool) Calls(p *action.Program) *Calls {
 	return k
 }
 
-// Entered returns the key of the call that begins, at sys_enter.
-func (k *Calls) Entered(c *action.Ctx) action.Int {
-	id := c.Field("id").As(ir.IntType(4, false))
-	if k.compat {
-		id = id.Or(c.Compat().Int().Shl(31)).As(ir.IntType(4, false))
+// Entered returns the key of the call that begins, at sys_enter. If name is not empty, it ends
+// the action for calls with other names.
+func (k *Calls) Entered(c *action.Ctx, name string) action.Int {
+	id := c.Let(c.Field("id").As(ir.IntType(4, false)))
+	if name == "" {
+		return k.key(c, id)
 	}
-	return c.Let(id)
+	// Whether the number is of that name in any ABI costs less than finding out the ABI.
+	c.ReturnUnless(isOne(id, numbers(runtime.GOARCH, name)))
+	key := k.key(c, id)
+	c.ReturnUnless(isOne(key, keys(runtime.GOARCH, name)))
+	return key
 }
 
-// Returned returns the key of the call that returns, at sys_exit. An exec returns as execve of
-// the new program's ABI.
-func (k *Calls) Returned(c *action.Ctx) action.Int {
-	id := k.Entered(c)
+// Returned is Entered for the call that returns, at sys_exit. An exec returns as execve of the
+// new program's ABI. An action that uses it does so for all returns of the threads that it is
+// for.
+func (k *Calls) Returned(c *action.Ctx, name string) action.Int {
 	if k.execs == nil {
-		return id
+		return k.Entered(c, name)
 	}
 	// On arm64 an exec returns with the number that it was called by and the new program's
 	// ABI, in which that may be another call.
-	key := c.NewVar(id)
-	var may action.Bool
-	for _, nr := range numbers("arm64", "execve", "execveat") {
-		may = may.Or(id.And(compatBit - 1).Eq(nr &^ compatBit))
-	}
-	c.If(may, func() {
+	id := c.Let(c.Field("id").As(ir.IntType(4, false)))
+	key := c.NewVar(k.key(c, id))
+	c.If(isOne(id, numbers("arm64", "execve", "execveat")), func() {
 		k.execs.Take(c, c.TID(), func(native action.Int) { key.Set(native) })
 	})
+	if name != "" {
+		c.ReturnUnless(isOne(key.Int(), keys("arm64", name)))
+	}
 	return c.Let(key.Int())
 }
 
-// Result returns the return value at sys_exit. For a call of a 32-bit process it has 32 bits.
-func (k *Calls) Result(c *action.Ctx) action.Int {
-	ret := c.Field("ret")
+// key adds the ABI to a number.
+func (k *Calls) key(c *action.Ctx, id action.Int) action.Int {
 	if !k.compat {
-		return ret
+		return id
 	}
-	return c.Let(action.Select(c.Compat(), ret.As(ir.IntType(4, true)).As(ir.Int64Type()), ret))
+	return c.Let(id.Or(c.Compat().Int().Shl(31)).As(ir.IntType(4, false)))
 }
 
-// Is reports whether key is that of a call with this name, in any ABI.
-func (k *Calls) Is(key action.Int, name string) (is action.Bool) {
-	for _, nr := range numbers(runtime.GOARCH, name) {
-		is = is.Or(key.Eq(nr))
+// isOne reports whether v is one of numbers.
+func isOne(v action.Int, numbers []int) (is action.Bool) {
+	for _, n := range numbers {
+		is = is.Or(v.Eq(n))
 	}
 	return is
 }
 
-// numbers returns the keys of calls by their names, in all ABIs of an architecture.
-func numbers(arch string, names ...string) (keys []int) {
+// Result returns the return value at sys_exit, an error as its negative number.
+func (k *Calls) Result(c *action.Ctx) action.Int {
+	ret := c.Field("ret")
+	if !k.compat || runtime.GOARCH != "arm64" {
+		return ret
+	}
+	// Here some kernels leave the upper half of a 32-bit result 0.
+	return c.Let(action.Select(c.Compat(), ret.As(ir.IntType(4, true)).As(ir.Int64Type()), ret))
+}
+
+// numbers returns the numbers of calls by their names, in all ABIs of an architecture.
+func numbers(arch string, names ...string) []int {
+	all := keys(arch, names...)
+	for i, key := range all {
+		all[i] = key &^ compatBit
+	}
+	return all
+}
+
+// keys returns the keys of calls by their names, in all ABIs of an architecture.
+func keys(arch string, names ...string) (keys []int) {
 	for _, abi := range sysnames.ABIs(arch) {
 		for _, name := range names {
 			nr, ok := sysnames.SyscallNumber(arch, abi, name)

@@ -3,10 +3,13 @@ package tool
 import (
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/sysnames"
 )
 
@@ -49,5 +52,22 @@ func TestCallName(t *testing.T) {
 		if got := s.CallName(key); got != want {
 			t.Errorf("%#x is %s, want %s", key, got, want)
 		}
+	}
+}
+
+// Without the kernel's types a program is the same as before, and the run says what is missing.
+func TestWithoutBTF(t *testing.T) {
+	testenv.Need(t, testenv.OS("linux"))
+	tool := New("demo", "", "demo", "")
+	tool.Options.Env = probe.NewEnv(&probe.EnvOptions{Root: fstest.MapFS{}, Release: "5.10.0"})
+	p := action.NewProgram("demo")
+	tool.OnCompat(p, []string{"openat"}, func(*action.Ctx, CompatCall) { t.Error("an action") }, nil)
+	var out strings.Builder
+	s := newSession(tool, NewOutput(&out))
+	s.noteCompat(nil)
+	s.flush()
+	const want = "System calls of 32-bit processes are not seen: "
+	if len(p.Actions) > 0 || !strings.HasPrefix(out.String(), want) {
+		t.Errorf("%d actions, %q", len(p.Actions), out.String())
 	}
 }
