@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"errors"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,6 +24,9 @@ func (t *Tool) tellsCompat() error {
 	if t.Replaying() || runtime.GOOS != "linux" {
 		return nil
 	}
+	if compatArgs[runtime.GOARCH] == nil {
+		return errors.New("they are not known on " + runtime.GOARCH)
+	}
 	return t.Env().Supports(feature.BTF)
 }
 
@@ -35,9 +39,14 @@ func (s *Session) noteCompat(err error) {
 	if no := s.tool.tellsCompat(); no != nil {
 		err = no
 	}
-	if err != nil {
-		s.Note("System calls of 32-bit processes %s: %s\n", s.tool.compat, oneLine(err))
+	if err == nil {
+		return
 	}
+	const format = "System calls of 32-bit processes %s: %s\n"
+	if s.tool.json && !s.tool.NotesToStderr {
+		s.tool.Stderr.Printf(format, s.tool.compat, oneLine(err))
+	}
+	s.Note(format, s.tool.compat, oneLine(err))
 }
 
 // Calls makes the keys under which a program counts system calls: their numbers with their
@@ -286,6 +295,8 @@ const fewCalls = 8
 // decodes. It returns nil if there is nothing to count, or the kernel cannot; err says why.
 func (s *Session) watchUnseen(plan *probe.Plan) (_ *unseen, err error) {
 	t := s.tool
+	env := t.Options.Env // RunStacks keeps none
+	defer func() { t.Options.Env = env }()
 	u := &unseen{names: unseenCalls(runtime.GOARCH, plan, t.decoded)}
 	if len(u.names) == 0 {
 		return nil, nil
