@@ -20,8 +20,8 @@ func how() []byte {
 	return b
 }
 
-// calls32 are a 32-bit program's opens: of a file that is there, which gives the descriptor 3,
-// of none, and of one relative to a directory.
+// calls32 are a 32-bit program's opens: of a file that is there, of none, and of one relative
+// to a directory.
 var calls32 = compatbuild.Framed(
 	compatbuild.Call{Name: "open", Args: []any{"/proc/sys/kernel", 0, 0}, Save: true},
 	compatbuild.Call{Name: "open", Args: []any{"/nowhere/open", unix.O_APPEND, 0}, Times: 23},
@@ -47,6 +47,7 @@ func TestLive32(t *testing.T) {
 		out := tooltest.Live(t, run, []string{"-json", "-p", strconv.Itoa(child.PID)}, child.Work)
 		got := map[row32]int{}
 		for _, r := range tooltest.Objects[row32](t, out) {
+			r.FD = min(r.FD, 3) // its first, or a later one if this process was given some
 			got[r]++
 		}
 		for r, want := range map[row32]int{
