@@ -53,6 +53,7 @@ var imports = map[string][]string{
 	"usdt":                     {"elfnotes", "usdt/arg"},
 	"usdt/arg":                 {},
 	"usdt/cmd":                 {"usdt", "usdt/arg", "elfnotes", "probe/tool/cli"},
+	"internal/compatbuild":     {"probe/sysnames"},
 	"internal/usdtfire":        {"usdt/arg", "golang.org/x/sys/unix"},
 	"pmc":                      {"golang.org/x/sys/unix"},
 	"pmc/measure":              {"pmc"},

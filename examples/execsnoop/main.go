@@ -15,6 +15,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"strconv"
@@ -22,21 +23,27 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
 
 func main() { os.Exit(tool.Main("execsnoop", run)) }
 
-// part is an argument of an exec call, or its end.
+// part is the file or an argument of an exec call, or its end.
 type part struct {
-	Nsecs          uint64
+	Nsecs          uint64 // of the end
+	Call           uint64 // the call, by the time of its beginning
 	PID, PPID, UID uint32
-	End            bool // the call has returned Ret
-	More           bool // there are more arguments than are shown
+	Dir            int32 // the descriptor at which the file's path begins: of the first part
+	End            bool  // the call has ended with Ret
+	More           bool  // there are more arguments than are shown
 	Ret            int64
 	Comm           action.Comm
-	Arg            [128]byte
+	Arg            [128]byte // at the end of a call that worked, the file
 }
+
+// workingDir is the descriptor of paths that begin at the working directory, AT_FDCWD.
+const workingDir = -100
 
 // options holds the parsed command line.
 type options struct {
@@ -51,10 +58,12 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	if err != nil {
 		return err
 	}
-	p, events := o.program()
-	return o.Run(ctx, stdout, "Tracing exec calls", func(s *tool.Session) error {
-		return o.show(s, events)
-	}, p)
+	sn := &snoop{
+		options: o,
+		calls:   action.NewLRU[uint64, uint64]("calls", 0),
+		events:  action.NewEvents[part]("execs", 1<<20),
+	}
+	return o.Run(ctx, stdout, "Tracing exec calls", sn.show, sn.program())
 }
 
 func parse(args []string, stdout *tool.Output) (*options, error) {
@@ -78,66 +87,124 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 	return o, t.Parse(args, stdout)
 }
 
+// snoop joins the beginnings of calls with their ends. The end of an exec is not its return,
+// which is one of the new program: it may have the number of another ABI, and the thread has
+// the id of its process. The task stays the same.
+type snoop struct {
+	*options
+	calls  *action.Hash[uint64, uint64] // the call that a task is in, by its address
+	events *action.Events[part]
+}
+
 // program emits the arguments of a call one by one when it begins, and then its end.
-func (o *options) program() (*action.Program, *action.Events[part]) {
-	events := action.NewEvents[part]("execs", 1<<20)
+func (sn *snoop) program() *action.Program {
 	p := action.NewProgram("execsnoop")
-	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_execve"}, func(c *action.Ctx) {
-		o.filter(c)
-		emit := func(arg action.Str, more bool) {
-			events.Emit(c, func(e *part, b *action.Bind) {
-				b.Set(&e.PID, c.PID())
-				b.Set(&e.Arg, arg)
-				b.Set(&e.More, more)
-			})
-		}
-		emit(c.Field("filename").UserStr(128), false)
-		argv := c.Field("argv").Ptr()
-		c.Loop(*o.most, 64, func(i action.Int) {
-			arg := c.Let(argv.Index(i.Add(1)))
-			c.If(arg.Eq(0), func() { c.Break() })
-			c.If(i.Eq(*o.most-1), func() {
-				emit(arg.UserStr(1), true)
-			}, func() { emit(arg.UserStr(128), false) })
+	native := func(name string, dir func(c *action.Ctx) action.Int) {
+		p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_" + name}, func(c *action.Ctx) {
+			sn.enter(c, dir(c), c.Field("filename"), c.Field("argv"), ir.Uint64Type())
 		})
+	}
+	native("execve", func(c *action.Ctx) action.Int { return c.Const(workingDir) })
+	native("execveat", func(c *action.Ctx) action.Int { return c.Field("fd") })
+	failed := func(c *action.Ctx, ret action.Int) {
+		c.ReturnUnless(ret.Lt(0))
+		sn.end(c, ret, action.Str{})
+	}
+	p.On(tool.Tracepoints("syscalls", "sys_exit_execve", "sys_exit_execveat"),
+		func(c *action.Ctx) { failed(c, c.Field("ret")) })
+	p.On(probe.Tracepoint{Group: "sched", Name: "sched_process_exec"}, func(c *action.Ctx) {
+		sn.end(c, c.Const(0), c.Field("filename").Str(128))
 	})
-	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_exit_execve"}, func(c *action.Ctx) {
-		o.filter(c)
-		events.Emit(c, func(e *part, b *action.Bind) {
+	sn.OnCompat(p, []string{"execve", "execveat"}, func(c *action.Ctx, call tool.CompatCall) {
+		pointer := ir.IntType(4, false)
+		if call.Name == "execve" {
+			sn.enter(c, c.Const(workingDir), call.Arg(0), call.Arg(1), pointer)
+		} else {
+			sn.enter(c, call.Arg(0), call.Arg(1), call.Arg(2), pointer)
+		}
+	}, failed)
+	return p
+}
+
+// enter emits the file and the arguments of a call. Those are an array of pointers of that
+// type.
+func (sn *snoop) enter(c *action.Ctx, dir, file, argv action.Int, pointer ir.Type) {
+	tool.FilterUID(c, *sn.uid)
+	if *sn.parent != 0 {
+		c.ReturnUnless(c.PPID().Eq(*sn.parent))
+	}
+	call := c.Let(c.Nsecs())
+	sn.calls.Set(c, task(c), call)
+	emit := func(dir action.Int, arg action.Str, more bool) {
+		sn.events.Emit(c, func(e *part, b *action.Bind) {
+			b.Set(&e.Call, call)
+			b.Set(&e.PID, c.PID())
+			b.Set(&e.Dir, dir)
+			b.Set(&e.Arg, arg)
+			b.Set(&e.More, more)
+		})
+	}
+	none := c.Const(workingDir)
+	emit(dir, file.UserStr(128), false)
+	words := c.Let(argv.As(ir.Uint64Type()))
+	c.Loop(*sn.most, 64, func(i action.Int) {
+		at := words.Add(i.Add(1).Mul(pointer.Size)).Ptr().User()
+		arg := c.Let(at.Load(0, pointer))
+		c.If(arg.Eq(0), func() { c.Break() })
+		c.If(i.Eq(*sn.most-1), func() {
+			emit(none, arg.UserStr(1), true)
+		}, func() { emit(none, arg.UserStr(128), false) })
+	})
+}
+
+// end emits the end of the call that the task is in, if enter has seen it. file is the file
+// that was executed, if the kernel tells.
+func (sn *snoop) end(c *action.Ctx, ret action.Int, file action.Str) {
+	sn.calls.Take(c, task(c), func(call action.Int) {
+		sn.events.Emit(c, func(e *part, b *action.Bind) {
 			b.Set(&e.Nsecs, c.Nsecs())
+			b.Set(&e.Call, call)
 			b.Set(&e.PID, c.PID())
 			b.Set(&e.PPID, c.PPID())
 			b.Set(&e.UID, c.UID())
 			b.Set(&e.End, true)
-			b.Set(&e.Ret, c.Field("ret"))
+			b.Set(&e.Ret, ret)
 			b.Set(&e.Comm, c.Comm())
+			if file != (action.Str{}) {
+				b.Set(&e.Arg, file)
+			}
 		})
 	})
-	return p, events
 }
 
-func (o *options) filter(c *action.Ctx) {
-	tool.FilterUID(c, *o.uid)
-	if *o.parent != 0 {
-		c.ReturnUnless(c.PPID().Eq(*o.parent))
-	}
+// task returns the current task's address.
+func task(c *action.Ctx) action.Int { return c.CurTask().Int().As(ir.Uint64Type()) }
+
+// id is a call: two threads may begin one at the same time, on two CPUs.
+type id struct {
+	pid  uint32
+	call uint64
 }
 
 // show prints calls when they end.
-func (o *options) show(s *tool.Session, events *action.Events[part]) error {
+func (sn *snoop) show(s *tool.Session) error {
 	tab := s.Table("TIME %-8s", "TIME(s) %-10.3f", "UID %-6d", "PCOMM %-16s", "PID %-7d", "PPID %-7d",
 		"RET %3d", "ARGS %s")
-	tab.Show("TIME", *o.clock).Show("TIME(s)", *o.times).Show("UID", *o.users).Header()
-	begun := map[uint32][]string{}
-	return tool.Each(s, events, func(e *part) error {
+	tab.Show("TIME", *sn.clock).Show("TIME(s)", *sn.times).Show("UID", *sn.users).Header()
+	begun := map[id][]string{}
+	return tool.Each(s, sn.events, func(e *part) error {
+		call := id{e.PID, e.Call}
 		if !e.End {
-			begun[e.PID] = append(begun[e.PID], argument(e, *o.quote))
+			begun[call] = append(begun[call], word(e, begun[call] == nil, *sn.quote))
 			return nil
 		}
-		words := begun[e.PID]
-		delete(begun, e.PID)
-		if words == nil || e.Ret < 0 && !*o.failed || !o.line.MatchString(strings.Join(words, " ")) ||
-			!o.match.MatchString(e.Comm.String()) && !o.match.MatchString(words[0]) {
+		words := begun[call]
+		delete(begun, call)
+		if words != nil && e.Ret == 0 { // the caller's text may not have been in memory
+			words[0] = word(e, false, *sn.quote)
+		}
+		if words == nil || e.Ret < 0 && !*sn.failed || !sn.line.MatchString(strings.Join(words, " ")) ||
+			!sn.match.MatchString(e.Comm.String()) && !sn.match.MatchString(words[0]) {
 			return nil
 		}
 		row := tab.Row
@@ -149,9 +216,13 @@ func (o *options) show(s *tool.Session, events *action.Events[part]) error {
 	})
 }
 
-// argument formats one word of the command.
-func argument(e *part, quote bool) string {
-	switch arg := action.Text(e.Arg[:]); {
+// word formats one word of the command, of which the first is the file.
+func word(e *part, file, quote bool) string {
+	arg := action.Text(e.Arg[:])
+	if file && e.Dir != workingDir && !strings.HasPrefix(arg, "/") { // as the kernel names it
+		arg = strings.TrimSuffix(fmt.Sprintf("/dev/fd/%d/%s", e.Dir, arg), "/")
+	}
+	switch {
 	case e.More:
 		return "..."
 	case quote:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"strconv"
@@ -15,8 +16,16 @@ import (
 // has nothing to do.
 const nothing = "-test.run=^$"
 
+// A test program with afterEnv ends the work of the program that has executed it.
+const afterEnv = "EXECSNOOP_AFTER"
+
 func TestMain(m *testing.M) {
-	tooltest.Main(m, map[string]func(){"exec": func() {
+	if os.Getenv(afterEnv) != "" {
+		os.Stdout.Write([]byte{'\n'})
+		os.Stdin.Read(make([]byte, 1))
+		return
+	}
+	works := map[string]func(){"exec": func() {
 		os.Unsetenv("TOOLTEST_WORK")
 		for i := range 23 {
 			testenv.Command(nil, "/proc/self/exe", nothing, fmt.Sprint("-test.count=", i+1), "two words").Run()
@@ -24,7 +33,9 @@ func TestMain(m *testing.M) {
 		for range 7 {
 			(&exec.Cmd{Path: "/nowhere/to/be/found", Args: []string{"found"}}).Run()
 		}
-	}})
+	}}
+	maps.Copy(works, execs)
+	tooltest.Main(m, works)
 }
 
 func TestCommandLine(t *testing.T) { tooltest.CommandLine(t, "execsnoop", run) }

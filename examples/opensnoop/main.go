@@ -105,58 +105,84 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 // program emits calls when they return.
 func (sn *snoop) program() *action.Program {
 	p := action.NewProgram("opensnoop")
-	flags := func(c *action.Ctx) action.Int { return c.Field("flags") }
-	dir := func(c *action.Ctx) action.Int { return c.Field("dfd").As(ir.IntType(4, true)) }
-	sn.enter(p, "open", flags, func(c *action.Ctx) action.Int { return c.Const(workingDir) })
-	sn.enter(p, "openat", flags, dir)
-	sn.enter(p, "openat2", func(c *action.Ctx) action.Int { // struct open_how begins with the flags
-		return c.Field("how").Ptr().Load(0, ir.Uint64Type())
-	}, dir)
-	p.On(tool.Tracepoints("syscalls", "sys_exit_open", "sys_exit_openat", "sys_exit_openat2"),
-		func(c *action.Ctx) {
-			sn.calls.Leave(c, func(v action.Int) {
-				if *sn.failed {
-					c.ReturnUnless(c.Field("ret").Lt(0))
-				}
-				if *sn.full {
-					c.If(v.Elem("Path").Ptr().User().Load(0, ir.IntType(1, false)).Ne('/'), func() {
-						directories(c, v.Elem("Dir"), func(name action.Str) {
-							sn.events.Emit(c, func(e *opened, b *action.Bind) {
-								b.Set(&e.TID, c.TID())
-								b.Set(&e.Dir, true)
-								b.Set(&e.Path, name)
-							})
-						})
-					})
-				}
-				sn.leave(c, v)
-			})
+	enter := func(name string, flags, dir func(c *action.Ctx) action.Int) {
+		p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_" + name}, func(c *action.Ctx) {
+			sn.filter(c)
+			sn.enter(c, c.Field("filename"), flags(c), dir(c))
 		})
+	}
+	flags := func(c *action.Ctx) action.Int { return c.Field("flags") }
+	dir := func(c *action.Ctx) action.Int { return c.Field("dfd") }
+	enter("open", flags, func(c *action.Ctx) action.Int { return c.Const(workingDir) })
+	enter("openat", flags, dir)
+	enter("openat2", func(c *action.Ctx) action.Int { return howFlags(c.Field("how")) }, dir)
+	p.On(tool.Tracepoints("syscalls", "sys_exit_open", "sys_exit_openat", "sys_exit_openat2"),
+		func(c *action.Ctx) { sn.leave(c, c.Field("ret")) })
+	sn.OnCompat(p, []string{"open", "openat", "openat2"}, sn.enterCompat, sn.leave)
 	return p
 }
 
-// enter records a call, if it is one of those to print.
-func (sn *snoop) enter(p *action.Program, name string, flags, dir func(c *action.Ctx) action.Int) {
-	p.On(probe.Tracepoint{Group: "syscalls", Name: "sys_enter_" + name}, func(c *action.Ctx) {
-		tool.FilterPID(c, *sn.pid)
-		tool.FilterComm(c, *sn.comm)
-		tool.FilterTID(c, *sn.tid)
-		tool.FilterUID(c, *sn.uid)
-		how := c.Let(flags(c))
-		for _, flag := range sn.only {
-			c.ReturnUnless(how.And(flag).Eq(flag))
+// howFlags returns the flags at the beginning of the struct open_how at a user address.
+func howFlags(how action.Int) action.Int { return how.Ptr().User().Load(0, ir.Uint64Type()) }
+
+// enterCompat records a call of a 32-bit process.
+func (sn *snoop) enterCompat(c *action.Ctx, call tool.CompatCall) {
+	sn.filter(c)
+	switch call.Name {
+	case "open":
+		sn.enter(c, call.Arg(0), call.Arg(1), c.Const(workingDir))
+	case "openat":
+		sn.enter(c, call.Arg(1), call.Arg(2), call.Arg(0))
+	default:
+		sn.enter(c, call.Arg(1), howFlags(call.Arg(2)), call.Arg(0))
+	}
+}
+
+// filter ends the action unless the thread's calls are to be printed.
+func (sn *snoop) filter(c *action.Ctx) {
+	tool.FilterPID(c, *sn.pid)
+	tool.FilterComm(c, *sn.comm)
+	tool.FilterTID(c, *sn.tid)
+	tool.FilterUID(c, *sn.uid)
+}
+
+// enter records a call, if it has the flags of those to print.
+func (sn *snoop) enter(c *action.Ctx, path, flags, dir action.Int) {
+	how := c.Let(flags)
+	for _, flag := range sn.only {
+		c.ReturnUnless(how.And(flag).Eq(flag))
+	}
+	sn.calls.Enter(c, action.Key(path.As(ir.Uint64Type()), how.As(ir.Uint64Type()),
+		dir.As(ir.IntType(4, true))))
+}
+
+// leave emits a call that returns ret, with -F after the directories that its path begins in.
+func (sn *snoop) leave(c *action.Ctx, ret action.Int) {
+	sn.calls.Leave(c, func(v action.Int) {
+		if *sn.failed {
+			c.ReturnUnless(ret.Lt(0))
 		}
-		sn.calls.Enter(c, action.Key(c.Field("filename").As(ir.Uint64Type()), how.As(ir.Uint64Type()),
-			dir(c)))
+		if *sn.full {
+			c.If(v.Elem("Path").Ptr().User().Load(0, ir.IntType(1, false)).Ne('/'), func() {
+				directories(c, v.Elem("Dir"), func(name action.Str) {
+					sn.events.Emit(c, func(e *opened, b *action.Bind) {
+						b.Set(&e.TID, c.TID())
+						b.Set(&e.Dir, true)
+						b.Set(&e.Path, name)
+					})
+				})
+			})
+		}
+		sn.emit(c, v, ret)
 	})
 }
 
-// leave emits a call that returns.
-func (sn *snoop) leave(c *action.Ctx, v action.Int) {
+// emit emits the call v that returns ret.
+func (sn *snoop) emit(c *action.Ctx, v, ret action.Int) {
 	sn.events.Emit(c, func(e *opened, b *action.Bind) {
 		b.Set(&e.TID, c.TID())
 		b.Set(&e.Nsecs, c.Nsecs())
-		b.Set(&e.Ret, c.Field("ret"))
+		b.Set(&e.Ret, ret)
 		b.Set(&e.Flags, v.Elem("Flags"))
 		b.Set(&e.PID, c.PID())
 		b.Set(&e.UID, c.UID())

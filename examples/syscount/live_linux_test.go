@@ -11,15 +11,27 @@ import (
 	"github.com/borescope/borescope/probe/tool/tooltest"
 )
 
+// The work exec executes the file that execEnv names. A test program with afterEnv ends the
+// work of the program that has executed it.
+const execEnv, afterEnv = "SYSCOUNT_EXEC", "SYSCOUNT_AFTER"
+
 func TestMain(m *testing.M) {
-	tooltest.Main(m, map[string]func(){"getpriority": func() {
-		for range 23 {
-			syscall.Getpriority(0, 0)
-		}
-		for range 7 { // ESRCH, which nothing else here gets
-			syscall.Setpriority(syscall.PRIO_PROCESS, 1<<30-1, 0)
-		}
-	}})
+	if os.Getenv(afterEnv) != "" {
+		os.Stdout.Write([]byte{'\n'})
+		os.Stdin.Read(make([]byte, 1))
+		return
+	}
+	tooltest.Main(m, map[string]func(){
+		"getpriority": func() {
+			for range 23 {
+				syscall.Getpriority(0, 0)
+			}
+			for range 7 { // ESRCH, which nothing else here gets
+				syscall.Setpriority(syscall.PRIO_PROCESS, 1<<30-1, 0)
+			}
+		},
+		"exec": func() { syscall.Exec(os.Getenv(execEnv), []string{"32"}, nil) },
+	})
 }
 
 func TestInterrupted(t *testing.T) {

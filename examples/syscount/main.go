@@ -40,7 +40,8 @@ func main() { os.Exit(tool.Main("syscount", run)) }
 // options holds the flags.
 type options struct {
 	pid, tid, parent, top   *int
-	errno, call             int // call is -1 for all
+	errno                   int
+	call                    string // "" for all
 	failed, latency, millis *bool
 }
 
@@ -48,7 +49,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	t := tool.New("syscount", "Count system calls by name or process, with their time.",
 		"syscount -d 10 -L", "of ten seconds, with times, the longest first",
 		"syscount -P -e EPERM", "calls that lacked a permission, by process")
-	o := options{pid: t.PID(), call: -1}
+	o := options{pid: t.PID()}
 	o.tid = t.TID("t,tid")
 	o.parent = t.Int("c,ppid", "PID", 0, "only children of this process")
 	o.top = t.Int("T,top", "TOP", 10, "print the TOP first")
@@ -63,12 +64,12 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	o.latency = t.Bool("L,latency", "with the time that the calls took")
 	o.millis = t.Bool("m,milliseconds", "times in milliseconds instead of microseconds")
 	byPID := t.Bool("P,process", "by process instead of call")
-	t.Func("syscall", "NAME", "only this system call; -l lists them", func(s string) (err error) {
-		var ok bool
-		if o.call, ok = sysnames.SyscallNumber(runtime.GOARCH, s); !ok {
-			err = fmt.Errorf("%q is not a system call", s)
+	t.Func("syscall", "NAME", "only this system call; -l lists them", func(s string) error {
+		if !slices.Contains(names(), s) {
+			return fmt.Errorf("%q is not a system call", s)
 		}
-		return err
+		o.call = s
+		return nil
 	})
 	list := t.Bool("l,list", "print the names of all system calls, and end")
 	t.Duration()
@@ -77,7 +78,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		return err
 	}
 	if *list {
-		return stdout.Text(strings.Join(sysnames.Syscalls(runtime.GOARCH), "\n") + "\n")
+		return stdout.Text(strings.Join(names(), "\n") + "\n")
 	}
 	if *byPID {
 		return count(ctx, stdout, t, o, byProcess)
@@ -85,19 +86,29 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	return count(ctx, stdout, t, o, byCall)
 }
 
-// by is a way to count: the key in the program, and the columns of a key in the table.
+// names returns the names of this machine's system calls, those of 32-bit programs included.
+func names() (all []string) {
+	for _, abi := range sysnames.ABIs(runtime.GOARCH) {
+		all = append(all, sysnames.Syscalls(runtime.GOARCH, abi)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// by is a way to count: the key in the program for a call, and the columns of a key in the
+// table.
 type by[K comparable] struct {
-	key     func(*action.Ctx) []any
+	call    bool // key uses the call
+	key     func(c *action.Ctx, call action.Int) []any
 	columns []string
 	cells   func(*tool.Session, K) []any
 }
 
 var byCall = by[uint32]{
-	func(c *action.Ctx) []any { return []any{c.Field("id")} },
+	true,
+	func(_ *action.Ctx, call action.Int) []any { return []any{call} },
 	[]string{"SYSCALL %-22s"},
-	func(s *tool.Session, id uint32) []any {
-		return []any{sysnames.Syscall(s.Arch(), int(int32(id)))}
-	},
+	func(s *tool.Session, call uint32) []any { return []any{s.CallName(call)} },
 }
 
 type process struct {
@@ -106,10 +117,14 @@ type process struct {
 }
 
 var byProcess = by[process]{
-	func(c *action.Ctx) []any { return []any{c.PID(), c.Comm()} },
+	false,
+	func(c *action.Ctx, _ action.Int) []any { return []any{c.PID(), c.Comm()} },
 	[]string{"PID %-7d", "COMM %-16s"},
 	func(_ *tool.Session, p process) []any { return []any{p.PID, p.Comm} },
 }
+
+// maxErrno is the largest error: other values below 0 are results, such as addresses.
+const maxErrno = 4095
 
 func count[K comparable](ctx context.Context, stdout *tool.Output, t *tool.Tool, o options,
 	by by[K],
@@ -118,37 +133,43 @@ func count[K comparable](ctx context.Context, stdout *tool.Output, t *tool.Tool,
 	times := action.NewSum[K]("times", 0)
 	starts := action.NewLRU[uint32, uint64]("starts", 0)
 	p := action.NewProgram("syscount")
+	calls := t.Calls(p)
 	filter := func(c *action.Ctx) {
 		tool.FilterPID(c, *o.pid)
 		tool.FilterTID(c, *o.tid)
 		if *o.parent != 0 {
 			c.ReturnUnless(c.PPID().Eq(*o.parent))
 		}
-		if o.call >= 0 {
-			c.ReturnUnless(c.Field("id").Eq(o.call))
-		}
 	}
 	if *o.latency {
 		p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) {
 			filter(c)
+			if o.call != "" {
+				calls.Entered(c, o.call)
+			}
 			starts.Set(c, c.TID(), c.Nsecs())
 		})
 	}
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_exit"}, func(c *action.Ctx) {
 		filter(c)
-		switch ret := c.Field("ret"); {
+		var call action.Int
+		if by.call || o.call != "" {
+			call = calls.Returned(c, o.call)
+		}
+		switch {
 		case o.errno != 0:
-			c.ReturnUnless(ret.Eq(-o.errno))
+			c.ReturnUnless(calls.Result(c).Eq(-o.errno))
 		case *o.failed:
-			c.ReturnUnless(ret.Lt(0))
+			ret := calls.Result(c)
+			c.ReturnUnless(ret.Lt(0).And(ret.Ge(-maxErrno)))
 		}
 		if !*o.latency {
-			counts.Inc(c, by.key(c)...)
+			counts.Inc(c, by.key(c, call)...)
 			return
 		}
 		starts.Take(c, c.TID(), func(t0 action.Int) {
-			counts.Inc(c, by.key(c)...)
-			times.Observe(c, c.Nsecs().Sub(t0), by.key(c)...)
+			counts.Inc(c, by.key(c, call)...)
+			times.Observe(c, c.Nsecs().Sub(t0), by.key(c, call)...)
 		})
 	})
 	return t.Run(ctx, stdout, fmt.Sprintf("Counting system calls, printing the top %d", *o.top),
@@ -185,15 +206,43 @@ func show[K comparable](s *tool.Session, o options, by by[K], counts *action.Cou
 		if err != nil {
 			return err
 		}
-		slices.SortStableFunc(entries, func(a, b mapx.Entry[K, uint64]) int {
-			return cmp.Compare(nsecs[b.Key], nsecs[a.Key])
-		})
+		lines := merge(s, by, entries, nsecs)
 		s.Printf("[%s]\n", s.Now().Format("15:04:05"))
 		tab.Header()
-		for _, e := range entries[:min(*o.top, len(entries))] {
-			tab.Row(append(by.cells(s, e.Key), e.Value, float64(nsecs[e.Key])/per)...)
+		for _, l := range lines[:min(*o.top, len(lines))] {
+			tab.Row(append(l.cells, l.count, float64(l.nsecs)/per)...)
 		}
 		s.Printf("\n")
 		return nil
 	})
+}
+
+// line is a line of the table: what the keys with the same columns have together, such as the
+// numbers of one call in 64-bit and 32-bit programs.
+type line struct {
+	cells []any
+	count uint64
+	nsecs int64
+}
+
+// merge returns the lines of counts, those with the longest times first, else the largest.
+func merge[K comparable](s *tool.Session, by by[K], counts []mapx.Entry[K, uint64],
+	nsecs map[K]int64,
+) (lines []*line) {
+	at := map[string]*line{}
+	for _, e := range counts {
+		cells := by.cells(s, e.Key)
+		key := fmt.Sprint(cells...)
+		l := at[key]
+		if l == nil {
+			l = &line{cells: cells}
+			at[key], lines = l, append(lines, l)
+		}
+		l.count += e.Value
+		l.nsecs += nsecs[e.Key]
+	}
+	slices.SortStableFunc(lines, func(a, b *line) int {
+		return cmp.Or(cmp.Compare(b.nsecs, a.nsecs), cmp.Compare(b.count, a.count))
+	})
+	return lines
 }

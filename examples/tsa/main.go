@@ -26,7 +26,6 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/ir"
-	"github.com/borescope/borescope/probe/sysnames"
 	"github.com/borescope/borescope/probe/tool"
 )
 
@@ -49,7 +48,7 @@ type span struct {
 }
 
 // spent is the key of the time that a thread spends in a state and, if it waits, in a system
-// call. Call is its number plus one, 0 outside of one (a page fault).
+// call. Call is its key in tool.Calls plus one, 0 outside of one (a page fault).
 type spent struct{ TID, State, Call uint32 }
 
 // options holds the parsed command line.
@@ -98,9 +97,10 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 func (f *follower) program() *action.Program {
 	p := action.NewProgram("tsa")
 	p.IncludeSelf = true // this tool may run before a thread on its CPU
+	calls := f.Calls(p)
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) {
 		tool.FilterPID(c, *f.pid)
-		f.calls.Set(c, c.TID(), c.Field("id").Add(1).As(ir.IntType(4, false)))
+		f.calls.Set(c, c.TID(), calls.Entered(c, "").Add(1).As(ir.IntType(4, false)))
 	})
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_exit"}, func(c *action.Ctx) {
 		tool.FilterPID(c, *f.pid)
@@ -185,7 +185,7 @@ func (f *follower) show(s *tool.Session) error {
 				comm = []byte("-") // it has ended
 			}
 			tab.Row(th.tid, strings.TrimSpace(string(comm)), th.ms[onCPU], th.ms[runQueue], th.ms[sleeping],
-				th.ms[disk], th.ms[other], th.where(s.Arch()))
+				th.ms[disk], th.ms[other], th.where(s))
 		}
 		before = total
 		return nil
@@ -223,13 +223,13 @@ func threads(now, before map[spent]int64) (out []*thread) {
 }
 
 // where returns the system call in which the thread waited longest.
-func (t *thread) where(arch string) string {
+func (t *thread) where(s *tool.Session) string {
 	most := tool.Ascending(t.calls)
 	if len(most) == 0 {
 		return "-"
 	}
 	if call := most[len(most)-1].Key; call > 0 {
-		return sysnames.Syscall(arch, int(call)-1)
+		return s.CallName(call - 1)
 	}
 	return "fault"
 }

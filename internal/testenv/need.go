@@ -202,6 +202,9 @@ func Got(name string, err error) Requirement {
 	return Requirement{name, func() error { return err }}
 }
 
+// Check returns the requirement that check returns nil.
+func Check(name string, check func() error) Requirement { return Requirement{name, check} }
+
 // InGuest reports whether this is a guest of internal/vmtest. The environment variable alone,
 // which any user can set, is not enough.
 func InGuest() bool {

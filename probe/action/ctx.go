@@ -262,6 +262,14 @@ func (c *Ctx) Probe() Int { return c.Builtin("probe") }
 // BTF.
 func (c *Ctx) PComm() Str { return Str(c.Builtin("pcomm")) }
 
+// Compat reports whether the current task is in a system call of the 32-bit ABI: i386's on
+// amd64, where 64-bit programs make such calls with int 0x80, and arm's on arm64. Its number,
+// the field id of the tracepoints of group raw_syscalls, is in a table of its own
+// (sysnames.Compat), and what it points to has the layout of 32-bit programs. The tracepoints
+// of group syscalls do not fire for such calls. Compat needs BTF, and holds until the call
+// has returned; an exec returns as what it has executed.
+func (c *Ctx) Compat() Bool { return Bool(c.Builtin("compat")) }
+
 // Comm returns the name of the current thread.
 func (c *Ctx) Comm() Str { return Str(c.Builtin("comm")) }
 

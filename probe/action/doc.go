@@ -57,6 +57,7 @@
 //	                                            real_parent->comm
 //	nsecs, nsecs(boot|tai|sw_tai), elapsed      builtins nsecs, nsecs_boot, nsecs_tai,
 //	                                            nsecs_sw_tai, elapsed, jiffies
+//	(none: whether a call is a 32-bit one)      Ctx.Compat, builtin compat
 //	curtask, ppid, rand, func, probe, probetype ir.Builtins, Ctx.CurTask, Ctx.Probe
 //	arg0, args.name, args->field, retval        Ctx.Arg, Ctx.ArgNamed, Ctx.Field, Ctx.Ret
 //	reg("sp")                                   Ctx.Reg, builtins ip and sp

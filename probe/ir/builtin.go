@@ -80,6 +80,10 @@ var builtins = map[string]Builtin{
 		Type: StringType(16), GPL: true,
 		Doc: "name of the current process: of its first thread (needs BTF)",
 	},
+	"compat": {
+		Type: BoolType(), GPL: true,
+		Doc: "whether the current task is in a system call of the 32-bit ABI (i386's on amd64, arm's on arm64), whose numbers are other calls' (needs BTF)",
+	},
 	"ncpus":    {Type: u32, Doc: "CPUs that there may be, online or not"},
 	"usermode": {Type: BoolType(), Doc: "whether the event hit the process in its own code"},
 	"probetype": {

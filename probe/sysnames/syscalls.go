@@ -8,18 +8,65 @@ import (
 	"sync"
 )
 
-// Syscall returns the name of a system call by its number on that architecture (GOARCH's
-// spelling; amd64 and arm64 are known), or "[number]".
-func Syscall(arch string, nr int) string {
-	if name, ok := syscalls(arch)[nr]; ok {
+// ABI is one of the tables of system calls that programs of a machine use. Tables give the
+// same number to different calls.
+type ABI uint8
+
+const (
+	// Native is the table of programs with the machine's word size.
+	Native ABI = iota
+	// Compat is the table of 32-bit programs: i386's on amd64, arm's (EABI) on arm64.
+	// action.Ctx.Compat tells a program that a call is of this ABI.
+	Compat
+	// X32 is the table of programs on amd64 that use 64-bit registers and 32-bit pointers. Few
+	// kernels have it. Its numbers have bit 30 set, here as in the kernel's records.
+	X32
+)
+
+// String returns "native", "compat" or "x32".
+func (a ABI) String() string {
+	if names := [...]string{"native", "compat", "x32"}; int(a) < len(names) {
+		return names[a]
+	}
+	return "ABI(" + strconv.Itoa(int(a)) + ")"
+}
+
+// x32Bit is __X32_SYSCALL_BIT.
+const x32Bit = 1 << 30
+
+// ABIs returns the ABIs of an architecture (GOARCH's spelling), Native first; nil if it is not
+// known.
+func ABIs(arch string) []ABI {
+	switch arch {
+	case "amd64":
+		return []ABI{Native, Compat, X32}
+	case "arm64":
+		return []ABI{Native, Compat}
+	}
+	return nil
+}
+
+// Syscall returns the name of a system call by its number in that ABI of an architecture
+// (GOARCH's spelling; amd64 and arm64 are known), or "[number]", in the ABI Compat "[compat
+// number]". A number of X32 has that name with Native, too, because its bit 30 tells them
+// apart.
+func Syscall(arch string, abi ABI, nr int) string {
+	if abi == Native && nr > 0 && nr&x32Bit != 0 {
+		abi = X32
+	}
+	if name, ok := syscalls(arch, abi)[nr]; ok {
 		return name
+	}
+	if abi == Compat {
+		return "[compat " + strconv.Itoa(nr) + "]"
 	}
 	return "[" + strconv.Itoa(nr) + "]"
 }
 
-// SyscallNumber returns the number of a system call's name. It is the inverse of Syscall.
-func SyscallNumber(arch, name string) (nr int, ok bool) {
-	for nr, n := range syscalls(arch) {
+// SyscallNumber returns the number of a system call's name in that ABI. It is the inverse of
+// Syscall.
+func SyscallNumber(arch string, abi ABI, name string) (nr int, ok bool) {
+	for nr, n := range syscalls(arch, abi) {
 		if n == name {
 			return nr, true
 		}
@@ -27,23 +74,54 @@ func SyscallNumber(arch, name string) (nr int, ok bool) {
 	return 0, false
 }
 
-// Syscalls returns all names of an architecture, sorted.
-func Syscalls(arch string) []string { return slices.Sorted(maps.Values(syscalls(arch))) }
+// Syscalls returns all names in that ABI of an architecture, sorted.
+func Syscalls(arch string, abi ABI) []string {
+	return slices.Sorted(maps.Values(syscalls(arch, abi)))
+}
 
-func syscalls(arch string) map[int]string {
-	switch arch {
-	case "amd64":
-		return syscallNames.amd64()
-	case "arm64":
-		return syscallNames.arm64()
+func syscalls(arch string, abi ABI) map[int]string {
+	if parse := syscallTables[archABI{arch, abi}]; parse != nil {
+		return parse()
 	}
 	return nil
 }
 
-// syscallNames are parsed when they are first needed.
-var syscallNames = struct{ amd64, arm64 func() map[int]string }{
-	sync.OnceValue(func() map[int]string { return numbered(syscallsAMD64) }),
-	sync.OnceValue(func() map[int]string { return numbered(syscallsARM64) }),
+type archABI struct {
+	arch string
+	abi  ABI
+}
+
+// syscallTables are parsed when they are first needed.
+var syscallTables = map[archABI]func() map[int]string{
+	{"amd64", Native}: parsed(syscallsAMD64),
+	{"amd64", Compat}: parsed(syscalls386),
+	{"amd64", X32}:    sync.OnceValue(x32),
+	{"arm64", Native}: parsed(syscallsARM64),
+	{"arm64", Compat}: parsed(syscallsARM),
+}
+
+// x32 returns the table of X32: amd64's, but for the calls that have numbers of their own from
+// 512 on, because they pass pointers in memory.
+func x32() map[int]string {
+	names := numbered(syscallsX32)
+	own := map[string]bool{}
+	for _, name := range names {
+		own[name] = true
+	}
+	for nr, name := range numbered(syscallsAMD64) {
+		if !own[name] {
+			names[nr] = name
+		}
+	}
+	out := make(map[int]string, len(names))
+	for nr, name := range names {
+		out[nr|x32Bit] = name
+	}
+	return out
+}
+
+func parsed(text string) func() map[int]string {
+	return sync.OnceValue(func() map[int]string { return numbered(text) })
 }
 
 // numbered parses a table of names in the order of their numbers; a number in it is that of
@@ -150,4 +228,14 @@ set_mempolicy_home_node cachestat fchmodat2 map_shadow_stack futex_wake futex_wa
 statmount listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal setxattrat
 getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr listns
 rseq_slice_yield
+`
+
+// syscallsX32 are the numbers of its own that the ABI X32 has, without bit 30
+// (arch/x86/entry/syscalls/syscall_64.tbl).
+const syscallsX32 = `
+512 rt_sigaction rt_sigreturn ioctl readv writev recvfrom sendmsg recvmsg execve ptrace
+rt_sigpending rt_sigtimedwait rt_sigqueueinfo sigaltstack timer_create mq_notify kexec_load waitid
+set_robust_list get_robust_list vmsplice move_pages preadv pwritev rt_tgsigqueueinfo recvmmsg
+sendmmsg process_vm_readv process_vm_writev setsockopt getsockopt io_setup io_submit execveat
+preadv2 pwritev2
 `

@@ -112,6 +112,10 @@ type Lost struct {
 	Firings uint64 `json:"firings,omitempty"`
 	// Faults is the number of reads of memory that failed and gave zeros.
 	Faults uint64 `json:"faults,omitempty"`
+	// Calls is the number of system calls of 32-bit processes that were not seen, because the
+	// kernel's tracepoints for each call (group syscalls) do not fire for them. They are
+	// counted by the calls' names, and only for the processes of PID and similar flags.
+	Calls uint64 `json:"calls,omitempty"`
 }
 
 // String returns one line, empty if nothing was lost.
@@ -125,6 +129,7 @@ func (l Lost) String() string {
 		{l.Entries, "map entries (the map was full)"},
 		{l.Firings, "probe firings (left out by the kernel)"},
 		{l.Faults, "memory reads (not resident)"},
+		{l.Calls, "calls of 32-bit processes (they have no tracepoints)"},
 	} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
@@ -154,6 +159,7 @@ func (s *Session) open(ctx context.Context, src source) error {
 		return err
 	}
 	s.live = src
+	s.unseen, s.uncounted = s.watchUnseen(src.Plan())
 	s.data.Zero, s.data.Began = kernel.MonotonicZero(), time.Now()
 	s.tick = s.data.Began
 	for _, p := range src.Plan().Programs {
@@ -366,6 +372,9 @@ func (s *Session) begin(start string) {
 		s.tool.Stderr.Printf(format, start)
 	}
 	s.Note(format, start)
+	if s.live != nil {
+		s.noteCompat(s.uncounted)
+	}
 	s.flush()
 }
 
@@ -408,6 +417,11 @@ func (s *Session) countLost() error {
 		}
 		l.Events += stats.Lost
 	}
+	n, err := s.unseen.count()
+	if err != nil {
+		return err
+	}
+	l.Calls = n
 	return s.live.lost(l)
 }
 
@@ -422,7 +436,7 @@ func (s *Session) close() error {
 	if s.live != nil {
 		errs = append(errs, s.live.Close())
 	}
-	errs = append(errs, s.names.close())
+	errs = append(errs, s.unseen.close(), s.names.close())
 	if s.tool.recording != nil {
 		errs = append(errs, s.tool.recording.Close())
 	}

@@ -27,13 +27,16 @@ type Session struct {
 	out     output
 	streams []eventStream
 	names   names
-	data    recorded
-	tick    time.Time // the time of the current call of Every's function
-	before  time.Time // that of the previous call
-	first   uint64    // the zero of Seconds, in ns
-	ticks   int
-	ticking bool // an interval has ended, and Every's function is printing its results
-	drained bool // the probes are detached; only the rest of the buffers is left to read
+	unseen  *unseen
+	// uncounted is why calls of 32-bit processes are not counted.
+	uncounted error
+	data      recorded
+	tick      time.Time // the time of the current call of Every's function
+	before    time.Time // that of the previous call
+	first     uint64    // the zero of Seconds, in ns
+	ticks     int
+	ticking   bool // an interval has ended, and Every's function is printing its results
+	drained   bool // the probes are detached; only the rest of the buffers is left to read
 }
 
 // eventStream is a stream that Run closes after counting its losses.
@@ -95,7 +98,7 @@ func (s *Session) Detach() error {
 		return nil
 	}
 	s.drained = true
-	return s.live.Detach()
+	return errors.Join(s.live.Detach(), s.unseen.detach())
 }
 
 // Every calls fn at the end of every interval and, for the rest of the current one, at the

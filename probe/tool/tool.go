@@ -56,6 +56,9 @@ type Tool struct {
 	record, replay         string
 	tasks                  []func() []int // return processes and threads that must exist
 	recording              *recording.Recording
+
+	compat  string   // what happens to calls of 32-bit processes without BTF; "" if it has none
+	decoded []string // calls of 32-bit processes that OnCompat has
 }
 
 type flagLine struct{ flag, usage string }

@@ -41,6 +41,11 @@ func BTFNeeds(p *ir.Program) *env.BTFNeeds {
 				types[f.Typ], members[f.Member] = true, true
 			}
 		}
+		if e.Op == ir.OpBuiltin && e.Str == "compat" {
+			for _, f := range check.CompatFields {
+				types[f.Typ], members[f.Member] = true, true
+			}
+		}
 		if e.Op == ir.OpString || e.Op == ir.OpBuiltin {
 			return
 		}

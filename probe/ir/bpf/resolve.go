@@ -96,7 +96,8 @@ func needsBTF(p *ir.Program) bool {
 		case ir.OpCast:
 			need = need || e.Type.Kind == ir.KindPtr && e.Str != ""
 		case ir.OpBuiltin:
-			need = need || e.Str == "ppid" || e.Str == "curtask" || e.Str == "pcomm"
+			need = need || e.Str == "ppid" || e.Str == "curtask" || e.Str == "pcomm" ||
+				e.Str == "compat"
 		}
 	})
 	return need

@@ -8,7 +8,8 @@
 //
 //	arg0 args.count args->file    arguments, by number and by name; fields of a tracepoint
 //	retval                        the return value, in return probes
-//	pid tid uid comm cpu nsecs    the builtins of package action
+//	pid tid uid comm cpu nsecs    the builtins of package ir; compat is whether a system
+//	                              call is one of a 32-bit program
 //	10 0x1f "text"                constants
 //	+ - * / % & | ^ << >> ~       arithmetic
 //	== != < <= > >= && || ! ?:    conditions; == compares text, too

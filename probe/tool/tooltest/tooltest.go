@@ -206,6 +206,19 @@ func Start(t *testing.T, work string) *Child {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return start(t, exe, workEnv+"="+work, testenv.NoPreemption())
+}
+
+// StartProgram starts another program as a Child. The program has to read a byte of its
+// standard input, work, write a byte to its standard output, and read again.
+func StartProgram(t *testing.T, path string) *Child {
+	t.Helper()
+	return start(t, path)
+}
+
+// start starts a Child with additions to this process's environment.
+func start(t *testing.T, path string, env ...string) *Child {
+	t.Helper()
 	in, to, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -216,8 +229,8 @@ func Start(t *testing.T, work string) *Child {
 		t.Fatal(errors.Join(err, to.Close()))
 	}
 	defer out.Close()
-	c := &Child{t: t, cmd: testenv.Command(t, exe), to: to, from: from}
-	c.cmd.Env = append(os.Environ(), workEnv+"="+work, testenv.NoPreemption())
+	c := &Child{t: t, cmd: testenv.Command(t, path), to: to, from: from}
+	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = in, out, os.Stderr
 	t.Cleanup(func() { to.Close(); from.Close() })
 	if err := c.cmd.Start(); err != nil {

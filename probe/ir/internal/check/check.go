@@ -301,6 +301,8 @@ func (c *checker) builtin(e *ir.Expr) (*typed.Node, error) {
 		return c.expr(ir.NewExpr(ir.OpTaskPID, memberExpr(ir.NewBuiltin("curtask"), "real_parent")))
 	case "pcomm":
 		return c.expr(memberExpr(ir.NewBuiltin("curtask"), "group_leader->comm"))
+	case "compat":
+		return c.compat()
 	case "usermode":
 		return c.userMode()
 	case "is_return":

@@ -28,6 +28,36 @@ func UsesTaskIDs(e *ir.Expr) bool {
 	return e.Op == ir.OpTaskPID || e.Op == ir.OpTaskTID || e.Op == ir.OpBuiltin && e.Str == "ppid"
 }
 
+// compatFlags are, by architecture, the member of a task's thread_info and its bit that are set
+// in system calls of the 32-bit ABI.
+var compatFlags = map[string]struct {
+	member string
+	bit    int64
+}{
+	// TS_COMPAT of the call, which a 64-bit program makes with int 0x80, too. TIF_ADDR32 and
+	// the code segment are those of the program.
+	"amd64": {"status", 1},
+	"arm64": {"flags", 22}, // TIF_32BIT of the program, whose calls are all of one kind
+}
+
+// CompatFields are the members that the builtin compat reads, on all architectures.
+var CompatFields = []struct{ Typ, Member string }{
+	{"task_struct", "thread_info"},
+	{"thread_info", "status"},
+	{"thread_info", "flags"},
+}
+
+// compat reports whether the current task is in a system call of the 32-bit ABI.
+func (c *checker) compat() (*typed.Node, error) {
+	flag, ok := compatFlags[c.plan.Arch]
+	if !ok {
+		return nil, Unsupported("builtin compat", ir.Version{}, "not known on "+c.plan.Arch)
+	}
+	bits := memberExpr(ir.NewBuiltin("curtask"), "thread_info."+flag.member)
+	return c.expr(ir.NewExpr(ir.OpNe, ir.NewExpr(ir.OpAnd, bits, ir.NewConst(1<<flag.bit)),
+		ir.NewConst(0)))
+}
+
 // taskID returns the number of a task other than the current one, given its typed pointer. It
 // is the number in the initial namespace or, for a program that is loaded in another one, the
 // number that PIDNamespace.OwnIDs would give it as the current task.

@@ -22,7 +22,7 @@ func TestLicence(t *testing.T) {
 	plan := rawPlan(runningKernel(t), runtime.GOARCH, nil)
 	for _, b := range ir.Builtins() {
 		switch b.Name {
-		case "ppid", "pcomm", "session_cookie", "ip", "sp", "goid", "func", "probe", "cookie": // need what this plan lacks
+		case "ppid", "pcomm", "compat", "session_cookie", "ip", "sp", "goid", "func", "probe", "cookie": // need what this plan lacks
 			continue
 		}
 		p := &ir.Program{Name: "licence", License: "Proprietary", IncludeSelf: true, Actions: []ir.Action{{

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package main
+
+var execs map[string]func()
