@@ -40,7 +40,7 @@ func readImage(tb testing.TB, c *CFICache, f *os.File) FileCFI {
 func TestBombErrors(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
 	for _, name := range []string{"compressed-debug_frame", "frame-descriptions", "Go-functions-of-many-steps", "nested-CIEs"} {
-		c := CFICache{MaxBytes: 16 << 20}
+		c := CFICache{MaxBytes: 16 << 20, Chosen: true}
 		got := readImage(t, &c, writeImage(t, elfbuild.BombNamed(name).Make()))
 		if !errors.Is(got.err, elffile.ErrTooLarge) {
 			t.Errorf("%s: got %v, want %v", name, got.err, elffile.ErrTooLarge)

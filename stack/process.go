@@ -1,13 +1,11 @@
 package stack
 
 import (
-	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"strconv"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -42,9 +40,13 @@ type CFICache struct {
 	// compiled has no table.
 	//
 	// The work is bounded too, whatever processes map: all files together may have 32 times
-	// MaxBytes of call frame information, and 10 MiB more for each second since the first
-	// one was read.
+	// MaxBytes of call frame information, and those of one process an eighth of what the others
+	// leave, or half if Chosen is set. Of that, 10 MiB come back each second. So may 32,768
+	// files be opened, of which 640 come back each second.
 	MaxBytes int64
+	// MaxMappings is the most executable mappings of a process whose files are read: of one with
+	// more, none is. 0 means that there is no such limit.
+	MaxMappings int
 	// Chosen is set if the user has chosen the processes, so that all of their files are
 	// read alike. Otherwise files of untrusted owners share less: symbol.Options.Chosen
 	// describes which files, and how much.
@@ -57,7 +59,23 @@ type CFICache struct {
 	order  []fileKey // oldest first
 	size   int64
 	work   stranger.Share // bytes of call frame information
+	opened stranger.Share // files
+	// latest has what the files were when they were opened last, by device and inode.
+	latest map[[2]uint64]openedFile
 }
+
+// openedFile is a file as it was at a time.
+type openedFile struct {
+	key fileKey
+	at  time.Time
+}
+
+// openedFor is how long a file that was opened is not opened again: a thousand processes that
+// map one library have it opened once.
+const openedFor = time.Second
+
+// filesLimit is the number of files that may be opened.
+var filesLimit = stranger.Limit{Base: 32 << 10, Second: 640}
 
 func (c *CFICache) maxBytes() int64 {
 	if c.MaxBytes == 0 {
@@ -82,11 +100,9 @@ func (c *CFICache) start(pid int, st fs.FileInfo, f *elffile.File) error {
 	n += pclntab.Work(f) / 8 // of which rows are little
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var o stranger.Owner
-	if !c.Chosen {
-		o = c.work.Owner(pid, st)
-	}
-	if !c.work.Take(o, n, cacheWork*c.maxBytes(), time.Now()) {
+	c.work.Chosen = c.Chosen
+	o := c.work.Owner(pid, st)
+	if !c.work.Take(o, stranger.Party{PID: pid}, n, stranger.Bytes(cacheWork*c.maxBytes()), time.Now()) {
 		return errTooMuchWork
 	}
 	return nil
@@ -146,31 +162,41 @@ func (c *FileCFI) Locate(m *Module, before []Module) bool {
 // these files; the Modules can be used all the same. It needs Linux and ptrace read
 // permission.
 func (c *CFICache) Modules(pid int) (*Modules, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
-	if err != nil {
-		return nil, err
-	}
-	var list, other []Module
-	var errs []error
-	err = procfs.ReadMaps(bytes.NewReader(data), func(m *procfs.Mapping) bool {
-		if m.Perm&procfs.Exec == 0 {
-			if m.Perm&procfs.Read != 0 && m.Inode != 0 && strings.HasPrefix(m.Path, "/") {
-				other = append(other, Module{Start: m.Start, End: m.End, Offset: m.Offset, Name: m.Path})
-			}
-			return true
+	var code []procfs.Mapping
+	var other []Module
+	err := procfs.EachMapping(pid, func(m *procfs.Mapping) bool {
+		switch {
+		case m.Perm&procfs.Exec != 0:
+			code = append(code, *m)
+		case m.Perm&procfs.Read != 0 && m.Inode != 0 && strings.HasPrefix(m.Path, "/"):
+			other = append(other, Module{Start: m.Start, End: m.End, Offset: m.Offset, Name: m.Path})
 		}
-		mod := Module{Start: m.Start, End: m.End, Offset: m.Offset, Name: m.Path}
-		if err := c.load(pid, m, &mod, list); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", m.Path, err))
-		}
-		list = append(list, mod)
 		return true
 	})
 	if err != nil {
 		return nil, err
 	}
+	list := make([]Module, 0, len(code))
+	var errs []error
+	tooMany := c.MaxMappings > 0 && len(code) > c.MaxMappings
+	if tooMany {
+		errs = append(errs, fmt.Errorf("%d executable mappings, more than %d", len(code), c.MaxMappings))
+	}
+	for i := range code {
+		m := &code[i]
+		mod := Module{Start: m.Start, End: m.End, Offset: m.Offset, Name: m.Path}
+		if !tooMany {
+			if err := c.load(pid, m, &mod, list); err != nil && len(errs) < maxErrors {
+				errs = append(errs, fmt.Errorf("%s: %w", m.Path, err))
+			}
+		}
+		list = append(list, mod)
+	}
 	return NewModules(list...).WithData(other...), errors.Join(errs...)
 }
+
+// maxErrors is the most errors of files that are joined.
+const maxErrors = 100
 
 // load finds the module's table and bias.
 func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module) error {
@@ -179,6 +205,15 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 		return mod.LoadImage(ProcessMemory(pid))
 	case m.Inode == 0 || m.Path == "" || m.Path[0] != '/':
 		return nil // JIT code, or something of the kernel's
+	}
+	if cached, ok := c.recent(m); ok {
+		if cached.err == nil {
+			cached.Locate(mod, before)
+		}
+		return cached.err
+	}
+	if !c.startFile(pid) {
+		return errTooMuchWork
 	}
 	f, err := procfs.OpenMapped(pid, m, c.Served)
 	if err != nil {
@@ -197,6 +232,7 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 		}
 		c.put(key, cached)
 	}
+	c.openedNow(key)
 	if cached.err != nil {
 		return cached.err
 	}
@@ -262,6 +298,41 @@ func (m *Module) LoadImage(mem Memory) error {
 	m.Bias = m.Start - lowestAddress(f)
 	m.CFI, err = compileCFI(f, cfiRoom(f))
 	return err
+}
+
+// recent returns what is known of a mapped file that was opened a moment ago.
+func (c *CFICache) recent(m *procfs.Mapping) (FileCFI, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, ok := c.latest[[2]uint64{m.Dev, m.Inode}]
+	if !ok || time.Since(last.at) > openedFor {
+		return FileCFI{}, false
+	}
+	cached, ok := c.tables[last.key]
+	return cached, ok
+}
+
+// openedNow notes that a file was opened. What is too old goes before there is more of it than
+// of tables.
+func (c *CFICache) openedNow(key fileKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.latest == nil {
+		c.latest = make(map[[2]uint64]openedFile)
+	}
+	now := time.Now()
+	if len(c.latest) > 2*len(c.tables) {
+		maps.DeleteFunc(c.latest, func(_ [2]uint64, o openedFile) bool { return now.Sub(o.at) > openedFor })
+	}
+	c.latest[[2]uint64{key.dev, key.inode}] = openedFile{key, now}
+}
+
+// startFile accounts for the work of opening a file for a process.
+func (c *CFICache) startFile(pid int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opened.Chosen = c.Chosen
+	return c.opened.Take(stranger.Owner{}, stranger.Party{PID: pid}, 1, filesLimit, time.Now())
 }
 
 func (c *CFICache) get(key fileKey) (FileCFI, bool) {

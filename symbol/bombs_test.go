@@ -47,10 +47,20 @@ func loaded(t *testing.T, ps *Processes, path string) *ELF {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img := &image{path: path, file: f, stat: st, owner: ps.owner(os.Getpid(), st)}
 	p := &Process{ps: ps, pid: os.Getpid(), user: anybody}
+	img := &image{path: path, file: f, stat: st, owner: p.ownerOf(st)}
 	p.load(img, &procfs.Mapping{Path: path})
 	return img.elf
+}
+
+// reasonOf returns the reason for an address in a loaded file, and closes it. One that is not
+// loaded is beyond the budget.
+func reasonOf(e *ELF) Reason {
+	if e == nil {
+		return ReasonBudget
+	}
+	defer e.Close()
+	return e.Resolve(nil, []uint64{elfbuild.ProgramText})[0].Reason
 }
 
 // What an address in a file of somebody's is named, or why it isn't: what naming it takes
@@ -111,15 +121,13 @@ func TestSymbolWorkIsBounded(t *testing.T) {
 	ps.now = func() time.Time { return now }
 	built := elfbuild.Program(elfbuild.SymbolTable{N: 1000, Step: 16, Size: 16, Names: 4}.Sections()...).Bytes()
 	reason := func() Reason {
-		e := hostile(t, ps, built, 0)
-		defer e.Close()
-		return e.Resolve(nil, []uint64{elfbuild.ProgramText})[0].Reason
+		return reasonOf(hostile(t, ps, built, 0))
 	}
 	if got := reason(); got != ReasonNone {
 		t.Fatalf("the first file: %v", got)
 	}
 	for n := int64(tableWork); n > 0; n /= 2 { // all that is left
-		for ps.work.Take(stranger.Owner{}, n, tableWork, now) {
+		for ps.work.Take(stranger.Owner{}, stranger.Party{}, n, stranger.Bytes(tableWork), now) {
 		}
 	}
 	if got := reason(); got != ReasonBudget {

@@ -64,7 +64,7 @@ var reasons = [...]string{
 	ReasonExited:     "the process ended before it was seen",
 	ReasonHidden:     "kernel addresses are hidden",
 	ReasonNoKallsyms: "kallsyms cannot be read",
-	ReasonBudget:     "the memory budget is used up",
+	ReasonBudget:     "beyond the budget for the process",
 	ReasonTruncated:  "the stack was cut off",
 	ReasonServed:     "a process may serve the file (FUSE), or its server does not answer",
 }

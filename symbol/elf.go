@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"container/list"
 	"debug/elf"
 	"fmt"
 	"io"
@@ -34,11 +35,17 @@ type ELF struct {
 	buildID string
 	names   *names
 	id      uint32 // of this file in names
-	refs    int    // images that share it; guarded by Processes.mu
-	owner   stranger.Owner
-	grown   *atomic.Bool // set when a table is made; may be nil
-	opts    sourceOptions
-	text    elffile.Section // the largest section of code, for a quick answer
+
+	// Guarded by Processes.mu:
+	refs     int           // images that share it
+	used     uint64        // Processes.tick of the last use
+	counted  int64         // bytes that Processes.elfBytes has
+	inTables *list.Element // of Processes.tables
+
+	owner stranger.Owner
+	grown *atomic.Bool // set when a table is made; may be nil
+	opts  sourceOptions
+	text  elffile.Section // the largest section of code, for a quick answer
 
 	code   atomic.Pointer[symTable]
 	data   atomic.Pointer[symTable]

@@ -84,7 +84,7 @@ const (
 	ReasonExited            // the process ended before it was seen
 	ReasonHidden            // kernel addresses are hidden: kptr_restrict
 	ReasonNoKallsyms        // /proc/kallsyms cannot be read
-	ReasonBudget            // the resolver's byte budget was used up
+	ReasonBudget            // reading it would exceed the process's part of a budget: Options.Budget
 	ReasonTruncated         // no address: the stack ended early
 	ReasonServed            // a process may serve the file (Options.Served), or who serves it does not answer
 )

@@ -32,19 +32,47 @@ type image struct {
 	file   fs.File     // open since the image was first seen; nil if closed
 	stat   fs.FileInfo // of file when it was opened
 	owner  stranger.Owner
-	user   procfs.User   // of the process that mapped it when it was opened
-	elf    *ELF          // nil until an address in it is named
-	reason Reason        // why elf is nil
-	vast   bool          // its headers alone take too much memory: it is not read again
-	used   uint64        // Processes.tick of the last use
-	at     *list.Element // in Processes.held, nil while nothing is held
+	user   procfs.User // of the process that mapped it when it was opened
+	elf    *ELF        // nil until an address in it is named
+	reason Reason      // why elf is nil
+	vast   bool        // its headers alone take too much memory: it is not read again
+	refs   int         // mappings that have it
+
+	// opener is the process for which the image is in held and mapped.
+	opener       *Process
+	held, mapped place
+	dropped      bool   // others needed its descriptor
+	failed       int    // how often opening it ahead failed
+	tried        uint64 // Processes.tick of the last try to read it
+}
+
+// place is where an image is in a list of Processes, and in that of its process.
+type place struct{ all, own *list.Element }
+
+// size returns the memory that an image takes, in bytes.
+func (img *image) size() int64 { return imageSize + int64(len(img.path)) }
+
+// list puts the image into a list and into its process's.
+func (img *image) list(at *place, all, own *list.List) {
+	if at.all == nil {
+		at.all, at.own = all.PushBack(img), own.PushBack(img)
+	}
+}
+
+// unlist takes it out of them.
+func (img *image) unlist(at *place, all, own *list.List) {
+	if at.all != nil {
+		all.Remove(at.all)
+		own.Remove(at.own)
+		*at = place{}
+	}
 }
 
 // anybody is the user of a process that is not known: it reads what everybody may read.
 var anybody = procfs.User{UID: -1, GID: -1}
 
-// held reports whether the image has resources.
-func (img *image) held() bool { return img.file != nil || img.elf != nil }
+// isHeld reports whether the image has resources.
+func (img *image) isHeld() bool { return img.file != nil || img.elf != nil }
 
 // open opens the file behind a mapping of a process.
 func (ps *Processes) open(pid int, m *procfs.Mapping) (fs.File, error) {
@@ -69,11 +97,15 @@ func (ps *Processes) openRecorded(pid int, path string) (fs.File, error) {
 // hold opens the image's file if that is possible.
 func (p *Process) hold(img *image, m *procfs.Mapping) {
 	ps := p.ps
-	if img.held() {
+	if img.isHeld() || ps.closed {
 		return
 	}
-	ps.limitFiles()
 	img.reason = ReasonNoFile
+	if p.startFile() != nil {
+		img.reason = ReasonBudget
+		return
+	}
+	ps.limitFiles(p)
 	f, err := ps.open(p.pid, m)
 	if err != nil {
 		if isServed(err) {
@@ -86,9 +118,10 @@ func (p *Process) hold(img *image, m *procfs.Mapping) {
 		f.Close()
 		return
 	}
-	img.file, img.stat, img.owner, img.reason = f, st, ps.owner(p.pid, st), ReasonNone
+	img.file, img.stat, img.owner, img.reason = f, st, p.ownerOf(st), ReasonNone
 	img.user = p.files()
-	img.at = ps.held.PushBack(img)
+	img.opener = p
+	img.list(&img.held, &ps.held, &p.held)
 }
 
 func isServed(err error) bool {
@@ -107,7 +140,14 @@ func (p *Process) load(img *image, m *procfs.Mapping) {
 	if img.file == nil {
 		return
 	}
+	if ps.startTable(stranger.Owner{}, fileWork) != nil {
+		img.reason = ReasonBudget
+		return
+	}
 	ef, err := elffile.NewFS(img.file)
+	if err == nil {
+		ps.work.Add(img.owner, ps.reader.party(), elffile.Headers(ef)-fileWork)
+	}
 	if err == nil && elffile.Headers(ef) > ps.opts.tableRoom()/4 {
 		// With them, the tables would exceed the budget, and be read again for each address.
 		ef.Close()
@@ -116,6 +156,7 @@ func (p *Process) load(img *image, m *procfs.Mapping) {
 	}
 	if err == nil {
 		ef.Bound(ps.opts.room())
+		ps.limitHeaders(img, elffile.Headers(ef))
 	}
 	if err != nil {
 		img.reason = ReasonBadFile
@@ -127,7 +168,7 @@ func (p *Process) load(img *image, m *procfs.Mapping) {
 		}
 		return
 	}
-	ps.adopt(img, p.pid, ef)
+	ps.adopt(img, p, ef)
 }
 
 // isMemory reports whether a file is named memory: a memfd or POSIX shared memory.
@@ -157,7 +198,12 @@ func (img *image) stale() bool {
 }
 
 // adopt gives the image an ELF: that of another image with the same build-id, or a new one.
-func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
+func (ps *Processes) adopt(img *image, p *Process, ef *elffile.File) {
+	ps.limitMapped(p)
+	if img.opener == nil { // the vdso
+		img.opener = p
+	}
+	img.list(&img.mapped, &ps.mapped, &img.opener.mapped)
 	id := ef.BuildID()
 	if other := ps.byID[id]; id != "" && other != nil && other.mayServe(img.owner) &&
 		sameNames(other.f, ef) {
@@ -169,9 +215,6 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 		img.elf = other
 		return
 	}
-	if !img.held() { // the vdso
-		img.at = ps.held.PushBack(img)
-	}
 	ps.nextID++
 	e := &ELF{
 		f: ef, path: img.path, buildID: id, names: ps.names, id: ps.nextID, refs: 1,
@@ -182,11 +225,14 @@ func (ps *Processes) adopt(img *image, pid int, ef *elffile.File) {
 	e.opts = sourceOptions{dwarf: ps.opts.Source, noInline: ps.opts.NoInline}
 	e.opts.find = elffile.DebugFinder{
 		Path: img.path, Dirs: debugDirs(ps.opts.DebugDirs),
-		Open: func(path string) (fs.File, error) { return ps.openDebug(img, pid, path) },
+		Open: func(path string) (fs.File, error) { return p.openDebug(img, path) },
 		Room: ps.opts.room(), Start: e.start,
 	}
 	e.init()
 	img.elf = e
+	ps.headers += elffile.Headers(ef)
+	ps.count(e)
+	ps.grown.Store(true)
 	if id != "" {
 		ps.byID[id] = e
 	}
@@ -230,34 +276,59 @@ func sameNames(a, b *elffile.File) (same bool) {
 // maxCompared is how much of a table of names is compared.
 const maxCompared = 16 << 20
 
-// openDebug opens a debug file of an image: the target's own, or the host's.
-func (ps *Processes) openDebug(img *image, pid int, name string) (fs.File, error) {
-	if !ps.live {
-		return ps.openRecorded(pid, name)
+// openDebug opens a debug file of an image: the process's own, or the host's.
+func (p *Process) openDebug(img *image, name string) (fs.File, error) {
+	if !p.ps.live {
+		return p.ps.openRecorded(p.pid, name)
 	}
-	return openDebug(img.user, debugDirs(ps.opts.DebugDirs), name, pid, os.Getpid())
+	dirs, own := debugDirs(p.ps.opts.DebugDirs), os.Getpid()
+	if p.hasOwnRoot() {
+		return openDebug(img.user, dirs, name, own)
+	}
+	return openDebug(img.user, dirs, name, p.pid, own)
+}
+
+// hasOwnRoot reports whether the process's root is this process's, so that files, most of which
+// do not exist, need not be looked for twice.
+func (p *Process) hasOwnRoot() bool {
+	if p.rootRead.IsZero() || p.rootRead.Before(p.read) {
+		p.rootRead, p.ownRoot = p.read, procfs.HasOwnRoot(p.pid)
+	}
+	return p.ownRoot
 }
 
 // release drops the resources of an image; it is read again when needed, if it still
 // exists.
 func (ps *Processes) release(img *image) {
-	if img.at != nil {
-		ps.held.Remove(img.at)
-		img.at = nil
-	}
-	if img.file != nil {
-		img.file.Close()
-		img.file = nil
-	}
+	ps.unmap(img)
+	ps.closeFile(img)
+}
+
+// unmap drops an image's ELF.
+func (ps *Processes) unmap(img *image) {
 	e := img.elf
-	img.elf = nil
+	img.elf, img.tried = nil, 0
+	if img.opener != nil {
+		img.unlist(&img.mapped, &ps.mapped, &img.opener.mapped)
+	}
 	if e == nil {
 		return
 	}
 	if e.refs--; e.refs == 0 {
+		ps.forgetELF(e)
 		if ps.byID[e.buildID] == e {
 			delete(ps.byID, e.buildID)
 		}
 		e.Close()
 	}
+}
+
+// closeFile closes the descriptor of an image.
+func (ps *Processes) closeFile(img *image) {
+	if img.file == nil {
+		return
+	}
+	img.unlist(&img.held, &ps.held, &img.opener.held)
+	img.file.Close()
+	img.file = nil
 }

@@ -77,8 +77,8 @@ func (p *Process) readPerfMap() {
 	if p.nspid == 0 {
 		p.nspid = procfs.NSpid(p.ps.root, p.pid)
 	}
-	p.readJITFile(fmt.Sprintf("/tmp/perf-%d.map", p.nspid), &p.jit.perfSeen, func(r io.Reader) error {
-		m, err := parsePerfMap(r, p.ps.opts.jitRoom())
+	p.readJITFile(fmt.Sprintf("/tmp/perf-%d.map", p.nspid), &p.jit.perfSeen, 1, func(r io.Reader) error {
+		m, err := parsePerfMap(r, p.jitRoom())
 		if err == nil {
 			p.jit.perf = m
 		}
@@ -95,8 +95,8 @@ func (p *Process) readJITDump() {
 		if !strings.HasPrefix(base, "jit-") || !strings.HasSuffix(base, ".dump") {
 			continue
 		}
-		p.readJITFile(path, &p.jit.dumpSeen, func(r io.Reader) error {
-			d, err := parseJITDump(io.LimitReader(r, maxJITDump), p.ps.opts.jitRoom())
+		p.readJITFile(path, &p.jit.dumpSeen, dumpPart, func(r io.Reader) error {
+			d, err := parseJITDump(io.LimitReader(r, maxJITDump), p.jitRoom())
 			if err == nil {
 				p.jit.dump = d
 			}
@@ -110,12 +110,16 @@ func (p *Process) readJITDump() {
 // code as well.
 const maxJITDump = 1 << 30
 
-// jitRoom returns the memory that reading one of a process's files may take, in bytes.
-func (o *Options) jitRoom() int64 { return 2 * o.tableRoom() }
+// dumpPart is how much of a jitdump is about symbols: most is code, which is skipped.
+const dumpPart = 8
+
+// jitRoom returns the memory that reading one of the process's files may take, in bytes.
+func (p *Process) jitRoom() int64 { return min(2*p.ps.opts.tableRoom(), p.room()) }
 
 // readJITFile reads a file of the process's root if it changed and is the process's own: every
-// user may make files in /tmp. Reading it is part of the work that Options.Budget bounds.
-func (p *Process) readJITFile(path string, seen *fileState, read func(io.Reader) error) {
+// user may make files in /tmp. Reading one part in so many of it is part of the work that
+// Options.Budget bounds.
+func (p *Process) readJITFile(path string, seen *fileState, part int64, read func(io.Reader) error) {
 	f, err := p.openOwn(path)
 	if err != nil {
 		return
@@ -129,14 +133,14 @@ func (p *Process) readJITFile(path string, seen *fileState, read func(io.Reader)
 	if now == *seen {
 		return
 	}
-	if err = p.ps.startTable(p.ps.owner(p.pid, st), st.Size()); err == nil {
+	if err = p.ps.startTable(p.ownerOf(st), st.Size()/part); err == nil {
 		err = read(f)
 	}
 	if errors.Is(err, elffile.ErrTooLarge) {
 		*seen, p.jit.tooLarge = now, true
 	} else if err == nil {
 		*seen = now
-		p.ps.grown.Store(true)
+		p.recount()
 	}
 }
 

@@ -345,6 +345,8 @@ func (k *Kernel) Match(p *Pattern) ([]Symbol, error) {
 func (p *Process) Match(pat *Pattern) ([]Symbol, error) {
 	p.ps.mu.Lock()
 	defer p.ps.mu.Unlock()
+	p.ps.reads(p)
+	defer p.ps.trim()
 	var out []Symbol
 	var errs []error
 	seen := map[*image]bool{}

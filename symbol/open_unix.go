@@ -10,14 +10,15 @@ import (
 	"github.com/borescope/borescope/internal/procfs"
 )
 
-// defaultMaxFiles leaves half of the files that the process may open to the program that
-// uses this package.
+// defaultMaxFiles leaves most of the files that the process may open to the program that uses
+// this package.
 func defaultMaxFiles() int {
+	const most, part = 1024, 4
 	var l syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || l.Cur >= 2*1024 {
-		return 1024
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || l.Cur >= part*most {
+		return most
 	}
-	return max(int(l.Cur)/2, 16)
+	return max(int(l.Cur)/part, 16)
 }
 
 // owner returns the user that a file belongs to, anybody if the system does not report it.

@@ -1,13 +1,16 @@
 package symbol
 
 import (
+	"container/list"
 	"errors"
 	"io/fs"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/internal/stranger"
 )
 
 // Process names the addresses of one process, also after it ended, as far as it was seen alive.
@@ -21,16 +24,34 @@ type Process struct {
 	comm   string
 	exited bool
 	read   time.Time // when maps was read
-	used   uint64
+	text   int64     // what was read then, in bytes
+	cut    bool      // maps is not all of it
 	maps   []mapping
 	// old are earlier states of maps, the newest first: a sample may have been
 	// taken before an exec or a dlclose.
-	old   [][]mapping
+	old   []oldMaps
 	jit   *jitFiles // nil before the first lookup
 	nspid int
 	// user is the one whose rights it had for files at userRead, the last one that was known.
 	user     procfs.User
 	userRead time.Time
+	owners   map[uint32]stranger.Owner // of files by their users, since userRead
+	rootRead time.Time                 // when ownRoot was read
+	ownRoot  bool                      // its root is this process's
+
+	// in is the list of Processes that it is in, at the place at; nil if it is not kept.
+	in   *list.List
+	at   *list.Element
+	size listSize // that was accounted for
+
+	held, mapped list.List // of *image: those that were opened for this process
+	ahead        int       // files that were opened before they were needed, since read
+}
+
+// oldMaps is an earlier state of a process's mappings.
+type oldMaps struct {
+	maps []mapping
+	size listSize
 }
 
 // maxOld is how many earlier states of its mappings a process keeps.
@@ -101,40 +122,102 @@ func (p *Process) refresh() error {
 	}
 	defer f.Close()
 	var fresh []mapping
+	room, cut := p.room(), false
+	p.text, p.ahead = 0, 0
 	err = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
-		if m.Perm&procfs.Exec != 0 || p.ps.opts.Data {
-			fresh = append(fresh, p.mapping(m))
+		p.text += int64(len(m.Path)) + procfs.MapsLine
+		cut = p.text > procfs.MaxMaps
+		if !cut && (m.Perm&procfs.Exec != 0 || p.ps.opts.Data) {
+			room -= int64(len(m.Path)) + mappingSize + imageSize
+			if cut = room < 0; !cut {
+				fresh = append(fresh, p.mapping(m))
+			}
 		}
-		return len(fresh) < maxMappings
+		return !cut
 	})
-	if err != nil && len(fresh) == 0 {
+	// A process that is on its way out has no mappings left.
+	if len(fresh) == 0 {
+		p.cut = p.cut || cut
 		return err
 	}
-	// A process that is on its way out has no mappings left.
-	if len(fresh) == 0 || p.sameMaps(fresh) {
+	p.cut = cut
+	if p.sameMaps(fresh) {
 		return nil
 	}
 	if len(p.maps) > 0 && !p.covers(fresh) {
 		p.retire()
 	}
-	p.maps = slices.Clip(fresh)
+	p.set(slices.Clip(fresh))
 	return nil
+}
+
+// ownerOf returns the owner of a file that the process maps.
+func (p *Process) ownerOf(st fs.FileInfo) stranger.Owner {
+	if !p.ps.live {
+		return stranger.Owner{}
+	}
+	uid := uint32(owner(st).UID)
+	p.files() // empties owners if they may have changed
+	o, ok := p.owners[uid]
+	if !ok {
+		o = p.ps.work.Owner(p.pid, st)
+		if p.owners == nil {
+			p.owners = make(map[uint32]stranger.Owner)
+		}
+		p.owners[uid] = o
+	}
+	return o
+}
+
+// gap returns the age at which the process's mappings are read again, instead of age: reading
+// those of a process with very many may not take all of the time.
+func (p *Process) gap(age time.Duration) time.Duration {
+	return age * time.Duration(1+p.text>>20)
+}
+
+// set sets the mappings, and accounts for their images and their memory.
+func (p *Process) set(maps []mapping) {
+	p.ps.ref(maps)
+	p.ps.unref(p.maps)
+	p.maps = maps
+	p.recount()
+}
+
+// ref notes that mappings are kept, and with them their images.
+func (ps *Processes) ref(maps []mapping) {
+	for i := range maps {
+		if img := maps[i].img; img != nil {
+			img.refs++
+		}
+	}
+}
+
+// unref notes that mappings are not kept any more. Images that no other mapping has go.
+func (ps *Processes) unref(maps []mapping) {
+	for i := range maps {
+		img := maps[i].img
+		if img == nil {
+			continue
+		}
+		if img.refs--; img.refs == 0 && ps.images[img.key] == img {
+			ps.release(img)
+			delete(ps.images, img.key)
+			ps.imageBytes -= img.size()
+		}
+	}
 }
 
 // files returns the user whose rights the process has for files. It is read once for each
 // reading of the mappings, and remains known when the process has ended.
 func (p *Process) files() procfs.User {
 	if p.ps.live && p.userRead.Before(p.read) {
-		p.userRead = p.read
+		p.userRead, p.owners = p.read, nil
 		if u, err := procfs.UserOf(p.ps.root, p.pid); err == nil {
 			p.user = u
 		}
 	}
 	return p.user
 }
-
-// maxMappings is far above vm.max_map_count's default, 65,530.
-const maxMappings = 1 << 20
 
 func (p *Process) mapping(m *procfs.Mapping) mapping {
 	out := mapping{
@@ -168,13 +251,31 @@ func (p *Process) image(m *procfs.Mapping) *image {
 	if img == nil {
 		img = &image{key: key, path: m.Path}
 		ps.images[key] = img
+		ps.imageBytes += img.size()
 	} else if img.stale() {
 		ps.release(img)
 	}
-	if ps.live && key.path == "" {
-		p.hold(img, m)
+	if ps.live && key.path == "" && !img.dropped && img.failed < maxFailed && !img.isHeld() {
+		p.holdAhead(img, m)
 	}
 	return img
+}
+
+// maxFailed is how often opening a file ahead may fail: another process that maps it may be
+// permitted to be read.
+const maxFailed = 4
+
+// holdAhead opens the image's file before an address in it is to be named, as long as those of
+// the process leave enough descriptors to other processes.
+func (p *Process) holdAhead(img *image, m *procfs.Mapping) {
+	most := p.ps.partOf(p.ps.opts.MaxFiles)
+	if p.ahead >= most || p.held.Len() >= most {
+		return
+	}
+	p.ahead++
+	if p.hold(img, m); !img.isHeld() {
+		img.failed++
+	}
 }
 
 // isAnonymous reports whether a mapping with an inode is memory: shared anonymous memory and
@@ -209,8 +310,9 @@ func (p *Process) covers(fresh []mapping) bool {
 
 // retire makes the mappings an earlier state.
 func (p *Process) retire() {
-	p.old = append([][]mapping{p.maps}, p.old...)
+	p.old = append([]oldMaps{{p.maps, sizeOf(p.maps)}}, p.old...)
 	if len(p.old) > maxOld {
+		p.ps.unref(p.old[maxOld].maps)
 		p.old = p.old[:maxOld]
 	}
 	p.maps = nil
@@ -225,10 +327,11 @@ func (p *Process) exec(comm string) {
 	if len(before) > 0 {
 		p.retire()
 	}
-	p.jit = nil
+	p.jit, p.cut = nil, false
 	if !p.exited {
 		_ = p.refresh() // mmap events and later reads add missing mappings
 	}
+	p.recount()
 }
 
 // mmap adds the mapping of an event.
@@ -243,46 +346,47 @@ func (p *Process) mmap(ev *Event) {
 	if n := findMapping(p.maps, m.Start); n != nil && n.end >= m.End && n.path == m.Path {
 		return // read from /proc already
 	}
-	// Earlier mappings of the range are replaced (MAP_FIXED).
-	var keep []mapping
-	for _, o := range p.maps {
-		if o.end <= m.Start || o.start >= m.End {
-			keep = append(keep, o)
-			continue
-		}
+	if len(p.maps) >= maxEventMaps || p.size.cost > p.room() {
+		// Reading all of them again, for the next address, costs less than this for each.
+		p.read, p.cut = time.Time{}, true
+		return
+	}
+	// Earlier mappings of the range are replaced (MAP_FIXED): maps[i:j].
+	i := sort.Search(len(p.maps), func(i int) bool { return p.maps[i].end > m.Start })
+	j := i
+	fresh := []mapping{p.mapping(&m)}
+	p.ps.ref(fresh)
+	for ; j < len(p.maps) && p.maps[j].start < m.End; j++ {
+		o := p.maps[j]
 		if o.start < m.Start {
 			left := o
 			left.end = m.Start
-			keep = append(keep, left)
+			fresh = slices.Insert(fresh, 0, left)
+			p.ps.ref(fresh[:1])
 		}
 		if o.end > m.End {
 			right := o
 			right.start, right.offset = m.End, o.offset+(m.End-o.start)
 			right.biasKnown = false
-			keep = append(keep, right)
+			fresh = append(fresh, right)
+			p.ps.ref(fresh[len(fresh)-1:])
 		}
 	}
-	keep = append(keep, p.mapping(&m))
-	slices.SortFunc(keep, func(a, b mapping) int {
-		if a.start < b.start {
-			return -1
-		}
-		return 1
-	})
-	p.maps = keep
+	p.ps.unref(p.maps[i:j])
+	p.maps = slices.Replace(p.maps, i, j, fresh...)
+	p.recount()
 }
 
-func (p *Process) forget() { p.maps, p.old, p.jit = nil, nil, nil }
+// maxEventMaps is the most mappings of a process to which those of events are added.
+const maxEventMaps = 4 << 10
 
-func (p *Process) bytes() int64 {
-	n := int64(200 + 72*cap(p.maps))
-	for _, o := range p.old {
-		n += int64(72 * cap(o))
+func (p *Process) forget() {
+	for i := range p.old {
+		p.ps.unref(p.old[i].maps)
 	}
-	if p.jit != nil {
-		n += p.jit.bytes()
-	}
-	return n
+	p.ps.unref(p.maps)
+	p.maps, p.old, p.jit = nil, nil, nil
+	p.account(listSize{})
 }
 
 // findMapping returns the mapping that contains an address.
@@ -307,8 +411,8 @@ func (p *Process) find(pc uint64) *mapping {
 	if m := findMapping(p.maps, pc); m != nil {
 		return m
 	}
-	for _, o := range p.old {
-		if m := findMapping(o, pc); m != nil {
+	for i := range p.old {
+		if m := findMapping(p.old[i].maps, pc); m != nil {
 			return m
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -27,25 +28,37 @@ type Options struct {
 	// decompressed (with Source: 16 times Budget). This bound of a single file is at least
 	// 1 MiB.
 	//
+	// What is known of the processes themselves (mappings with their paths, the tables of their
+	// compilers) may take four times as much, of which one process gets half of what the others
+	// leave. What exceeds it is not kept: ReasonBudget.
+	//
 	// The work is bounded too, whatever processes map: all tables together may have 512 MiB
-	// of symbols, and 10 MiB more for each second since the first one was read, which is a
-	// tenth of a processor's time. Untrusted files share less: see Chosen.
+	// of symbols, and 32,768 files may be opened. Of that, no process gets more than an eighth
+	// of what the others leave, and all processes of a user who is not trusted get a quarter.
+	// What exceeds it has no names: ReasonBudget. These are amounts of work and not of time, so
+	// it is the same on any machine; but 10 MiB of symbols and 640 files come back each second,
+	// about a tenth of a processor's time, so that a program that runs for months goes on. On a
+	// recorded machine (Root) nothing comes back.
 	Budget int64
 	// Chosen is set if the user has chosen the processes, so that all of their files are
-	// read alike. Otherwise a file is trusted only if it belongs to root, to this process's
-	// user or to the logged in user, and is mapped in this mount namespace. Each owner of
-	// other files has a bound: the first file is read, and more only while they have at
-	// most 2 MiB of symbols together, and 256 KiB more for each second. Until then,
-	// addresses in the rest have no names: ReasonBudget. A user is one owner in all the
-	// user namespaces that this user made; a container of root's is one owner.
+	// read alike, and one of them may get half of the work that Budget describes. Otherwise a
+	// file is trusted only if it belongs to root, to this process's user or to the logged in
+	// user, and is mapped in this mount namespace. Each owner of other files has a bound: the
+	// first file is read, and more only while they have at most 2 MiB of symbols together, of
+	// which 256 KiB come back each second. Until then, addresses in the rest have no names:
+	// ReasonBudget. A user is one owner in all the user namespaces that this user made; a
+	// container of root's is one owner.
 	Chosen bool
 	// Served also reads mapped files that another user's process may serve (FUSE, an overlay in
 	// a container of that user's). It may answer late, or differently each time, so without
 	// Served their addresses have no names: ReasonServed. All files of one such file system,
 	// or of a network's, are waited for a few seconds at most.
 	Served bool
-	// MaxFiles is the most files that are held open, or mapped, at a time; 0 means 1024, or
-	// half of what the process may open.
+	// MaxFiles is the most files that are held open at a time. 0 means a quarter of what this
+	// process may open (the soft limit RLIMIT_NOFILE) when NewProcesses is called, and at most
+	// 1024: the rest is for the program that uses this package. A process that maps more than a
+	// quarter of MaxFiles has the others opened when an address in them is named. Files whose
+	// addresses were named are mapped, which needs no descriptor: up to 4096, or MaxFiles.
 	MaxFiles int
 	// MaxProcesses is the most processes that are kept; beyond it, the one that was not used
 	// for the longest time is dropped. 0 means 16384.
@@ -87,47 +100,30 @@ type Processes struct {
 	mu     sync.Mutex // guards the fields below, and every Process and image
 	byPID  map[int]*Process
 	gone   map[procKey]*Process // earlier owners of a pid
-	images map[imageKey]*image
+	images map[imageKey]*image  // of all mappings of these
 	byID   map[string]*ELF
 	nextID uint32
-	held   list.List // of *image: those with an open file or an ELF, used longest ago first
-	tick   uint64
-	closed bool
-	work   stranger.Share // bytes of symbols
-	grown  atomic.Bool    // memory was added since the budget was last checked
-}
 
-// tableRoom returns the memory that a symbol table may take, room the memory that a file's
-// sections may take when decompressed, in bytes.
-func (o *Options) tableRoom() int64 { return max(o.Budget, 1<<20) }
+	// Lists, with what was used longest ago first: each step has its price once, however many
+	// there are.
+	known  list.List // of *Process, those in byPID
+	ended  list.List // of *Process, those in gone
+	held   list.List // of *image: those with an open file
+	mapped list.List // of *image: those with an ELF
+	tables list.List // of *ELF: those with tables
 
-func (o *Options) room() int64 {
-	if o.Source {
-		return 16 * o.tableRoom()
-	}
-	return o.tableRoom()
-}
+	tick    uint64
+	reader  *Process // whose addresses are looked up
+	touched []*ELF   // in this tick
+	closed  bool
+	work    stranger.Share // bytes of symbols
+	files   stranger.Share // files opened
+	grown   atomic.Bool    // memory was added since the budget was last checked
 
-// tableWork is the number of bytes of symbols that may be read of all files at once.
-const tableWork = 512 << 20
+	// Memory, in bytes; headers is part of elfBytes.
+	elfBytes, procBytes, imageBytes, headers int64
 
-var errTooMuchWork = errors.New("reading symbols has taken its share of the time")
-
-// startTable accounts for the work of reading a table of that size in a file of
-// that owner. The caller holds mu.
-func (ps *Processes) startTable(o stranger.Owner, size int64) error {
-	if !ps.work.Take(o, size, tableWork, ps.now()) {
-		return errTooMuchWork
-	}
-	return nil
-}
-
-// owner returns the owner of a file that a process maps. The caller holds mu.
-func (ps *Processes) owner(pid int, st fs.FileInfo) stranger.Owner {
-	if !ps.live || ps.opts.Chosen {
-		return stranger.Owner{}
-	}
-	return ps.work.Owner(pid, st)
+	memory stranger.Pool[*Process]
 }
 
 type procKey struct {
@@ -159,6 +155,7 @@ func NewProcesses(opts *Options) *Processes {
 		d = NewDemangler(&opts.Demangle)
 	}
 	ps.names = newNames(d, min(ps.opts.Budget/4, 8<<20))
+	ps.work.Chosen, ps.files.Chosen = ps.opts.Chosen, ps.opts.Chosen
 	return ps
 }
 
@@ -171,8 +168,11 @@ func (ps *Processes) Close() error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.closed = true
-	for _, img := range ps.images {
-		ps.release(img)
+	for ps.held.Len() > 0 {
+		ps.release(ps.held.Front().Value.(*image))
+	}
+	for ps.mapped.Len() > 0 {
+		ps.release(ps.mapped.Front().Value.(*image))
 	}
 	clear(ps.images)
 	clear(ps.byPID)
@@ -217,9 +217,9 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 		return nil, fs.ErrClosed
 	}
 	p := ps.byPID[pid]
-	if p != nil && (p.exited || ps.now().Sub(p.read) < newer) {
+	if p != nil && (p.exited || ps.now().Sub(p.read) < p.gap(newer)) {
 		ps.tick++
-		p.used = ps.tick
+		ps.recent(p)
 		if !p.exited {
 			return p, nil
 		}
@@ -235,19 +235,16 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	}
 	if p != nil && p.start != st.StartTime {
 		p.exited = true
-		ps.gone[procKey{pid, p.start}] = p
+		ps.replaced(p)
 		p = nil
 	}
 	if p == nil {
 		p = &Process{ps: ps, pid: pid, start: st.StartTime, user: anybody}
-		ps.byPID[pid] = p
-		ps.limitProcesses(p)
-		ps.grown.Store(true)
 	}
 	p.comm = st.Comm
 	p.exited = p.exited || st.State == 'Z'
 	ps.tick++
-	p.used = ps.tick
+	ps.recent(p)
 	if err := p.refresh(); err != nil && len(p.maps) == 0 {
 		return p, fmt.Errorf("process %d: %w", pid, err)
 	}
@@ -270,31 +267,64 @@ func (ps *Processes) ProcessAt(pid int, start uint64) (*Process, error) {
 	return nil, notexist.Errorf("process %d, started at %d, was not seen", pid, start)
 }
 
-// limitProcesses makes room for one more process.
-func (ps *Processes) limitProcesses(keep *Process) {
-	for len(ps.byPID)+len(ps.gone) > ps.opts.MaxProcesses {
-		var oldest *Process
-		for _, p := range ps.gone {
-			if oldest == nil || p.used < oldest.used {
-				oldest = p
-			}
-		}
+// recent notes that a process is used now. It is kept from now on if it was not, and those
+// beyond the limit are not: first those whose pid another one has.
+func (ps *Processes) recent(p *Process) {
+	if p.in != nil {
+		p.in.MoveToBack(p.at)
+		return
+	}
+	if ps.closed {
+		return
+	}
+	other := ps.byPID[p.pid]
+	ps.byPID[p.pid] = p
+	p.in = &ps.known
+	p.at = p.in.PushBack(p)
+	if other != nil && (p.exited || p.start < other.start) {
+		ps.replaced(p)
+		ps.byPID[p.pid] = other
+	} else if other != nil {
+		ps.replaced(other)
+		ps.byPID[p.pid] = p
+	}
+	p.recount()
+	for ps.known.Len()+ps.ended.Len() > ps.opts.MaxProcesses {
+		oldest := ps.ended.Front()
 		if oldest == nil {
-			for _, p := range ps.byPID {
-				if p != keep && (oldest == nil || p.used < oldest.used) {
-					oldest = p
-				}
-			}
+			oldest = ps.known.Front()
 		}
-		if oldest == nil {
+		if oldest.Value == any(p) {
 			return
 		}
-		delete(ps.gone, procKey{oldest.pid, oldest.start})
-		if ps.byPID[oldest.pid] == oldest {
-			delete(ps.byPID, oldest.pid)
-		}
-		oldest.forget()
+		ps.drop(oldest.Value.(*Process))
 	}
+}
+
+// replaced notes that another process has the pid of one that is known.
+func (ps *Processes) replaced(p *Process) {
+	key := procKey{p.pid, p.start}
+	if same := ps.gone[key]; same != nil {
+		ps.drop(same)
+	}
+	p.in.Remove(p.at)
+	delete(ps.byPID, p.pid)
+	ps.gone[key] = p
+	p.in = &ps.ended
+	p.at = p.in.PushBack(p)
+}
+
+// drop keeps a process no longer.
+func (ps *Processes) drop(p *Process) {
+	if ps.byPID[p.pid] == p {
+		delete(ps.byPID, p.pid)
+	}
+	if key := (procKey{p.pid, p.start}); ps.gone[key] == p {
+		delete(ps.gone, key)
+	}
+	p.in.Remove(p.at)
+	p.in, p.at = nil, nil
+	p.forget()
 }
 
 // Handle applies an event. Processes that were neither observed nor looked up before are
@@ -324,8 +354,7 @@ func (ps *Processes) Handle(ev *Event) {
 			}
 			// The process has ended already: only the events describe it.
 			p = &Process{ps: ps, pid: ev.PID, exited: true, user: anybody}
-			ps.byPID[ev.PID] = p
-			ps.limitProcesses(p)
+			ps.recent(p)
 		}
 	}
 	switch ev.Kind {
@@ -345,17 +374,21 @@ func (ps *Processes) fork(ev *Event) {
 	p := ps.byPID[ev.PID]
 	if p == nil {
 		p = &Process{ps: ps, pid: ev.PID, exited: true, user: anybody}
-		ps.byPID[ev.PID] = p
-		ps.limitProcesses(p)
+		ps.recent(p)
 	}
-	p.comm, p.maps = parent.comm, parent.maps
+	p.comm = parent.comm
+	room := p.room() // the parent may go for it
+	if p.cut = parent.cut || parent.in == nil || sizeOf(parent.maps).cost > room; !p.cut {
+		p.set(slices.Clone(parent.maps))
+	}
 }
 
 // Stats are the current sizes of a Processes.
 type Stats struct {
 	Processes int   // processes kept
 	Files     int   // distinct mapped files
-	Open      int   // files held open or mapped
+	Open      int   // files held open
+	Mapped    int   // files mapped
 	Bytes     int64 // bytes of memory of tables, mappings and names
 }
 
@@ -364,26 +397,6 @@ func (ps *Processes) Stats() Stats {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	s := Stats{Processes: len(ps.byPID) + len(ps.gone), Bytes: ps.bytes()}
-	s.Files, s.Open = len(ps.images), ps.held.Len()
+	s.Files, s.Open, s.Mapped = len(ps.images), ps.held.Len(), ps.mapped.Len()
 	return s
-}
-
-// bytes returns the memory in use, in bytes.
-func (ps *Processes) bytes() int64 {
-	n := ps.names.bytes()
-	seen := map[*ELF]bool{}
-	for _, img := range ps.images {
-		n += 400 // with what an open file takes
-		if img.elf != nil && !seen[img.elf] {
-			seen[img.elf] = true
-			n += img.elf.bytes()
-		}
-	}
-	for _, p := range ps.byPID {
-		n += p.bytes()
-	}
-	for _, p := range ps.gone {
-		n += p.bytes()
-	}
-	return n
 }

@@ -30,7 +30,7 @@ func TestFilesUsedLongestAgo(t *testing.T) {
 	}
 	open := func() (list []int) {
 		for i, img := range images {
-			if img.held() {
+			if img.isHeld() {
 				list = append(list, i)
 			}
 		}

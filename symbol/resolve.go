@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"cmp"
+	"container/list"
 	"slices"
 	"strings"
 
@@ -13,8 +14,7 @@ import (
 func (p *Process) Resolve(dst []Frame, pcs []uint64) []Frame {
 	p.ps.mu.Lock()
 	defer p.ps.mu.Unlock()
-	p.ps.tick++
-	p.used = p.ps.tick
+	p.ps.reads(p)
 	for i, pc := range pcs {
 		dst = p.append(dst, i, pc)
 	}
@@ -32,9 +32,9 @@ const manyAddresses = 16
 // files of many processes would otherwise add up to far more resident memory than the tables,
 // which are what the budget bounds.
 func (p *Process) releasePages() {
-	for i := range p.maps {
-		if img := p.maps[i].img; img != nil && img.elf != nil && img.used == p.ps.tick {
-			img.elf.f.ReleaseAll()
+	for _, e := range p.ps.touched {
+		if e.refs > 0 {
+			e.f.ReleaseAll()
 		}
 	}
 }
@@ -78,6 +78,9 @@ func (p *Process) elf(m *mapping) *ELF {
 		p.loadImage(m)
 	}
 	e := m.img.elf
+	if e != nil {
+		p.ps.touch(e)
+	}
 	if e != nil && !m.biasKnown {
 		m.bias, m.biasKnown = elffile.Bias(e.f.Progs, m.start, m.offset, m.end-m.start, m.exec,
 			p.biasBefore(m, e))
@@ -107,7 +110,7 @@ func (p *Process) biasBefore(m *mapping, e *ELF) uint64 {
 // mayReread reads the mappings again if the process lives and they were not read a moment
 // ago.
 func (p *Process) mayReread() bool {
-	if p.exited || p.ps.closed || p.ps.now().Sub(p.read) < missGap {
+	if p.exited || p.ps.closed || p.ps.now().Sub(p.read) < p.gap(missGap) {
 		return false
 	}
 	st, err := procfs.ReadStat(p.ps.root, p.pid)
@@ -120,6 +123,9 @@ func (p *Process) mayReread() bool {
 
 // unmapped returns the reason for an address in no mapping.
 func (p *Process) unmapped() Reason {
+	if p.cut {
+		return ReasonBudget
+	}
 	if p.exited && len(p.maps) == 0 {
 		return ReasonExited
 	}
@@ -152,19 +158,20 @@ func vdsoName(m *procfs.Mapping) string {
 	return vdsoPrefix
 }
 
-// loadImage makes the ELF of a mapping's image. It retries a file that could not be opened:
-// another process that maps it may be permitted to.
+// loadImage makes the ELF of a mapping's image. It retries a file that could not be opened, but
+// not for each of many addresses: another process that maps it may be permitted to.
 func (p *Process) loadImage(m *mapping) {
 	img := m.img
-	if img.reason == ReasonBadFile || img.reason == ReasonAnonymous {
+	if img.reason == ReasonBadFile || img.reason == ReasonAnonymous || img.tried == p.ps.tick {
 		return
 	}
+	img.tried = p.ps.tick
 	pm := &procfs.Mapping{
 		Start: m.start, End: m.end, Offset: m.offset, Path: m.path, Deleted: m.deleted,
 		Dev: img.key.dev, Inode: img.key.inode,
 	}
 	if img.isVDSO() {
-		p.ps.loadVDSO(img, p.pid, pm)
+		p.loadVDSO(img, pm)
 		return
 	}
 	p.load(img, pm)
@@ -175,7 +182,8 @@ const maxVDSO = 1 << 20
 
 // loadVDSO reads the vdso from the target's memory, or from this process's, which has the same
 // one.
-func (ps *Processes) loadVDSO(img *image, pid int, m *procfs.Mapping) {
+func (p *Process) loadVDSO(img *image, m *procfs.Mapping) {
+	ps, pid := p.ps, p.pid
 	img.reason = ReasonNoFile
 	size := m.End - m.Start
 	if !ps.live || size > maxVDSO {
@@ -193,36 +201,55 @@ func (ps *Processes) loadVDSO(img *image, pid int, m *procfs.Mapping) {
 		return
 	}
 	img.reason = ReasonNone
-	ps.adopt(img, pid, ef)
+	ps.adopt(img, p, ef)
 }
 
-// limitFiles closes the files used longest ago until one more may be opened.
-func (ps *Processes) limitFiles() {
+// partOf is the part of a number that a process may have where others need some too.
+func (ps *Processes) partOf(n int) int { return max(n/4, 1) }
+
+// oldest returns what is to go for a process: what it uses itself, if that is its part, else
+// what was used longest ago.
+func (ps *Processes) oldest(all, own *list.List, most int) *image {
+	if own.Len() >= ps.partOf(most) {
+		all = own
+	}
+	return all.Front().Value.(*image)
+}
+
+// limitFiles closes files until one more may be opened for a process. What is mapped stays
+// mapped.
+func (ps *Processes) limitFiles(p *Process) {
 	for ps.held.Len() >= ps.opts.MaxFiles {
-		ps.release(ps.held.Front().Value.(*image))
+		img := ps.oldest(&ps.held, &p.held, ps.opts.MaxFiles)
+		img.dropped = true
+		if img.elf != nil && img.elf.f.Mapped() {
+			ps.closeFile(img)
+		} else {
+			ps.release(img)
+		}
+	}
+}
+
+// maxMapped is the most files that are mapped, if not more may be open. The process may have
+// 65,530 mappings (vm.max_map_count).
+const maxMapped = 4096
+
+// limitMapped unmaps files until one more may be mapped for a process.
+func (ps *Processes) limitMapped(p *Process) {
+	most := max(ps.opts.MaxFiles, maxMapped)
+	for ps.mapped.Len() >= most {
+		ps.unmap(ps.oldest(&ps.mapped, &p.mapped, most))
 	}
 }
 
 // use notes that an image is used now.
 func (ps *Processes) use(img *image) {
-	if img.used = ps.tick; img.at != nil {
-		ps.held.MoveToBack(img.at)
+	if img.held.all != nil {
+		ps.held.MoveToBack(img.held.all)
+		img.opener.held.MoveToBack(img.held.own)
 	}
-}
-
-// trim drops tables until the budget is kept. Files stay open: the tables can be made again.
-func (ps *Processes) trim() {
-	if !ps.grown.Swap(false) {
-		return
-	}
-	over := ps.bytes() - ps.opts.Budget
-	for e := ps.held.Front(); e != nil && over > 0; e = e.Next() {
-		img := e.Value.(*image)
-		if img.elf == nil || !img.elf.hasTables() {
-			continue
-		}
-		before := img.elf.bytes()
-		img.elf.dropTables()
-		over -= before - img.elf.bytes()
+	if img.mapped.all != nil {
+		ps.mapped.MoveToBack(img.mapped.all)
+		img.opener.mapped.MoveToBack(img.mapped.own)
 	}
 }

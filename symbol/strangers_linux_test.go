@@ -44,17 +44,12 @@ func TestStrangersFiles(t *testing.T) {
 				{"later", write(65534, 10), 20 * time.Second, ReasonNone},
 			} {
 				now = time.Unix(1, 0).Add(f.after)
-				e := loaded(t, ps, f.path)
-				if e == nil {
-					t.Fatalf("%s: no ELF", f.name)
-				}
 				if chosen {
 					f.want = ReasonNone
 				}
-				if got := e.Resolve(nil, []uint64{elfbuild.ProgramText})[0].Reason; got != f.want {
+				if got := reasonOf(loaded(t, ps, f.path)); got != f.want {
 					t.Errorf("%s: %v, want %v", f.name, got, f.want)
 				}
-				e.Close()
 			}
 		})
 	}
@@ -93,7 +88,7 @@ func TestStrangersEqualFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	// All that one of them may have.
-	ps.work.Take(ps.owner(os.Getpid(), st), 100<<20, tableWork, now)
+	ps.work.Take(ps.work.Owner(os.Getpid(), st), stranger.Party{}, 60<<20, stranger.Bytes(tableWork), now)
 	theirs := resolve(65534, image, ReasonBudget)
 	if resolve(0, build(5), ReasonNone); theirs.owner == (stranger.Owner{}) {
 		t.Error("another file of its build-id makes a stranger's a trusted one")

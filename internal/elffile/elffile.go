@@ -159,6 +159,10 @@ func NewBorrowed(f *os.File) (*File, error) {
 	return ef, nil
 }
 
+// Mapped reports whether the file is mapped, so that it stays readable without the descriptor
+// from which NewBorrowed or NewFS made it.
+func (f *File) Mapped() bool { return f.mapped != nil }
+
 // New reads an ELF file of the given size through r, which must stay readable until Close.
 // Close does not close it.
 func New(r io.ReaderAt, size int64) (*File, error) {

@@ -61,6 +61,29 @@ func ReadMaps(r io.Reader, f func(*Mapping) bool) error {
 	return nil
 }
 
+// MaxMaps is the most that is read of a process's mappings at a time, in bytes, and MapsLine
+// the length of a line without its path. Most processes have less than 100 KB. There may be a
+// million mappings (vm.max_map_count), each with a path of 4 KB.
+const (
+	MaxMaps  = 32 << 20
+	MapsLine = 73
+)
+
+// EachMapping calls f for the mappings of a process of this machine, like ReadMaps, up to
+// MaxMaps.
+func EachMapping(pid int, f func(*Mapping) bool) error {
+	file, err := DirFS("/").Open(path(pid, "maps"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	read := 0
+	return ReadMaps(file, func(m *Mapping) bool {
+		read += MapsLine + len(m.Path)
+		return read <= MaxMaps && f(m)
+	})
+}
+
 // interner lets consecutive mappings of one file share the path string.
 type interner struct{ last string }
 

@@ -58,6 +58,12 @@ func ReadMemory(int, []byte, uint64) error {
 	return unsupported("reading a process's memory")
 }
 
+// Receive calls read, and each with what it sends.
+func Receive[T any](_ int, read func(send func(T) bool), each func(T)) error {
+	read(func(v T) bool { each(v); return true })
+	return nil
+}
+
 // OpenMapped is only supported on Linux.
 func OpenMapped(int, *Mapping, bool) (fs.File, error) {
 	return nil, unsupported("opening a mapped file")
@@ -79,6 +85,9 @@ func OpenOwn(User, int, string) (fs.File, error) {
 
 // CheckServed returns nil: what serves a file is only known on Linux.
 func CheckServed(int, int) error { return nil }
+
+// HasOwnRoot returns false: the roots of processes are only known on Linux.
+func HasOwnRoot(int) bool { return false }
 
 // IsRemote returns false: what serves a file is only known on Linux.
 func IsRemote(*os.File) bool { return false }

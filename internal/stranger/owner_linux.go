@@ -21,12 +21,8 @@ type self struct {
 // trusts reports whether a user is trusted.
 func (s *self) trusts(uid uint32) bool { return uid == 0 || uid == s.uid || uid == s.login }
 
-// Owner returns the owner of a file that a process maps.
-func (s *Share) Owner(pid int, file fs.FileInfo) Owner {
-	st, ok := file.Sys().(*syscall.Stat_t)
-	if !ok {
-		return Owner{} // a recorded file
-	}
+// known describes this process, once.
+func (s *Share) known() *self {
 	if s.self == nil {
 		login, _ := os.ReadFile("/proc/self/loginuid") // kernels without audit have none
 		s.self = &self{
@@ -34,6 +30,25 @@ func (s *Share) Owner(pid int, file fs.FileInfo) Owner {
 			mounts: namespaceOf("self", "mnt"), users: namespaceOf("self", "user"),
 		}
 	}
+	return s.self
+}
+
+// Party returns for whom is read what a process of a user maps; uid is negative for a user who
+// is not known.
+func (s *Share) Party(pid, uid int) Party {
+	if uid <= 0 || s.Chosen || s.known().trusts(uint32(uid)) {
+		uid = 0
+	}
+	return Party{pid, uid}
+}
+
+// Owner returns the owner of a file that a process maps.
+func (s *Share) Owner(pid int, file fs.FileInfo) Owner {
+	st, ok := file.Sys().(*syscall.Stat_t)
+	if !ok || s.Chosen {
+		return Owner{} // a recorded file, or one of the user's choice
+	}
+	s.known()
 	process := strconv.Itoa(pid)
 	mounts := namespaceOf(process, "mnt")
 	if s.self.trusts(st.Uid) && mounts != 0 && mounts == s.self.mounts {

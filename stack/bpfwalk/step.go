@@ -114,7 +114,7 @@ func (g *bpfGen) mapping() {
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(asm.RFP, slotPos, asm.R1, asm.DWord),
 	)
-	for size := int32(maxMappings / 2); size >= 1; size /= 2 {
+	for size := int32(MaxMappings / 2); size >= 1; size /= 2 {
 		g.add(
 			asm.LoadMem(asm.R1, asm.RFP, slotPos, asm.DWord),
 			asm.Add.Imm(asm.R1, size),

@@ -49,11 +49,14 @@ const (
 	chunkRowsLog  = 14
 	chunkRules    = 4 * chunkRows // offset of the rules
 	chunkSize     = 6 * chunkRows
-	mappingsLog   = 10 // a process has at most so many mappings
-	maxMappings   = 1 << mappingsLog
+	mappingsLog   = 10
 	bpfRuleSize   = 24
 	bpfMappingLen = 40
 )
+
+// MaxMappings is the most executable mappings of a process that SetProcess accepts, counting
+// one for each piece of a file with very many rows.
+const MaxMappings = 1 << mappingsLog
 
 // A mapping, as the program reads it: an address range and the rows for it.
 const (
@@ -269,7 +272,7 @@ func (t *Tables) place(mods *stack.Modules) (*bpfProc, [][]byte, error) {
 		p.files = append(p.files, m.CFI)
 		entries = f.mappings(entries, m)
 	}
-	if len(entries) > maxMappings {
+	if len(entries) > MaxMappings {
 		t.drop(p)
 		return nil, nil, fmt.Errorf("%d executable mappings: %w", len(entries), ErrBudget)
 	}

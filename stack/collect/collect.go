@@ -86,7 +86,8 @@ type Collector struct {
 	tables *bpfwalk.Tables
 	cfi    *stack.CFICache
 
-	pythons sync.Map // pid to *python.Interpreter, since LoadWalker
+	pythons sync.Map     // pid to *python.Interpreter, since LoadWalker
+	memory  stack.Budget // for reading their memory, from one call of Samples to the next
 }
 
 // handles are what live and replayed collectors have in common.
@@ -310,6 +311,7 @@ func (c *Collector) Plan() *probe.Plan { return c.plan }
 // Samples returns what was counted so far, in a fixed order. After Close the error matches
 // os.ErrClosed.
 func (c *Collector) Samples() ([]Sample, error) {
+	c.memory.Renew()
 	// The counts first: every stack that they name is then among the segments.
 	totals, err := c.read()
 	if err != nil {

@@ -125,7 +125,9 @@ func (c *Collector) loadWalker() error {
 	if c.tables, err = bpfwalk.NewTables(maps, nil); err != nil {
 		return err
 	}
-	c.cfi = &stack.CFICache{MaxBytes: cfiBytes, Chosen: c.filter.pids, Served: c.served}
+	c.cfi = &stack.CFICache{
+		MaxBytes: cfiBytes, MaxMappings: bpfwalk.MaxMappings, Chosen: c.filter.pids, Served: c.served,
+	}
 	for _, pid := range c.pids {
 		_ = c.AddProcess(pid) // what can't be read is walked by frame pointers
 	}
@@ -188,7 +190,7 @@ func (c *Collector) AddProcess(pid int) error {
 	p, pyErr := python.Open(pid)
 	switch {
 	case pyErr == nil:
-		c.pythons.Store(pid, p)
+		c.pythons.Store(pid, p.Within(&c.memory))
 	case errors.Is(pyErr, python.ErrNotFound):
 		c.pythons.Delete(pid) // another program was executed
 	default:
@@ -198,7 +200,8 @@ func (c *Collector) AddProcess(pid int) error {
 }
 
 // Python returns the interpreter that AddProcess found in a process, nil if there is none.
-// It names interpreted frames while the process lives.
+// It names interpreted frames while the process lives, within the budget that Resolver
+// describes.
 func (c *Collector) Python(pid int) *python.Interpreter {
 	p, _ := c.pythons.Load(pid)
 	known, _ := p.(*python.Interpreter)

@@ -32,8 +32,16 @@ const (
 var errNotCode = errors.New("not a code object (any more)")
 
 // Code reads a code object at the PC of an interpreted frame. The code object of a frame
-// recorded earlier may be gone; in most cases the error reports that.
+// recorded earlier may be gone; in most cases the error reports that. The error is
+// stack.ErrBudget if it was not read because of the budget (Interpreter).
 func (p *Interpreter) Code(addr uint64) (*Code, error) {
+	if p.kept == nil {
+		return p.readCode(addr)
+	}
+	return p.kept.code(p, addr)
+}
+
+func (p *Interpreter) readCode(addr uint64) (*Code, error) {
 	l := &p.layout
 	var b [codeSize]byte
 	n := max(l.codeInstrs, l.codeLines+8)
@@ -120,19 +128,19 @@ func decodeText(b []byte, kind uint64, ascii bool) string {
 }
 
 // line returns the line of the instruction that a frame of a code object points to, FirstLine
-// if the table does not say.
-func (p *Interpreter) line(c *Code, instr uint64) int {
+// if the table does not say or, with an error, cannot be read.
+func (p *Interpreter) line(c *Code, instr uint64) (int, error) {
 	if instr < c.instrs {
-		return c.FirstLine // it has not begun
+		return c.FirstLine, nil // it has not begun
 	}
 	table, err := p.bytes(c.lines)
 	if err != nil {
-		return c.FirstLine
+		return c.FirstLine, err
 	}
 	if line, ok := lineAt(table, c.FirstLine, (instr-c.instrs)/2); ok {
-		return line
+		return line, nil
 	}
-	return c.FirstLine
+	return c.FirstLine, nil
 }
 
 // lineAt looks a code unit up in a location table (Objects/locations.md): each

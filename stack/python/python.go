@@ -17,16 +17,14 @@
 package python
 
 import (
-	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"runtime/debug"
-	"strconv"
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -40,6 +38,10 @@ import (
 // memory: of a live process or of a core file. It holds no resource. Methods are safe for
 // concurrent use if the Memory is.
 //
+// What is read is bounded, because the process decides how much there is. Of a live process,
+// each call of Frames has a budget of its own, unless Within gives the interpreter one; of a
+// core file, all calls together have one. What exceeds it is not read: stack.ErrBudget.
+//
 // Structures are found by the interpreter's own debug offsets (3.13) or by a recorded table
 // (3.11, 3.12, where they do not change within a version). The interpreter must export
 // _PyRuntime, as all do, stripped ones too.
@@ -49,6 +51,9 @@ type Interpreter struct {
 	Version uint64
 
 	mem      stack.Memory
+	within   bool // mem has a budget
+	pid      int
+	kept     *kept  // nil for a live process
 	runtime  uint64 // address of _PyRuntime
 	codeType uint64 // address of PyCode_Type
 	loop     addrRange
@@ -69,20 +74,39 @@ const (
 	maxFrames  = 1 << 16
 )
 
+// Bounds of looking for an interpreter: real processes map a few files with such names, whose
+// dynamic symbols are some thousands.
+const (
+	maxTried   = 32
+	maxSymbols = 1 << 18
+)
+
+// frameBudget is what a call of Frames may read of a live process: that of a thread of
+// maxFrames, if all are of one function, takes three quarters of the calls.
+func frameBudget() *stack.Budget { return &stack.Budget{Calls: 1 << 18, Bytes: 32 << 20} }
+
+// Within returns an interpreter like p that reads the memory within b, which it shares with
+// others: with the interpreters of other processes, for example, for as long as what was
+// sampled of them is named. It fails where the budget ends: stack.ErrBudget.
+func (p *Interpreter) Within(b *stack.Budget) *Interpreter {
+	q := *p
+	q.mem, q.within = b.Memory(p.pid, p.mem), true
+	return &q
+}
+
 // Open finds the interpreter of a live process: a program or library whose name contains
 // "python". It returns ErrNotFound if there is none, and an error that wraps
 // errors.ErrUnsupported for other versions. It needs Linux and ptrace read permission.
 func Open(pid int) (*Interpreter, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
-	if err != nil {
-		return nil, err
-	}
-	p := &Interpreter{mem: stack.ProcessMemory(pid)}
+	p := &Interpreter{mem: stack.ProcessMemory(pid), pid: pid}
 	tried := make(map[string]bool)
 	found := ErrNotFound
-	err = procfs.ReadMaps(bytes.NewReader(data), func(m *procfs.Mapping) bool {
+	err := procfs.EachMapping(pid, func(m *procfs.Mapping) bool {
 		if tried[m.Path] || !isPythonName(m.Path) {
 			return true
+		}
+		if len(tried) == maxTried {
+			return false
 		}
 		tried[m.Path] = true
 		f, err := procfs.OpenMapped(pid, m, false)
@@ -163,7 +187,7 @@ func symbolsOf(f *elffile.File) (out map[string]addrRange, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
 	out = make(map[string]addrRange)
 	table := f.Section(".dynsym")
-	if table == nil {
+	if table == nil || table.Size/elf.Sym64Size > maxSymbols {
 		return nil, ErrNotFound
 	}
 	syms, err := f.Symbols(table)
@@ -213,6 +237,9 @@ func (p *Interpreter) InLoop(addr uint64) bool { return addr >= p.loop.from && a
 // The frames are exact while the thread is stopped, and in a core file; those of a running
 // thread may be from different moments.
 func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) {
+	if !p.within {
+		p = p.Within(frameBudget())
+	}
 	at, err := p.thread(tid)
 	if err != nil || at == 0 {
 		return dst, err
@@ -223,6 +250,7 @@ func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) 
 		at, err = p.word(at + l.cframeFrame)
 	}
 	first := len(dst)
+	codes := make(map[uint64]*Code) // a function that calls itself is read once
 	var b [rules.PythonFrameSize]byte
 	// A frame that comes again (Brent): the list is a ring.
 	seen, until := uint64(0), 1
@@ -247,22 +275,43 @@ func (p *Interpreter) Frames(dst []stack.Frame, tid int) ([]stack.Frame, error) 
 		}
 		f := stack.Frame{PC: binary.LittleEndian.Uint64(b[l.frameCode:]), Source: stack.SourceInterpreter}
 		f.Entry = l.frameEntry != 0 && b[l.frameEntry] != 0
-		code, err := p.Code(f.PC)
-		if err == nil && code.Shim {
-			if f.Entry && len(dst) > first {
-				dst[len(dst)-1].Entry = true
-			}
-			continue
+		var shim bool
+		f.Line, shim, err = p.lineOf(codes, f.PC, binary.LittleEndian.Uint64(b[l.frameInstr:]))
+		if !shim {
+			dst = append(dst, f)
+		} else if f.Entry && len(dst) > first {
+			dst[len(dst)-1].Entry = true
 		}
-		if err == nil {
-			f.Line = uint32(p.line(code, binary.LittleEndian.Uint64(b[l.frameInstr:])))
-		}
-		dst = append(dst, f)
 	}
 	if err != nil {
 		err = fmt.Errorf("CPython thread %d: %w", tid, err)
 	}
 	return dst, err
+}
+
+// lineOf returns the line of an instruction of a code object, 0 if that cannot be read, and
+// whether the code is the interpreter's own. The error is that of the budget only.
+func (p *Interpreter) lineOf(codes map[uint64]*Code, addr, instr uint64) (line uint32, shim bool, err error) {
+	code := codes[addr]
+	if code == nil {
+		if code, err = p.Code(addr); err != nil {
+			return 0, false, overBudget(err)
+		}
+		codes[addr] = code
+	}
+	if code.Shim {
+		return 0, true, nil
+	}
+	n, err := p.line(code, instr)
+	return uint32(n), false, overBudget(err)
+}
+
+// overBudget returns an error if it is one of the budget, else none.
+func overBudget(err error) error {
+	if errors.Is(err, stack.ErrBudget) {
+		return err
+	}
+	return nil
 }
 
 // maxWalks bounds how often the list of threads is read because it changes.
@@ -273,6 +322,9 @@ const maxWalks = 20
 // may contain anything, also what looks like the end of the list. So a walk that fails is
 // repeated, and a thread has no state only if three walks do not find it.
 func (p *Interpreter) thread(tid int) (at uint64, err error) {
+	if p.kept != nil {
+		return p.kept.thread(p, tid)
+	}
 	misses := 0
 	for range maxWalks {
 		if at, err = p.findThread(tid); at != 0 {
@@ -282,6 +334,8 @@ func (p *Interpreter) thread(tid int) (at uint64, err error) {
 			if misses++; misses == 3 {
 				return 0, nil
 			}
+		} else if overBudget(err) != nil {
+			break
 		}
 	}
 	if err != nil {
@@ -290,35 +344,49 @@ func (p *Interpreter) thread(tid int) (at uint64, err error) {
 	return 0, err
 }
 
-// findThread is one walk for thread. What it reads from a state counts only if the pointer to
-// the state, in the list's head or in the state before, still has the same value afterwards.
-func (p *Interpreter) findThread(tid int) (uint64, error) {
+// findThread is one walk for thread.
+func (p *Interpreter) findThread(tid int) (at uint64, err error) {
+	err = p.eachThread(func(state, id uint64) bool {
+		if id == uint64(tid) {
+			at = state
+		}
+		return at == 0
+	})
+	if err != nil {
+		return 0, err
+	}
+	return at, nil
+}
+
+// eachThread calls f for the threads' states, with the threads' numbers, until f returns false.
+// What it reads from a state counts only if the pointer to the state, in the list's head or in
+// the state before, still has the same value afterwards.
+func (p *Interpreter) eachThread(f func(state, id uint64) bool) error {
 	l := &p.layout
 	interp, err := p.word(p.runtime + l.interpreters)
 	for n := 0; err == nil && interp != 0 && n < maxThreads; n++ {
 		link := interp + l.interpThreads
-		var at, id, next uint64
+		var at, id uint64
 		at, err = p.word(link)
 		for ; err == nil && at != 0 && n < maxThreads; n++ {
-			found := false
-			if id, err = p.word(at + l.threadID); err == nil {
-				if found = id == uint64(tid); !found {
-					next, err = p.word(at + l.threadNext)
+			id, err = p.word(at + l.threadID)
+			next, nextErr := p.word(at + l.threadNext)
+			if p.kept == nil {
+				if still, again := p.word(link); again == nil && still != at {
+					return errListChanged
 				}
 			}
-			if still, again := p.word(link); again == nil && still != at {
-				return 0, errListChanged
+			if err == nil && !f(at, id) {
+				return nil
 			}
-			if found {
-				return at, nil
-			}
+			err = cmp.Or(err, nextErr)
 			link, at = at+l.threadNext, next
 		}
 		if err == nil {
 			interp, err = p.word(interp + l.interpNext)
 		}
 	}
-	return 0, err
+	return err
 }
 
 // errListChanged is the error for a list of threads that has changed while it was read.
