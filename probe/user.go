@@ -37,7 +37,7 @@ func (r *resolver) user(name string, u userProbe) error {
 	if err := r.env.Supports(feature.Uprobe); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	paths, err := userfile.Paths(r.env, name, u.pid)
+	paths, err := r.userPaths(name, u.pid)
 	if err != nil {
 		return err
 	}
@@ -51,9 +51,7 @@ func (r *resolver) user(name string, u userProbe) error {
 		if len(paths) == 1 {
 			shown = name
 		}
-		err := userfile.WithELF(r.env, r.sources(), p, func(f *elffile.File) error {
-			return r.userFile(f, p, shown, u)
-		})
+		err := r.withFile(p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
 		if err != nil && first == nil {
 			first = err
 		}
@@ -71,7 +69,6 @@ func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) er
 			f.Class, r.env.Arch())
 	}
 	goProgram := userfile.IsGo(f)
-	r.code = newUserCode(r.ctx, f)
 	switch {
 	case u.symbol != "":
 		return r.userSymbols(f, path, shown, u, goProgram)
@@ -250,16 +247,17 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe,
 ) ([]userfile.Symbol, error) {
 	names := symbol.NewDemangler(&symbol.DemangleOptions{Budget: leastReadable + f.Stored()/4})
 	want, version := u.symbolFilter(names.Demangle)
-	var found []userfile.Symbol
-	total := 0
-	count := func(b []byte) bool { total++; return want(b) }
-	err := userfile.Symbols(r.ctx, f, count, func(s userfile.Symbol) error {
-		if version == "" || s.Version == version {
-			found = append(found, s)
-			return r.take(1)
-		}
-		return nil
-	})
+	found, total, ok, err := r.namedFunctions(&u)
+	if !ok {
+		count := func(b []byte) bool { total++; return want(b) }
+		err = userfile.Symbols(r.ctx, f, count, func(s userfile.Symbol) error {
+			if version == "" || s.Version == version {
+				found = append(found, s)
+				return r.take(1)
+			}
+			return nil
+		})
+	}
 	if err == nil {
 		err = names.Err()
 	}
@@ -309,6 +307,9 @@ func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int
 	if total == 0 {
 		return notexist.Errorf(
 			"%s has no symbols (stripped): give an address, or install its debug symbols", path)
+	}
+	if r.ignored != nil {
+		return notexist.Errorf("no function %s in %s", u.symbol, path) // the first error has a hint
 	}
 	if userfile.Imported(f, u.symbol) {
 		return notexist.Errorf(

@@ -126,7 +126,7 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	c, more, err := config.Read(f)
+	c, more, err := config.Read(f, &config.Options{Environ: os.LookupEnv})
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,9 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 		return nil, err
 	}
 	sys := o.system()
-	sys.Expand(f)
+	if err := sys.Expand(f, c); err != nil {
+		return nil, err
+	}
 	p, err := types.Check(f, &types.Options{
 		System: sys, Config: c, Params: params, Unsafe: o.unsafe,
 	})

@@ -15,7 +15,7 @@ func configured(t *testing.T, script string) (*syntax.File, *config.Config, synt
 	if err != nil {
 		t.Fatal(syntax.Text(err))
 	}
-	c, w, err := config.Read(f)
+	c, w, err := config.Read(f, nil)
 	return f, c, w, err
 }
 

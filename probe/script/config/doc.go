@@ -1,7 +1,7 @@
 // Package config reads the config block of bpftrace's scripts. It checks scripts for unstable
 // features that the configuration does not enable, and for deprecated ones.
 //
-//	c, warnings, err := config.Read(f)
+//	c, warnings, err := config.Read(f, nil)
 //	if err != nil {
 //		fmt.Print(syntax.Text(err))
 //		return

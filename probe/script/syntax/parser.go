@@ -11,6 +11,7 @@ import (
 const (
 	mostBytes  = 256 << 10 // of a script
 	mostHeight = 1000      // of the tree: nested nodes, or terms that are added
+	mostPoints = 25_000    // attach points, each of which takes 256 bytes
 	mostErrors = 100
 
 	// mostDepth is the limit on nested calls of the parser. Trees of mostHeight need fewer,
@@ -75,8 +76,9 @@ type scanner struct {
 // parser parses expressions, types and statements.
 type parser struct {
 	scanner
-	depth int
-	work  int // number of expressions that may still be begun, also when text is parsed again
+	depth  int
+	work   int // number of expressions that may still be begun, also when text is parsed again
+	points int // number of attach points so far
 }
 
 // scriptParser parses the declarations of a script.

@@ -7,6 +7,7 @@ import (
 	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/internal/flow"
 	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/internal/limit"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -80,7 +81,11 @@ type scoped struct {
 // parsed. It does not change the file. The error is a [syntax.Errors]. It may also contain
 // warnings, which its String method prints last.
 func Check(f *syntax.File, o *Options) (*Program, error) {
-	c := newChecker(f, o)
+	c := newChecker(o)
+	if !c.fits(f) {
+		return nil, c.errs
+	}
+	c.file = clone(f)
 	for _, pass := range []func(){
 		c.jumps, c.split, c.functions, c.define, c.params, c.foldLiterals, c.builtins, c.sugar,
 		c.options, c.before, c.resolve,
@@ -127,6 +132,7 @@ type checker struct {
 	types    map[any]Type
 	locked   map[any]Type
 	steps    int
+	probes   *limit.Counter
 	size     int // approximate number of nodes of the script
 }
 
@@ -137,12 +143,12 @@ type said struct {
 	msg        string
 }
 
-func newChecker(f *syntax.File, o *Options) *checker {
+func newChecker(o *Options) *checker {
 	if o == nil {
 		o = &Options{}
 	}
 	c := &checker{
-		file: syntax.Clone(f), sys: o.System, unsafe: o.Unsafe, args: o.Params,
+		sys: o.System, unsafe: o.Unsafe, args: o.Params,
 		arch: o.Arch, said: map[said]bool{},
 		scalar: map[string]bool{}, bad: map[syntax.Node]misuse{},
 		injected: map[*syntax.Call]int{}, opts: map[string]Type{}, locked: map[any]Type{},
@@ -158,6 +164,7 @@ func newChecker(f *syntax.File, o *Options) *checker {
 	if c.arch == "" {
 		c.arch = defaultArch
 	}
+	c.probes = limit.New(conf)
 	return c
 }
 
@@ -217,34 +224,64 @@ func (c *checker) top(f func(syntax.Node)) {
 	}
 }
 
+// fits reports whether a script is within the limits, before any of it is copied: those of its
+// probes, and that of the nodes, to which an action adds a copy of its own for each attach
+// point on which it depends.
+func (c *checker) fits(f *syntax.File) bool {
+	if e := c.probes.File(f, func(*syntax.AttachPoint) bool { return false }); e != nil {
+		c.errs, c.failed = append(c.errs, e), true
+		return false
+	}
+	for _, d := range f.Decls {
+		nodes := 0
+		syntax.Walk(d, func(syntax.Node) bool { nodes++; return nodes <= 2*mostNodes })
+		if p, ok := d.(*syntax.Probe); ok && speaksOfProbe(p) {
+			nodes = len(p.Points) * (nodes - len(p.Points) + 1)
+		}
+		if c.size += nodes; c.size > mostNodes {
+			c.fail(d, "the script has more than "+strconv.Itoa(mostNodes)+" nodes with this, those "+
+				"of actions counted once for each attach point: make it shorter")
+			return false
+		}
+	}
+	return true
+}
+
+// clone copies a script, except for its attach points, which the passes do not change.
+func clone(f *syntax.File) *syntax.File {
+	c := *f
+	c.Decls = make([]syntax.Decl, len(f.Decls))
+	for i, d := range f.Decls {
+		if p, ok := d.(*syntax.Probe); ok {
+			c.Decls[i] = cloneProbe(p, slices.Clone(p.Points))
+		} else {
+			c.Decls[i] = syntax.Clone(d)
+		}
+	}
+	return &c
+}
+
+// cloneProbe copies the action of a probe for attach points.
+func cloneProbe(p *syntax.Probe, points []*syntax.AttachPoint) *syntax.Probe {
+	bare := *p
+	bare.Points = nil
+	c := syntax.Clone(&bare)
+	c.Points = points
+	return c
+}
+
 // split makes one probe for each attach point if the action depends on it, and moves
 // predicates into an if around the block.
 func (c *checker) split() {
-	fits := func(n syntax.Node) bool {
-		syntax.Walk(n, func(syntax.Node) bool { c.size++; return c.size <= mostNodes })
-		if c.size > mostNodes {
-			c.fail(n, "the script has more than "+strconv.Itoa(mostNodes)+" nodes with this, those "+
-				"of actions counted once for each attach point: make it shorter")
-		}
-		return c.size <= mostNodes
-	}
 	var decls []syntax.Decl
 	for _, d := range c.file.Decls {
 		p, ok := d.(*syntax.Probe)
 		if !ok || len(p.Points) < 2 || !speaksOfProbe(p) {
-			if !fits(d) {
-				return
-			}
 			decls = append(decls, d)
 			continue
 		}
-		for _, point := range p.Points {
-			if !fits(p.Body) {
-				return
-			}
-			one := *p
-			one.Points = []*syntax.AttachPoint{point} // a copy of all for each would be quadratic
-			decls = append(decls, syntax.Clone(&one))
+		for i := range p.Points {
+			decls = append(decls, cloneProbe(p, p.Points[i:i+1:i+1]))
 		}
 	}
 	c.file.Decls = decls
