@@ -178,20 +178,21 @@ func (p *scriptParser) checkHeight(f *File) {
 
 // tooHigh returns the location at which a tree exceeds mostHeight, or nil.
 func tooHigh(n Node) *Loc {
-	level, next := []Node{n}, []Node(nil)
-	for height := 0; len(level) > 0; height++ {
+	height := 0
+	var high *Loc
+	var each func(Node) Node // one for all nodes
+	each = func(n Node) Node {
 		if height > mostHeight {
-			return level[0].At()
+			high = n.At()
 		}
-		for _, n := range level {
-			n.children(func(n Node) Node {
-				next = append(next, n)
-				return nil
-			})
+		if height++; high == nil {
+			n.children(each)
 		}
-		level, next = next, level[:0]
+		height--
+		return nil
 	}
-	return nil
+	each(n)
+	return high
 }
 
 // file parses the whole script.

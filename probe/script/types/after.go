@@ -73,6 +73,9 @@ func (c *useChecker) mapDecl(n *syntax.MapDecl) {
 
 // visit checks a node and those below it.
 func (c *useChecker) visit(n syntax.Node) {
+	if c.full() {
+		return
+	}
 	switch n := n.(type) {
 	case *syntax.Block:
 		for _, s := range n.Stmts {
@@ -342,7 +345,7 @@ func (c *useChecker) fieldUse(n *syntax.Field) {
 	if !t.Args || c.probe == nil || c.probe.Points[0].Provider != "tracepoint" {
 		return
 	}
-	if m, at := member(t.BTF, n.Name, 0); m != nil && at < 8*8 {
+	if m, at := c.member(t.BTF, n.Name); m != nil && at < 8*8 {
 		c.fail(n, "BPF does not support accessing common tracepoint fields")
 	}
 }
@@ -470,10 +473,16 @@ func (c *useChecker) castEnum(n *syntax.Cast, t Type) {
 	if !ok {
 		return
 	}
-	for _, v := range e.Values {
-		if v.Value == i {
-			return
+	values := c.variants[e]
+	if values == nil {
+		values = make(map[uint64]bool, len(e.Values))
+		for _, v := range e.Values {
+			values[v.Value] = true
 		}
+		c.variants[e] = values
+	}
+	if values[i] {
+		return
 	}
 	c.fail(n, "Enum: "+t.Name+" doesn't contain a variant value of "+strconv.FormatUint(i, 10))
 }

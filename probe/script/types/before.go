@@ -48,6 +48,9 @@ type callChecker struct {
 
 func (c *callChecker) visit(n syntax.Node) {
 	syntax.Walk(n, func(n syntax.Node) bool {
+		if c.full() {
+			return false
+		}
 		switch n := n.(type) {
 		case *syntax.Call:
 			c.check(n)

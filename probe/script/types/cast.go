@@ -12,10 +12,15 @@ func (c *checker) cast() {
 	c.top(func(top syntax.Node) {
 		f, _ := top.(*syntax.Func)
 		syntax.Rewrite(top, func(n syntax.Node) syntax.Node {
-			c.castNode(n, f)
+			if !c.full() && c.added <= mostAdded {
+				c.castNode(n, f)
+			}
 			return nil
 		})
 	})
+	if c.added > mostAdded {
+		c.tooMany(c.file)
+	}
 }
 
 func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
@@ -107,7 +112,7 @@ func (c *checker) castCall(n *syntax.Call) {
 	case "percpu_kaddr":
 		if len(n.Args) == 2 {
 			if t := c.types[n.Args[1]]; t.Kind == Integer && !t.Equal(integer(4, false)) {
-				n.Args[1] = castNodeTo(n.Args[1], integer(4, false))
+				n.Args[1] = c.castNodeTo(n.Args[1], integer(4, false))
 			}
 		}
 	case "usym":
@@ -160,12 +165,12 @@ func (c *checker) castTo(x *syntax.Expr, from, to Type) bool {
 		if !from.fits(to) {
 			return false
 		}
-		*x = castNodeTo(*x, to)
+		*x = c.castNodeTo(*x, to)
 		return true
 	case Tuple, Record:
 		return c.castGroup(x, from, to)
 	case Pointer:
-		*x = castNodeTo(*x, to)
+		*x = c.castNodeTo(*x, to)
 		return true
 	}
 	return to.Kind == Buffer
@@ -180,7 +185,7 @@ func (c *checker) castInteger(x *syntax.Expr, from, to Type) bool {
 		c.warn(*x, "Expression of type: "+from.String()+" being cast to type: "+to.String()+
 			". This may cause unexpected results. Use an explicit cast to suppress this warning.")
 	}
-	*x = castNodeTo(*x, to)
+	*x = c.castNodeTo(*x, to)
 	return true
 }
 
@@ -196,10 +201,20 @@ func holds(t Type, n *syntax.Integer) bool {
 	return width >= 64 || n.Value < 1<<width
 }
 
-// castNodeTo returns an implicit cast of x.
-func castNodeTo(x syntax.Expr, to Type) syntax.Expr {
+// castNodeTo returns an implicit cast of x. Casts to the same integer type share its node.
+func (c *checker) castNodeTo(x syntax.Expr, to Type) syntax.Expr {
 	l := *x.At()
-	return &syntax.Cast{Loc: l, Type: &syntax.TypeOf{Loc: l, X: typeNode(l, to)}, X: x}
+	c.added++
+	if to.Kind != Integer || to.Name != "" {
+		return &syntax.Cast{Loc: l, Type: &syntax.TypeOf{Loc: l, X: typeNode(l, to)}, X: x}
+	}
+	key := integerName{to.Size, to.Signed}
+	t := c.casts[key]
+	if t == nil {
+		t = &syntax.TypeOf{Loc: l, X: typeNode(l, to)}
+		c.casts[key] = t
+	}
+	return &syntax.Cast{Loc: l, Type: t, X: x}
 }
 
 // typeNode returns the syntax of a type.
@@ -236,6 +251,7 @@ func (c *checker) castGroup(x *syntax.Expr, from, to Type) bool {
 	}
 	l := *(*x).At()
 	elems := make([]syntax.Expr, len(from.Fields))
+	find := to.fields()
 	for i, f := range from.Fields {
 		switch lit := (*x).(type) {
 		case *syntax.Tuple:
@@ -243,13 +259,16 @@ func (c *checker) castGroup(x *syntax.Expr, from, to Type) bool {
 		case *syntax.Record:
 			elems[i] = lit.Elems[i].Value
 		default:
+			if !c.grow(*x) {
+				return false
+			}
 			if elems[i] = (&syntax.Element{Loc: l, X: syntax.Clone(*x), N: uint64(i)}); f.Name != "" {
 				elems[i] = &syntax.Field{Loc: l, X: syntax.Clone(*x), Name: f.Name}
 			}
 		}
 		want := &to.Fields[i]
 		if to.Kind == Record {
-			if want = to.field(f.Name); want == nil {
+			if want = find(f.Name); want == nil {
 				return false
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cilium/ebpf/btf"
+
 	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/internal/flow"
 	"github.com/borescope/borescope/probe/script/internal/fold"
@@ -13,9 +15,10 @@ import (
 
 // Limits of the work that a script can cause in Check.
 const (
-	mostErrors = 100    // errors that are recorded
+	mostErrors = 100    // errors that are recorded, and warnings
 	mostRounds = 50     // rounds, for types that depend on literals that depend on types
 	mostNodes  = 25_000 // nodes of the script, with one copy of an action for each attach point
+	mostAdded  = 50_000 // nodes that the passes add, for x += y and for casts
 	mostSteps  = 500_000
 	mostWeight = 10_000 // types that one type consists of
 )
@@ -120,6 +123,7 @@ type checker struct {
 	mode      string // default mode of stacks
 
 	errs   syntax.Errors
+	count  [2]int // of errs, by severity
 	said   map[said]bool
 	failed bool
 
@@ -130,10 +134,15 @@ type checker struct {
 	injected map[*syntax.Call]int   // number of arguments that sugar puts before the others
 	opts     map[string]Type        // types of the options of getopt
 	types    map[any]Type
+	solver   *solver // of the rounds, which has types; nil before the first
 	locked   map[any]Type
+	members  map[btf.Type]map[string]place // of structs, by name, once they were asked for
+	variants map[*btf.Enum]map[uint64]bool // the values of enums
+	casts    map[integerName]*syntax.TypeOf
 	steps    int
 	probes   *limit.Counter
 	size     int // approximate number of nodes of the script
+	added    int // number of nodes that were added
 }
 
 // said is an error that was reported: it is not reported again.
@@ -152,6 +161,8 @@ func newChecker(o *Options) *checker {
 		arch: o.Arch, said: map[said]bool{},
 		scalar: map[string]bool{}, bad: map[syntax.Node]misuse{},
 		injected: map[*syntax.Call]int{}, opts: map[string]Type{}, locked: map[any]Type{},
+		casts:   map[integerName]*syntax.TypeOf{},
+		members: map[btf.Type]map[string]place{}, variants: map[*btf.Enum]map[uint64]bool{},
 	}
 	if c.sys == nil {
 		c.sys = nothing{}
@@ -182,12 +193,35 @@ func (c *checker) say(n syntax.Node, s syntax.Severity, msg string) *syntax.Erro
 	e := &syntax.Error{Loc: *l, Severity: s, Msg: msg}
 	c.failed = c.failed || s == syntax.SeverityError
 	key := said{l.Start, l.End, s, msg}
-	if c.said[key] || len(c.errs) >= mostErrors {
+	if c.said[key] || c.count[s] >= mostErrors {
 		return e
 	}
 	c.said[key] = true
+	c.count[s]++
 	c.errs = append(c.errs, e)
 	return e
+}
+
+// full reports whether no further error is recorded. The rest of a pass that has only that as
+// its result is of no use then.
+func (c *checker) full() bool { return c.count[syntax.SeverityError] >= mostErrors }
+
+// grow counts the nodes that a pass adds to the script: a new one, and those below it. It
+// reports whether the limit allows them.
+func (c *checker) grow(n syntax.Node) bool {
+	if c.added > mostAdded {
+		return false
+	}
+	syntax.Walk(n, func(syntax.Node) bool { c.added++; return c.added <= mostAdded })
+	if c.added > mostAdded {
+		c.tooMany(n)
+	}
+	return c.added <= mostAdded
+}
+
+func (c *checker) tooMany(n syntax.Node) {
+	c.fail(n, "the operators += and the like, and the casts of tuples and records, add more than "+
+		strconv.Itoa(mostAdded)+" nodes to the script: make it shorter")
 }
 
 // jumps checks the places of break, continue and return.

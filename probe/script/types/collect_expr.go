@@ -134,7 +134,7 @@ func (c *collector) checkOffset(n *syntax.Offsetof, t Type) bool {
 			c.fail(n, "'"+t.String()+"' is not a C type.")
 			return false
 		}
-		m, _ := member(t.BTF, name, 0)
+		m, _ := c.member(t.BTF, name)
 		if m == nil {
 			c.fail(n, "'"+t.Name+"' has no field named '"+name+"'")
 			return false
@@ -278,7 +278,7 @@ func (c *collector) fieldType(n *syntax.Field, in Type, p *syntax.Probe) Type {
 		c.fail(n, "Can not access field '"+n.Name+"' on expression of type '"+t.String()+"'")
 		return Type{}
 	}
-	m, _ := member(t.BTF, n.Name, 0)
+	m, _ := c.member(t.BTF, n.Name)
 	if m == nil {
 		if t.Args && p != nil && p.Points[0].Provider != "tracepoint" {
 			c.fail(n, "Can't find function parameter "+n.Name)

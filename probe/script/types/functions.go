@@ -113,13 +113,24 @@ func (c *collector) external(n *syntax.Call) {
 	c.s.set(n, fromBTF(proto.Return))
 }
 
+// arity returns the number of parameters of such a function.
+func (c *checker) arity(name string) (n int, ok bool) {
+	if f := c.own[name]; f != nil {
+		return len(f.Args), true
+	}
+	if proto := c.sys.Func(name); proto != nil {
+		return len(proto.Params), true
+	}
+	return 0, false
+}
+
 // castArguments casts the arguments of such a call: for kernel functions only integers, for
 // the script's own functions all that can be cast.
 func (c *checker) castArguments(n *syntax.Call) {
-	params, ok := c.paramsOf(n.Name)
-	if !ok || len(params) != len(n.Args) {
+	if count, ok := c.arity(n.Name); !ok || count != len(n.Args) {
 		return
 	}
+	params, _ := c.paramsOf(n.Name)
 	for i, p := range params {
 		t := c.types[n.Args[i]]
 		if c.own[n.Name] != nil || t.Kind == Integer && p.t.Kind == Integer {
@@ -130,15 +141,16 @@ func (c *checker) castArguments(n *syntax.Call) {
 
 // externalUse checks the arguments of such a call.
 func (c *useChecker) externalUse(n *syntax.Call) {
-	params, known := c.paramsOf(n.Name)
+	count, known := c.arity(n.Name)
 	if !known {
 		return
 	}
-	if len(params) != len(n.Args) {
-		c.fail(n, "Function `"+n.Name+"` requires "+strconv.Itoa(len(params))+
+	if count != len(n.Args) {
+		c.fail(n, "Function `"+n.Name+"` requires "+strconv.Itoa(count)+
 			" arguments, got only "+strconv.Itoa(len(n.Args)))
 		return
 	}
+	params, _ := c.paramsOf(n.Name)
 	ok := true
 	var want []string
 	for i, p := range params {

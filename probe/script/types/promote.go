@@ -79,10 +79,14 @@ func promoteAlike(old, t Type) (Type, bool) {
 		return old, true
 	case old.Kind == Tuple || old.Kind == Record:
 		fields := make([]Field, len(old.Fields))
+		find := t.field
+		if old.Kind == Record {
+			find = t.fields()
+		}
 		for i, f := range old.Fields {
 			g := &t.Fields[i]
 			if old.Kind == Record {
-				g = t.field(f.Name)
+				g = find(f.Name)
 			}
 			e, ok := promoteAlike(f.Type, g.Type)
 			if !ok {

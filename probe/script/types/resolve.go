@@ -40,6 +40,14 @@ func newSolver(c *checker) *solver {
 	}
 }
 
+// reset prepares the solver for another round, in the memory of the last one.
+func (s *solver) reset() {
+	clear(s.types)
+	clear(s.last)
+	clear(s.rules) // their functions
+	s.seeds, s.rules, s.inputs, s.uses = s.seeds[:0], s.rules[:0], s.inputs[:0], s.uses[:1]
+}
+
 // set sets the type of an item before any rule is applied.
 func (s *solver) set(n any, t Type) {
 	if t.Kind != None {
@@ -79,7 +87,8 @@ func (s *solver) changed(n any) {
 // solve applies rules until nothing changes. A map that is only incremented gets the type of a
 // 0.
 func (s *solver) solve(values []valueOf) {
-	s.waiting = make([]bool, len(s.rules))
+	s.waiting = slices.Grow(s.waiting[:0], len(s.rules))[:len(s.rules)]
+	clear(s.waiting)
 	for {
 		for _, n := range s.seeds {
 			s.changed(n)
@@ -123,7 +132,7 @@ func (s *solver) run() {
 			continue
 		}
 		t := r.result(in)
-		s.c.steps += t.weight / 8
+		s.c.steps += int(t.weight) / 8
 		if t.weight > mostWeight {
 			s.tooWide(r.output)
 			return
@@ -152,6 +161,9 @@ func settled(old, t Type) bool {
 		(old.Space == t.Space || old.Space != NoSpace) && old.Context == t.Context
 }
 
+// stepsOfNode is the work of adding the rules of a node, in steps.
+const stepsOfNode = 4
+
 // resolve determines all types, and then the literals that depend on them (sizeof, typeinfo,
 // comptime), until none are left.
 func (c *checker) resolve() {
@@ -162,6 +174,9 @@ func (c *checker) resolve() {
 			c.fail(c.file, "Type resolution exceeded maximum iterations ("+
 				strconv.Itoa(mostRounds)+"); possible infinite loop in comptime expressions")
 			return
+		}
+		if round > 1 { // a script has two without comptime and the like
+			c.steps += stepsOfNode * c.size
 		}
 		open := c.resolveOnce()
 		if c.failed {
@@ -185,8 +200,12 @@ func (c *checker) resolve() {
 // resolveOnce determines the types of the current script, and returns the comptime expressions
 // that are not evaluated yet.
 func (c *checker) resolveOnce() []*syntax.Comptime {
+	if c.solver == nil {
+		c.solver = newSolver(c)
+	}
+	c.solver.reset()
 	col := &collector{
-		checker: c, s: newSolver(c), vars: map[syntax.Node]map[string]bool{},
+		checker: c, s: c.solver, vars: map[string]syntax.Node{},
 		sized: map[scoped]bool{}, introspected: map[any]bool{}, seen: map[valueOf]bool{},
 		aggregated: map[string]Type{},
 	}
@@ -207,9 +226,9 @@ func (c *checker) resolveOnce() []*syntax.Comptime {
 type collector struct {
 	*checker
 	s            *solver
-	vars         map[syntax.Node]map[string]bool
-	sized        map[scoped]bool // variables that are declared with a type that has a size
-	scopes       []syntax.Node
+	vars         map[string]syntax.Node // the scopes of the variables that are visible
+	sized        map[scoped]bool        // variables that are declared with a type that has a size
+	scopes       []scope
 	probe        *syntax.Probe
 	call         string // the function whose arguments are visited
 	inspecting   int    // depth of sizeof, typeinfo and the like
@@ -220,18 +239,27 @@ type collector struct {
 	aggregated   map[string]Type // the type of the arguments of sum, avg and the like, by map
 }
 
-// scopeOf returns the node that is the scope of a variable, or nil.
-func (c *collector) scopeOf(name string) syntax.Node {
-	for _, s := range c.scopes {
-		if c.vars[s][name] {
-			return s
-		}
-	}
-	return nil
+// scope is a node that contains variables, of which each has another name than those of the
+// scopes around it.
+type scope struct {
+	node  syntax.Node
+	names []string
 }
 
-func (c *collector) push(n syntax.Node) { c.scopes = append(c.scopes, n) }
-func (c *collector) pop()               { c.scopes = c.scopes[:len(c.scopes)-1] }
+// scopeOf returns the node that is the scope of a variable, or nil.
+func (c *collector) scopeOf(name string) syntax.Node { return c.vars[name] }
+
+// here returns the innermost scope.
+func (c *collector) here() *scope { return &c.scopes[len(c.scopes)-1] }
+
+func (c *collector) push(n syntax.Node) { c.scopes = append(c.scopes, scope{node: n}) }
+
+func (c *collector) pop() {
+	for _, name := range c.here().names {
+		delete(c.vars, name)
+	}
+	c.scopes = c.scopes[:len(c.scopes)-1]
+}
 
 // assignable reports whether a value can be stored. An aggregation can only be stored as its
 // number, and in a map only if the map already has numbers.

@@ -1,6 +1,8 @@
 package types
 
 import (
+	"strconv"
+
 	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
@@ -63,7 +65,7 @@ func (c *checker) transformNode(n syntax.Node) syntax.Node {
 		return c.offset(n)
 	case *syntax.TypeInfo:
 		if t := c.types[n.Type]; t.Kind != None {
-			return typeInfo(l, t)
+			return c.typeInfo(n, t)
 		}
 	case *syntax.Call:
 		return c.asks(n)
@@ -72,14 +74,20 @@ func (c *checker) transformNode(n syntax.Node) syntax.Node {
 }
 
 // typeInfo returns the record that typeinfo returns for a type.
-func typeInfo(l syntax.Loc, t Type) syntax.Node {
+func (c *checker) typeInfo(n *syntax.TypeInfo, t Type) syntax.Node {
+	full := t.String()
+	if len(full) > mostText {
+		c.fail(n, "typeinfo: the text of the type has more than "+strconv.Itoa(mostText)+" bytes")
+		return nil
+	}
+	l := n.Loc
 	arg := func(name string, v syntax.Expr) *syntax.NamedArg {
 		return &syntax.NamedArg{Loc: l, Name: name, Value: v}
 	}
 	return &syntax.Record{Loc: l, Elems: []*syntax.NamedArg{
 		arg("btf_id", &syntax.Integer{Loc: l}),
 		arg("base_type", &syntax.String{Loc: l, Value: t.Kind.String()}),
-		arg("full_type", &syntax.String{Loc: l, Value: t.String()}),
+		arg("full_type", &syntax.String{Loc: l, Value: full}),
 	}}
 }
 
@@ -120,7 +128,7 @@ func (c *checker) offset(n *syntax.Offsetof) syntax.Node {
 		if t.Kind != C {
 			return nil
 		}
-		m, offset := member(t.BTF, name, 0)
+		m, offset := c.member(t.BTF, name)
 		if m == nil {
 			return nil
 		}
