@@ -185,7 +185,7 @@ type resolver struct {
 	looked *lookedUp // the last path, nil before the first
 	// exact are the names of user functions among targets, nil before the first was resolved.
 	targets []Target
-	exact   map[string]bool
+	exact   map[wantedName]bool
 	// untyped are the kernel functions' argument registers, shared by all untyped
 	// programs; slots are those of trampolines for many functions.
 	untyped, slots []Arg

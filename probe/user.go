@@ -206,11 +206,8 @@ func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte
 	switch u.lang {
 	case "cpp", "rust":
 		g := glob.Compile(name)
-		prefixes := map[string][]string{"cpp": {"_Z"}, "rust": {"_R", "_ZN"}}[u.lang]
 		return func(b []byte) bool {
-			if !slices.ContainsFunc(prefixes, func(p string) bool {
-				return strings.HasPrefix(string(b), p)
-			}) {
+			if !mangled(u.lang, string(b)) {
 				return false
 			}
 			full := demangle(string(b))
@@ -225,6 +222,19 @@ func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte
 		return func(b []byte) bool { return string(b) == name || g.Match(string(b)) }, version
 	}
 	return func(b []byte) bool { return string(b) == name }, version
+}
+
+// mangled reports whether a symbol's name is mangled as a language does it.
+func mangled(lang, name string) bool {
+	if lang == "rust" {
+		return strings.HasPrefix(name, "_R") || strings.HasPrefix(name, "_ZN")
+	}
+	return strings.HasPrefix(name, "_Z")
+}
+
+// demangler returns a demangler for the names in a file.
+func demangler(f *elffile.File) *symbol.Demangler {
+	return symbol.NewDemangler(&symbol.DemangleOptions{Budget: leastReadable + f.Stored()/4})
 }
 
 // take counts matches against Options.MaxFunctions, and fails when they are too many.
@@ -245,9 +255,9 @@ const leastReadable = 1 << 20
 func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe,
 	goProgram bool,
 ) ([]userfile.Symbol, error) {
-	names := symbol.NewDemangler(&symbol.DemangleOptions{Budget: leastReadable + f.Stored()/4})
+	names := demangler(f)
 	want, version := u.symbolFilter(names.Demangle)
-	found, total, ok, err := r.namedFunctions(&u)
+	found, total, ok, err := r.namedFunctions(&u, goProgram)
 	if !ok {
 		count := func(b []byte) bool { total++; return want(b) }
 		err = userfile.Symbols(r.ctx, f, count, func(s userfile.Symbol) error {
@@ -264,7 +274,7 @@ func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe,
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if len(found) == 0 && goProgram && u.lang != "cpp" && u.lang != "rust" {
+	if !ok && len(found) == 0 && goProgram && u.lang != "cpp" && u.lang != "rust" {
 		if found, err = r.code.GoFunctions(path, want, r.take); err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ const mostIndent = 200
 // page is formatted text: lines of segments. newPage returns a page with one empty line.
 type page struct {
 	lines []*line
-	one   line // the line of most pages
+	one   line // the line of most pages, and its place in lines
 	at    [1]*line
 }
 

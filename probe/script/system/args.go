@@ -1,6 +1,8 @@
 package system
 
 import (
+	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/cilium/ebpf/btf"
@@ -54,6 +56,11 @@ func (s *System) resolve(p *syntax.AttachPoint) *btf.Struct {
 	return nil
 }
 
+// mostAbsent is the number of user files without the functions of a script from which on no
+// further files are opened for it: it has as many errors, and finding near names for each
+// takes milliseconds.
+const mostAbsent = 16
+
 // user returns the arguments of a user function. With it, it looks up those of the script's
 // other functions in the same file, to read the file once.
 func (s *System) user(p *syntax.AttachPoint) *btf.Struct {
@@ -67,10 +74,16 @@ func (s *System) user(p *syntax.AttachPoint) *btf.Struct {
 		targets[i] = probe.Uprobe{Path: a.Target, Symbol: a.Func, Lang: a.Lang, PID: s.o.PID}
 		s.args[key(a)] = nil
 	}
+	if s.absent >= mostAbsent {
+		return nil
+	}
 	plan, err := probe.Resolve(s.env, targets, &probe.Options{
 		DWARF: true, Missing: probe.MissingIgnore,
 	})
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			s.absent++
+		}
 		return nil
 	}
 	for i := range plan.Programs {

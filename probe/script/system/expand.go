@@ -1,8 +1,11 @@
 package system
 
 import (
+	"errors"
 	"strconv"
+	"strings"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script/config"
@@ -22,7 +25,7 @@ import (
 //
 // Call Expand between attach.Parse and types.Check. It changes the file.
 func (s *System) Expand(f *syntax.File, c *config.Config) error {
-	s.wanted = nil
+	s.wanted, s.absent = nil, 0
 	clear(s.files)
 	x := &expansion{System: s, count: limit.New(c), matches: map[pattern][]name{}}
 	if e := x.count.File(f, generates); e != nil {
@@ -78,7 +81,8 @@ func generates(a *syntax.AttachPoint) bool {
 }
 
 // mostMatching bounds the work of matching the wildcards of a script, about a nanosecond each.
-// It allows thousands of patterns for tracepoints, and dozens for kernel functions.
+// It allows all patterns for tracepoints that begin with a letter, 300 others, and dozens for
+// kernel functions.
 const mostMatching = 40_000_000
 
 // expansion is one call of Expand.
@@ -184,13 +188,24 @@ func (x *expansion) matchOne(g *glob.Pattern, pattern, name string) bool {
 	if pattern != "" && name != "" && pattern[0] != name[0] && !glob.IsPattern(pattern[:1]) {
 		return false
 	}
-	x.work += 16 + min(len(pattern), len(name))*len(name)/8
+	x.work += 16 + 2*len(name)
+	if strings.ContainsAny(pattern, "?[") || strings.Count(pattern, "*") > 2 {
+		x.work += len(pattern) * len(name) // the most that it can take
+	}
 	return g.Match(name)
 }
 
 // functions returns the kernel functions with trampolines that match, but no more than one
 // more than are allowed.
 func (x *expansion) functions(p pattern) []name {
+	var t probe.Target = probe.Fentry{Module: p.group, Symbol: p.name}
+	needs := feature.Fentry
+	if p.list == "fexit" {
+		t, needs = probe.Fexit{Module: p.group, Symbol: p.name}, feature.Fexit
+	}
+	if errors.Is(x.env.Supports(needs), errors.ErrUnsupported) {
+		return nil // without reading the list
+	}
 	all, err := x.env.Traceable()
 	if err != nil {
 		return nil
@@ -198,10 +213,6 @@ func (x *expansion) functions(p pattern) []name {
 	const each = 16 // of matchOne, for most names and most patterns
 	if x.work += each * len(all.Traceable); x.work > mostMatching {
 		return nil
-	}
-	var t probe.Target = probe.Fentry{Module: p.group, Symbol: p.name}
-	if p.list == "fexit" {
-		t = probe.Fexit{Module: p.group, Symbol: p.name}
 	}
 	return names(t, x.env, x.count.Left()+1)
 }

@@ -39,6 +39,7 @@ type System struct {
 
 	wanted  []name // tracepoints of a script whose formats were not read yet
 	missing bool   // an event did not exist
+	absent  int    // user files of a script that do not exist, or have none of its functions
 	// files are the functions of a script in user files of which nothing was read yet.
 	files map[string][]*syntax.AttachPoint
 	err   error

@@ -89,7 +89,8 @@ func (c *callChecker) text(n *syntax.String) {
 		return
 	}
 	if uint64(len(n.Value)) > c.maxString-1 {
-		c.fail(n, "String is too long (over "+strconv.FormatUint(c.maxString, 10)+" bytes): "+n.Value)
+		c.fail(n, "String is too long (over "+strconv.FormatUint(c.maxString, 10)+" bytes): "+
+			n.Value[:min(len(n.Value), mostText)])
 	}
 }
 

@@ -28,11 +28,11 @@ func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
 	case *syntax.Assign:
 		c.castAssign(n)
 	case *syntax.Binary:
-		x, y := c.types[n.X], c.types[n.Y]
+		x, y := c.types.at(n.X), c.types.at(n.Y)
 		if x.Kind == String || y.Kind == String {
 			return // strings of different lengths can be compared
 		}
-		t := c.types[n]
+		t := c.types.at(n)
 		if comparison(n.Op) {
 			p, ok := promote(x, y)
 			if !ok {
@@ -46,7 +46,7 @@ func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
 		c.castCall(n)
 	case *syntax.For:
 		if r, ok := n.Over.(*syntax.Range); ok {
-			from, to := c.types[r.Begin], c.types[r.End]
+			from, to := c.types.at(r.Begin), c.types.at(r.End)
 			t := to
 			if from.Size > to.Size {
 				t = from
@@ -61,14 +61,14 @@ func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
 			if *side == nil {
 				continue
 			}
-			if t := c.types[*side]; t.Kind != None && !t.Equal(c.types[n]) {
-				c.castTo(side, t, c.types[n])
+			if t := c.types.at(*side); t.Kind != None && !t.Equal(c.types.at(n)) {
+				c.castTo(side, t, c.types.at(n))
 			}
 		}
 	case *syntax.Jump:
 		c.castReturn(n, f)
 	case *syntax.MapAccess:
-		t, want := c.types[n.Key], c.types[keyOf(n.Map.Name)]
+		t, want := c.types.at(n.Key), c.types.at(keyOf(n.Map.Name))
 		if want.Kind != None && t.Kind != None && !c.castTo(&n.Key, t, want) {
 			c.fail(n, "Type mismatch for "+n.Map.Name+": trying to assign key of type '"+t.String()+
 				"' when map already has a key type '"+want.String()+"'")
@@ -77,10 +77,10 @@ func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
 }
 
 func (c *checker) castAssign(n *syntax.Assign) {
-	t := c.types[n.Value]
+	t := c.types.at(n.Value)
 	switch target := n.Target.(type) {
 	case *syntax.MapAccess:
-		want := c.types[valueOf(target.Map.Name)]
+		want := c.types.at(valueOf(target.Map.Name))
 		if !want.Equal(t) && !c.castTo(&n.Value, t, want) {
 			c.fail(n, "Type mismatch for "+
 				target.Map.Name+": trying to assign value of type '"+t.String()+
@@ -95,7 +95,7 @@ func (c *checker) castAssign(n *syntax.Assign) {
 }
 
 func (c *checker) castVar(n *syntax.Assign, v *syntax.Variable, t Type) {
-	want := c.types[v]
+	want := c.types.at(v)
 	if !want.Equal(t) && !c.castTo(&n.Value, t, want) {
 		c.fail(n, mismatch(v.Name, t, "variable", want))
 	}
@@ -104,19 +104,19 @@ func (c *checker) castVar(n *syntax.Assign, v *syntax.Variable, t Type) {
 func (c *checker) castCall(n *syntax.Call) {
 	if aggregates(n.Name) {
 		if m, ok := n.Args[0].(*syntax.Map); ok {
-			c.castTo(&n.Args[1], c.types[n.Args[1]], c.types[keyOf(m.Name)])
+			c.castTo(&n.Args[1], c.types.at(n.Args[1]), c.types.at(keyOf(m.Name)))
 		}
 		return
 	}
 	switch n.Name {
 	case "percpu_kaddr":
 		if len(n.Args) == 2 {
-			if t := c.types[n.Args[1]]; t.Kind == Integer && !t.Equal(integer(4, false)) {
+			if t := c.types.at(n.Args[1]); t.Kind == Integer && !t.Equal(integer(4, false)) {
 				n.Args[1] = c.castNodeTo(n.Args[1], integer(4, false))
 			}
 		}
 	case "usym":
-		if t := c.types[n.Args[0]]; t.Kind == Integer && t.Size != 8 {
+		if t := c.types.at(n.Args[0]); t.Kind == Integer && t.Size != 8 {
 			c.castTo(&n.Args[0], t, integer(8, false))
 		}
 	default:
@@ -130,16 +130,16 @@ func (c *checker) castReturn(n *syntax.Jump, f *syntax.Func) {
 	}
 	if f == nil {
 		if n.Value != nil {
-			if t := c.types[n.Value]; t.Kind == Integer && t.Size != 8 {
+			if t := c.types.at(n.Value); t.Kind == Integer && t.Size != 8 {
 				c.castTo(&n.Value, t, integer(8, true))
 			}
 		}
 		return
 	}
-	want := c.types[f.Result]
+	want := c.types.at(f.Result)
 	t := simple(Void, 0)
 	if n.Value != nil {
-		t = c.types[n.Value]
+		t = c.types.at(n.Value)
 	}
 	if n.Value == nil && want.Kind == Void || n.Value != nil && c.castTo(&n.Value, t, want) {
 		return

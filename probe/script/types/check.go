@@ -45,22 +45,22 @@ type Program struct {
 	// Warnings are the warnings about the script, which has no errors.
 	Warnings syntax.Errors
 
-	types map[any]Type
+	types *table
 }
 
 // Type returns the type of a node of File: of an expression, or of a type in the script.
-func (p *Program) Type(n syntax.Node) Type { return p.types[n] }
+func (p *Program) Type(n syntax.Node) Type { return p.types.at(n) }
 
 // Map returns the types of the keys and values of a map, whose name begins with "@".
 func (p *Program) Map(name string) (key, value Type) {
-	return p.types[keyOf(name)], p.types[valueOf(name)]
+	return p.types.at(keyOf(name)), p.types.at(valueOf(name))
 }
 
 // Maps returns the names of the maps, and of the options that getopt parses, sorted.
 func (p *Program) Maps() []string {
 	var names []string
-	for k := range p.types {
-		if v, ok := k.(valueOf); ok {
+	for i, k := range p.types.items {
+		if v, ok := k.(valueOf); ok && p.types.types[i].Kind != None {
 			names = append(names, string(v))
 		}
 	}
@@ -133,7 +133,7 @@ type checker struct {
 	bad      map[syntax.Node]misuse // uses of maps that contradict earlier uses
 	injected map[*syntax.Call]int   // number of arguments that sugar puts before the others
 	opts     map[string]Type        // types of the options of getopt
-	types    map[any]Type
+	types    *table
 	solver   *solver // of the rounds, which has types; nil before the first
 	locked   map[any]Type
 	members  map[btf.Type]map[string]place // of structs, by name, once they were asked for
@@ -268,7 +268,7 @@ func (c *checker) fits(f *syntax.File) bool {
 	}
 	for _, d := range f.Decls {
 		nodes := 0
-		syntax.Walk(d, func(syntax.Node) bool { nodes++; return nodes <= 2*mostNodes })
+		syntax.Walk(d, func(n syntax.Node) bool { nodes += becomes(n); return nodes <= 2*mostNodes })
 		if p, ok := d.(*syntax.Probe); ok && speaksOfProbe(p) {
 			nodes = len(p.Points) * (nodes - len(p.Points) + 1)
 		}
@@ -279,6 +279,26 @@ func (c *checker) fits(f *syntax.File) bool {
 		}
 	}
 	return true
+}
+
+// becomes returns the number of nodes that a node mostly is after the passes: a map without a
+// key gets one, pointers to structs are dereferenced, the operands of operators and assigned
+// values are cast, and x += y reads x.
+func becomes(n syntax.Node) int {
+	switch n := n.(type) {
+	case *syntax.Map, *syntax.Binary:
+		return 3
+	case *syntax.MapAccess:
+		return -1 // it has a key, which was counted with its map
+	case *syntax.Field:
+		return 2
+	case *syntax.Assign:
+		if n.Op != "" {
+			return 8
+		}
+		return 2
+	}
+	return 1
 }
 
 // clone copies a script, except for its attach points, which the passes do not change.

@@ -98,7 +98,7 @@ func (c *collector) assign(n *syntax.Assign) {
 		return // the assigned value is checked against it later
 	}
 	c.s.add(v, func(in []Type) Type {
-		if !assignable(in[0], c.s.types[v], false) {
+		if !assignable(in[0], c.s.types.at(v), false) {
 			c.fail(n, "Value '"+in[0].String()+"' cannot be assigned to a scratch variable.")
 			return Type{}
 		}
@@ -119,7 +119,7 @@ func (c *collector) assignMap(n *syntax.Assign, m *syntax.MapAccess) {
 	name := m.Map.Name
 	c.s.add(valueOf(name), func(in []Type) Type {
 		t := in[0]
-		if assignable(t, c.s.types[valueOf(name)], true) {
+		if assignable(t, c.s.types.at(valueOf(name)), true) {
 			return c.valueType(name, t, n)
 		}
 		example, ok := examples[t.Kind]

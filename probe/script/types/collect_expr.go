@@ -154,7 +154,7 @@ func (c *collector) access(n *syntax.MapAccess) {
 		return
 	}
 	c.s.add(keyOf(name), func(in []Type) Type {
-		if !assignable(in[0], c.s.types[keyOf(name)], false) {
+		if !assignable(in[0], c.s.types.at(keyOf(name)), false) {
 			c.fail(n, "Value '"+in[0].String()+"' cannot be used as a map key.")
 			return Type{}
 		}
@@ -214,7 +214,7 @@ func (c *collector) ifExpr(n *syntax.If) {
 	c.visit(n.Else)
 	branch := func(x syntax.Expr, first bool) {
 		c.s.add(n, func(in []Type) Type {
-			old := c.s.types[n]
+			old := c.s.types.at(n)
 			p, ok := promote(old, in[0])
 			if !ok {
 				a, b := old, in[0]
@@ -338,13 +338,13 @@ func (c *collector) elementType(n *syntax.Index, t Type) Type {
 func (c *collector) castExpr(n *syntax.Cast) {
 	c.visit(n.X)
 	p := c.probe
-	c.s.add(n, func(in []Type) Type { return castType(c.s.types[n], in[0], p) }, n.X)
+	c.s.add(n, func(in []Type) Type { return castType(c.s.types.at(n), in[0], p) }, n.X)
 	if t, ok := n.Type.X.(*syntax.Type); ok {
 		t, ok := c.named(t, n.Type)
 		if !ok {
 			return
 		}
-		if x := c.s.types[n.X]; x.Kind != None {
+		if x := c.s.types.at(n.X); x.Kind != None {
 			t = castType(t, x, p)
 		}
 		c.s.set(n, t)
@@ -352,7 +352,7 @@ func (c *collector) castExpr(n *syntax.Cast) {
 	}
 	c.visit(n.Type)
 	c.s.add(n, func(in []Type) Type {
-		if x := c.s.types[n.X]; x.Kind != None {
+		if x := c.s.types.at(n.X); x.Kind != None {
 			return castType(in[0], x, p)
 		}
 		return in[0]

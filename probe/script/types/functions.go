@@ -84,7 +84,7 @@ func (p param) said() string {
 func (c *checker) paramsOf(name string) (list []param, ok bool) {
 	if f := c.own[name]; f != nil {
 		for _, a := range f.Args {
-			list = append(list, param{a.Var.Name, c.types[a.Type], false})
+			list = append(list, param{a.Var.Name, c.types.at(a.Type), false})
 		}
 		return list, true
 	}
@@ -132,7 +132,7 @@ func (c *checker) castArguments(n *syntax.Call) {
 	}
 	params, _ := c.paramsOf(n.Name)
 	for i, p := range params {
-		t := c.types[n.Args[i]]
+		t := c.types.at(n.Args[i])
 		if c.own[n.Name] != nil || t.Kind == Integer && p.t.Kind == Integer {
 			c.castTo(&n.Args[i], t, p.t)
 		}
@@ -154,7 +154,7 @@ func (c *useChecker) externalUse(n *syntax.Call) {
 	ok := true
 	var want []string
 	for i, p := range params {
-		t, got := p.t, c.types[n.Args[i]]
+		t, got := p.t, c.types.at(n.Args[i])
 		if p.pointer && got.Kind == Pointer {
 			t = got
 		}

@@ -5,7 +5,7 @@ import "github.com/borescope/borescope/probe/script/syntax"
 // Variables checks that the variables of a probe or function are declared or assigned before
 // they are used, and declared only once.
 func Variables(n syntax.Node, report Report) {
-	v := &varChecker{checker: checker{report}, vars: map[string]*varInfo{}}
+	v := &varChecker{checker: checker{report: report}, vars: map[string]*varInfo{}}
 	v.visit(n)
 	for _, d := range v.order {
 		if !d.assigned {
