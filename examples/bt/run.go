@@ -29,7 +29,8 @@ const usage = `bt reads scripts in bpftrace's language, as of 0.26.1. It runs no
 
 A file "-" is standard input. Structs and arguments of probes are those of this machine's
 kernel; with -root those of a machine whose files are in a folder, such as
-sys/kernel/btf/vmlinux and sys/kernel/tracing/events.
+sys/kernel/btf/vmlinux and sys/kernel/tracing/events. Environment variables such as
+BPFTRACE_MAX_PROBES=2000 precede a script's config block.
 
 Flags:
 `

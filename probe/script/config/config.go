@@ -23,10 +23,10 @@ type Config struct {
 	LazySymbolication bool   // true by default
 	License           string // GPL
 	LogSize           uint64 // 1,000,000
-	MaxBPFProgs       uint64 // 1,024
+	MaxBPFProgs       uint64 // 1,024: the programs that wildcards and the builtin probe generate
 	MaxCatBytes       uint64 // 10,240
 	MaxMapKeys        uint64 // 4,096
-	MaxProbes         uint64 // 1,024
+	MaxProbes         uint64 // 1,024: the probes, each match of wildcards with its own program one
 	MaxStrlen         uint64 // 1,024
 	OnStackLimit      uint64 // 32
 	PerfRBPages       uint64 // 0: depends on the machine's memory

@@ -8,6 +8,9 @@
 //	}
 //	fmt.Println(c.StackMode, c.MaxStrlen, warnings)
 //
+// Environment variables such as BPFTRACE_MAX_PROBES precede the block, if [Options] has a
+// function for them.
+//
 // Read the configuration after imports.Load and before syntax.Expand. Pass it to the later
 // steps with types.Options.
 package config

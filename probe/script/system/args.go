@@ -3,7 +3,6 @@ package system
 import (
 	"errors"
 	"io/fs"
-	"slices"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -64,16 +63,19 @@ const mostAbsent = 16
 // user returns the arguments of a user function. With it, it looks up those of the script's
 // other functions in the same file, to read the file once.
 func (s *System) user(p *syntax.AttachPoint) *btf.Struct {
-	points := s.files[p.Target]
-	delete(s.files, p.Target)
-	if !slices.ContainsFunc(points, func(a *syntax.AttachPoint) bool { return key(a) == key(p) }) {
-		points = append(points, p)
-	}
-	targets := make([]probe.Target, len(points))
-	for i, a := range points {
-		targets[i] = probe.Uprobe{Path: a.Target, Symbol: a.Func, Lang: a.Lang, PID: s.o.PID}
+	var points []*syntax.AttachPoint
+	var targets []probe.Target
+	for _, a := range append(s.files[p.Target], p) {
+		if _, known := s.args[key(a)]; known {
+			continue
+		}
 		s.args[key(a)] = nil
+		points = append(points, a)
+		targets = append(targets, probe.Uprobe{
+			Path: a.Target, Symbol: a.Func, Lang: a.Lang, PID: s.o.PID,
+		})
 	}
+	delete(s.files, p.Target)
 	if s.absent >= mostAbsent {
 		return nil
 	}

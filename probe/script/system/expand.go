@@ -169,11 +169,15 @@ func (x *expansion) match(a *syntax.AttachPoint) []name {
 func (x *expansion) among(list []name, p pattern) []name {
 	var found []name
 	group, names := glob.Compile(p.group), glob.Compile(p.name)
-	for _, n := range list {
+	inGroup := false
+	for i, n := range list {
 		if x.work++; x.work > mostMatching {
 			break
 		}
-		if x.matchOne(&group, p.group, n.group) && x.matchOne(&names, p.name, n.name) {
+		if i == 0 || n.group != list[i-1].group { // the list is sorted
+			inGroup = x.matchOne(&group, p.group, n.group)
+		}
+		if inGroup && x.matchOne(&names, p.name, n.name) {
 			found = append(found, n)
 		}
 	}

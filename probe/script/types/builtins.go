@@ -46,6 +46,9 @@ type enumerator struct {
 	value uint64
 }
 
+// mostC is the number of bytes of C definitions that are parsed, as long as a script.
+const mostC = 256 << 10
+
 // define parses the C definitions of a script.
 func (c *checker) define() {
 	c.defs = definitions{
@@ -61,7 +64,12 @@ func (c *checker) define() {
 			}
 		}
 	}
-	if first == nil {
+	switch {
+	case first == nil:
+		return
+	case b.Len() > mostC:
+		c.fail(first, "the C definitions, with those of imports, have more than "+
+			strconv.Itoa(mostC)+" bytes: use fewer")
 		return
 	}
 	decls, err := cdecl.Parse(first.Source.Name, []byte(b.String()), &cdecl.Options{

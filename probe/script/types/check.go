@@ -18,7 +18,7 @@ const (
 	mostErrors = 100    // errors that are recorded, and warnings
 	mostRounds = 50     // rounds, for types that depend on literals that depend on types
 	mostNodes  = 25_000 // nodes of the script, with one copy of an action for each attach point
-	mostAdded  = 50_000 // nodes that the passes add, for x += y and for casts
+	mostAdded  = 25_000 // nodes that the passes add, for x += y and for casts
 	mostSteps  = 500_000
 	mostWeight = 10_000 // types that one type consists of
 )
@@ -82,7 +82,8 @@ type scoped struct {
 
 // Check determines the types of a script whose macros are expanded and whose attach points are
 // parsed. It does not change the file. The error is a [syntax.Errors]. It may also contain
-// warnings, which its String method prints last.
+// warnings, which its String method prints last. It is an error if the script has more probes
+// than Options.Config allows, or generates more programs.
 func Check(f *syntax.File, o *Options) (*Program, error) {
 	c := newChecker(o)
 	if !c.fits(f) {

@@ -176,6 +176,9 @@ func (s *solver) run() {
 		}
 		t := r.result(in)
 		s.c.steps += int(t.weight) / 4
+		if t.Kind == Record {
+			s.c.steps += int(t.weight) / 2 // its fields are looked up by name
+		}
 		if t.weight > mostWeight {
 			s.tooWide(s.types.items[r.output])
 			return

@@ -76,9 +76,11 @@ func (c *Counter) Add(a *syntax.AttachPoint, program bool) *syntax.Error {
 	return nil
 }
 
-// Left returns the number of probes that can still be added.
+// Left returns the number of probes with a program each that can still be added.
 func (c *Counter) Left() int {
-	return int(min(c.mostProbes, mostProbes) - min(c.probes, c.mostProbes, mostProbes))
+	left := func(most, n uint64) uint64 { return most - min(n, most) }
+	return int(min(left(mostProbes, c.probes), left(c.mostProbes, c.probes),
+		left(c.mostPrograms, c.programs)))
 }
 
 // found returns the hint that says how many were found until the count stopped, and how a
