@@ -19,6 +19,13 @@ const (
 	mostDepth = 6 * mostHeight
 )
 
+// mostLooked is the number of bytes that may be looked at, and mostLooks the number for each
+// byte of the text: scripts take up to 5.
+const (
+	mostLooked = 1 << 20
+	mostLooks  = 100
+)
+
 // mostLevels is the largest number of pointers and arrays in one type, mostType the largest
 // number of bytes after its name.
 const (
@@ -64,13 +71,15 @@ func (p *scriptParser) done(f *File, o *Options) (*File, error) {
 
 // scanner scans text: names, numbers, strings, and the space between them.
 type scanner struct {
-	src   *Source
-	text  string
-	pos   int
-	errs  Errors
-	dead  bool // a limit was exceeded: further errors are not recorded
-	kept  int  // end of the part of text that space covers
-	space []space
+	src  *Source
+	text string
+	pos  int
+	errs Errors
+	dead bool // a limit was exceeded: further errors are not recorded
+	// looked is the number of bytes that were looked at, also again and to look ahead.
+	looked int
+	kept   int // end of the part of text that space covers
+	space  []space
 }
 
 // parser parses expressions, types and statements.
@@ -152,7 +161,7 @@ func (p *parser) enter() bool {
 	case p.depth > mostDepth:
 		p.stop("nested too deeply, more than " + strconv.Itoa(mostHeight) + " levels")
 		return false
-	case p.work < 0:
+	case p.work < 0 || p.looked > mostLooked+mostLooks*len(p.text):
 		p.stop("too complex: simplify what is in parentheses")
 		return false
 	}
