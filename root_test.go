@@ -86,9 +86,13 @@ var imports = map[string][]string{
 	"probe/script/config":  {"probe/script/syntax"},
 	"probe/script/imports": {"probe/script/syntax"},
 	"probe/script/types":   {"probe/script/config", "probe/script/syntax/...", "probe/script/internal/...", btf},
-	"probe/script/system":  {"probe/script/types", "probe/script/syntax", "probe", "probe/env", "probe/internal/prototype", btf},
+	"probe/script/system": {
+		"probe/script/config", "probe/script/internal/limit", "probe/script/types", "probe/script/syntax", "probe", "probe/env",
+		"probe/internal/prototype", btf,
+	},
 	// Shared by probe/script's passes.
-	"probe/script/internal": {"probe/script/syntax"},
+	"probe/script/internal":       {"probe/script/syntax"},
+	"probe/script/internal/limit": {"probe/script/config", "probe/script/syntax"},
 	// collect assembles its programs itself, with bpfwalk's walker in them.
 	"stack/collect": {
 		"stack", "stack/bpfwalk", "stack/profile", "stack/python", "probe", "mapx", "mapx/recording", "symbol", cilium, asm, btf,

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -218,10 +217,7 @@ func (a *attacher) rawTracepoint(g *Program, prog *ebpf.Program, s *Site) error 
 func (a *attacher) explainRaw(g *Program, s *Site, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		if spec, berr := a.env.BTF(); berr == nil {
-			return (&resolver{ctx: context.Background(), env: a.env, o: &Options{}}).noRaw(spec, s.Symbol)
-		}
-		return notexist.Errorf("no raw tracepoint %s", s.Symbol)
+		return noRaw(a.env, s.Module, s.Symbol)
 	case errors.Is(err, syscall.EINVAL) && g.Sleepable():
 		return fmt.Errorf("%s: %w", onlySyscalls, err)
 	case errors.Is(err, syscall.EINVAL):

@@ -71,8 +71,8 @@ func (r *resolver) iterFields(name string) ([]Arg, error) {
 	}
 	var s *btf.Struct
 	if err := spec.TypeByName(iterPrefix+name, &s); err != nil {
-		return nil, notexist.Errorf("no iterator %s%s", name,
-			near.Hint(name, prototype.Names[*btf.Struct](spec, iterPrefix)))
+		names, _ := prototype.Names[*btf.Struct](r.env, "", iterPrefix)
+		return nil, notexist.Errorf("no iterator %s%s", name, near.Hint(name, names))
 	}
 	var out []Arg
 	for _, m := range s.Members {

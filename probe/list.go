@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf/btf"
-
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/kallsyms"
+	"github.com/borescope/borescope/probe/env"
 	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/internal/prototype"
 )
@@ -162,15 +161,15 @@ func repeated(list []kallsyms.Symbol) map[string]bool {
 
 // listNames lists the matching names of a kind, which types of the kind T in the module's
 // BTF, or the kernel's, have behind a prefix. one makes the Match of a name.
-func listNames[T btf.Type](l *lister, module, prefix, pattern string,
+func listNames[T env.NamedType](l *lister, module, prefix, pattern string,
 	one func(name string) Match,
 ) error {
-	spec, err := prototype.Types(l.env, module)
+	names, err := prototype.Names[T](l.env, module, prefix)
 	if err != nil {
 		return err
 	}
 	g := glob.Compile(pattern)
-	for _, n := range prototype.Names[T](spec, prefix) {
+	for _, n := range names {
 		if !g.Match(n) {
 			continue
 		}

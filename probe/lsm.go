@@ -62,11 +62,11 @@ const hookPrefix = "bpf_lsm_"
 
 // hooks returns the names of the security hooks, none if there is no BTF.
 func hooks(e *Env) []string {
-	spec, err := e.BTF()
+	list, err := prototype.Names[*btf.Func](e, "", hookPrefix)
 	if err != nil {
 		return nil
 	}
-	return prototype.Names[*btf.Func](spec, hookPrefix)
+	return list
 }
 
 var lsmSpelled = spelled{

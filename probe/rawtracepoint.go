@@ -122,7 +122,7 @@ func (t RawTracepoint) prototype(r *resolver) ([]btf.FuncParam, error) {
 	}
 	var td *btf.Typedef
 	if err := spec.TypeByName(rawTypePrefix+t.Name, &td); err != nil {
-		return nil, r.noRaw(spec, t.Name)
+		return nil, noRaw(r.env, t.Module, t.Name)
 	}
 	ptr, ok := td.Type.(*btf.Pointer)
 	if !ok {
@@ -140,12 +140,14 @@ func (t RawTracepoint) prototype(r *resolver) ([]btf.FuncParam, error) {
 	return proto.Params[1:], nil
 }
 
-func (r *resolver) noRaw(spec *btf.Spec, name string) error {
+// noRaw returns the error for a raw tracepoint that does not exist.
+func noRaw(e *Env, module, name string) error {
 	if group, n, ok := strings.Cut(name, ":"); ok {
 		return notexist.Errorf("no raw tracepoint %q; raw tracepoints have no group (%s): name it %s",
 			name, group, n)
 	}
-	hint := near.Hint(name, prototype.Names[*btf.Typedef](spec, rawTypePrefix))
+	names, _ := prototype.Names[*btf.Typedef](e, module, rawTypePrefix)
+	hint := near.Hint(name, names)
 	if call, ok := strings.CutPrefix(name, "sys_enter_"); ok {
 		hint = fmt.Sprintf("; there is one for all system calls, sys_enter, and tracepoint:syscalls:sys_enter_%s for this one", call)
 	}
@@ -153,13 +155,13 @@ func (r *resolver) noRaw(spec *btf.Spec, name string) error {
 }
 
 func (t RawTracepoint) matches(r *resolver) error {
-	spec, err := prototype.Types(r.env, t.Module)
+	names, err := prototype.Names[*btf.Typedef](r.env, t.Module, rawTypePrefix)
 	if err != nil {
 		return err
 	}
 	g := glob.Compile(t.Name)
 	n := 0
-	for _, name := range prototype.Names[*btf.Typedef](spec, rawTypePrefix) {
+	for _, name := range names {
 		if !g.Match(name) {
 			continue
 		}

@@ -128,10 +128,11 @@ func Resolve(env *Env, targets []Target, o *Options) (*Plan, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	r := &resolver{ctx: ctx, env: env, o: o, plan: &Plan{
+	r := &resolver{ctx: ctx, env: env, o: o, targets: targets, plan: &Plan{
 		Arch: env.Arch(), Kernel: env.Release(),
 		Files: userfile.FileIDs{}, Cache: env.TypeCache(),
 	}}
+	defer r.closeFile()
 	for i, t := range targets {
 		if t == nil {
 			return nil, fmt.Errorf("resolve: target %d is nil", i)
@@ -173,12 +174,18 @@ type resolver struct {
 	// parts are the group's programs so far, before those that can share one
 	// are merged.
 	parts []Program
-	// ignored is why the last target was left out by MissingIgnore.
+	// ignored is why the last target was left out by MissingIgnore, which says it without hints
+	// if others were left out before.
 	ignored error
 	// lacksAdmin is the answer of unprivileged, nil before it was asked.
 	lacksAdmin *bool
-	// code is that of the file in which probes are being resolved.
-	code *userCode
+	// open is the file in which probes are being resolved, nil for USDT, and code is that file's.
+	open   *openFile
+	code   *userCode
+	looked *lookedUp // the last path, nil before the first
+	// exact are the names of user functions among targets, nil before the first was resolved.
+	targets []Target
+	exact   map[wantedName]bool
 	// untyped are the kernel functions' argument registers, shared by all untyped
 	// programs; slots are those of trampolines for many functions.
 	untyped, slots []Arg

@@ -40,6 +40,9 @@ func (t Tracepoint) list(l *lister) error {
 	if err != nil {
 		return err
 	}
+	if l.o.Args {
+		readFormats(l.env, list)
+	}
 	for _, m := range list {
 		x := Match{Target: m}
 		if l.o.Args {
@@ -153,6 +156,7 @@ func (t Tracepoint) matches(r *resolver) error {
 	if len(matches) == 0 {
 		return notexist.Errorf("no tracepoint matches")
 	}
+	readFormats(r.env, matches)
 	for _, m := range matches {
 		m.Sleepable = t.Sleepable
 		if err := m.resolve(r); err != nil {
@@ -160,6 +164,17 @@ func (t Tracepoint) matches(r *resolver) error {
 		}
 	}
 	return nil
+}
+
+// readFormats reads the formats of tracepoints that are used one by one next.
+func readFormats(e *Env, list []Tracepoint) {
+	e.ReadTracepoints(func(yield func(group, name string) bool) {
+		for _, t := range list {
+			if !yield(t.Group, t.Name) {
+				return
+			}
+		}
+	})
 }
 
 // matchTracepoints lists the tracepoints that two patterns match, sorted.

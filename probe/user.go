@@ -39,7 +39,7 @@ func (r *resolver) user(name string, u userProbe) error {
 	if err := r.env.Supports(feature.Uprobe); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	paths, err := userfile.Paths(r.env, name, u.pid)
+	paths, err := r.userPaths(name, u.pid)
 	if err != nil {
 		return err
 	}
@@ -53,9 +53,7 @@ func (r *resolver) user(name string, u userProbe) error {
 		if len(paths) == 1 {
 			shown = name
 		}
-		err := userfile.WithELF(r.env, r.sources(), p, func(f *elffile.File) error {
-			return r.userFile(f, p, shown, u)
-		})
+		err := r.withFile(p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
 		if errors.Is(err, fs.ErrNotExist) && r.userInLibc(p, u) {
 			err = nil
 		}
@@ -79,9 +77,7 @@ func (r *resolver) userInLibc(library string, u userProbe) bool {
 	}
 	libc := path.Join(path.Dir(library), "libc.so.6")
 	n := len(r.parts)
-	err := userfile.WithELF(r.env, r.sources(), libc, func(f *elffile.File) error {
-		return r.userFile(f, libc, libc, u)
-	})
+	err := r.withFile(libc, func(f *elffile.File) error { return r.userFile(f, libc, libc, u) })
 	if err != nil {
 		r.parts = r.parts[:n]
 		return false
@@ -99,7 +95,6 @@ func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) er
 			f.Class, r.env.Arch())
 	}
 	goProgram := userfile.IsGo(f)
-	r.code = newUserCode(r.ctx, f)
 	switch {
 	case u.symbol != "":
 		return r.userSymbols(f, path, shown, u, goProgram)
@@ -247,11 +242,8 @@ func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte
 	switch u.lang {
 	case "cpp", "rust":
 		g := glob.Compile(name)
-		prefixes := map[string][]string{"cpp": {"_Z"}, "rust": {"_R", "_ZN"}}[u.lang]
 		return func(b []byte) bool {
-			if !slices.ContainsFunc(prefixes, func(p string) bool {
-				return strings.HasPrefix(string(b), p)
-			}) {
+			if !mangled(u.lang, string(b)) {
 				return false
 			}
 			full := demangle(string(b))
@@ -266,6 +258,19 @@ func (u *userProbe) symbolFilter(demangle func(string) string) (want func([]byte
 		return func(b []byte) bool { return string(b) == name || g.Match(string(b)) }, version
 	}
 	return func(b []byte) bool { return string(b) == name }, version
+}
+
+// mangled reports whether a symbol's name is mangled as a language does it.
+func mangled(lang, name string) bool {
+	if lang == "rust" {
+		return strings.HasPrefix(name, "_R") || strings.HasPrefix(name, "_ZN")
+	}
+	return strings.HasPrefix(name, "_Z")
+}
+
+// demangler returns a demangler for the names in a file.
+func demangler(f *elffile.File) *symbol.Demangler {
+	return symbol.NewDemangler(&symbol.DemangleOptions{Budget: leastReadable + f.Stored()/4})
 }
 
 // take counts matches against Options.MaxFunctions, and fails when they are too many.
@@ -286,25 +291,26 @@ const leastReadable = 1 << 20
 func (r *resolver) findSymbols(f *elffile.File, path string, u userProbe,
 	goProgram bool,
 ) ([]userfile.Symbol, error) {
-	names := symbol.NewDemangler(&symbol.DemangleOptions{Budget: leastReadable + f.Stored()/4})
+	names := demangler(f)
 	want, version := u.symbolFilter(names.Demangle)
-	var found []userfile.Symbol
-	total := 0
-	count := func(b []byte) bool { total++; return want(b) }
-	err := userfile.Symbols(r.ctx, f, count, func(s userfile.Symbol) error {
-		if version == "" || s.Version == version {
-			found = append(found, s)
-			return r.take(1)
-		}
-		return nil
-	})
+	found, total, ok, err := r.namedFunctions(&u, goProgram)
+	if !ok {
+		count := func(b []byte) bool { total++; return want(b) }
+		err = userfile.Symbols(r.ctx, f, count, func(s userfile.Symbol) error {
+			if version == "" || s.Version == version {
+				found = append(found, s)
+				return r.take(1)
+			}
+			return nil
+		})
+	}
 	if err == nil {
 		err = names.Err()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if len(found) == 0 && goProgram && u.lang != "cpp" && u.lang != "rust" {
+	if !ok && len(found) == 0 && goProgram && u.lang != "cpp" && u.lang != "rust" {
 		if found, err = r.code.GoFunctions(path, want, r.take); err != nil {
 			return nil, err
 		}
@@ -357,6 +363,9 @@ func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int
 	if total == 0 {
 		return notexist.Errorf(
 			"%s has no symbols (stripped): give an address, or install its debug symbols", path)
+	}
+	if r.ignored != nil {
+		return notexist.Errorf("no function %s in %s", u.symbol, path) // the first error has a hint
 	}
 	if userfile.Imported(f, u.symbol) {
 		return notexist.Errorf(

@@ -29,7 +29,8 @@ const usage = `bt reads scripts in bpftrace's language, as of 0.26.1. It runs no
 
 A file "-" is standard input. Structs and arguments of probes are those of this machine's
 kernel; with -root those of a machine whose files are in a folder, such as
-sys/kernel/btf/vmlinux and sys/kernel/tracing/events.
+sys/kernel/btf/vmlinux and sys/kernel/tracing/events. Environment variables such as
+BPFTRACE_MAX_PROBES=2000 precede a script's config block.
 
 Flags:
 `
@@ -126,7 +127,7 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	c, more, err := config.Read(f)
+	c, more, err := config.Read(f, &config.Options{Environ: os.LookupEnv})
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +149,9 @@ func (o *options) process(name string, text []byte, params []string) ([]byte, er
 		return nil, err
 	}
 	sys := o.system()
-	sys.Expand(f)
+	if err := sys.Expand(f, c); err != nil {
+		return nil, err
+	}
 	p, err := types.Check(f, &types.Options{
 		System: sys, Config: c, Params: params, Unsafe: o.unsafe,
 	})

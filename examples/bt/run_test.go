@@ -83,6 +83,32 @@ func TestRoot(t *testing.T) {
 	}
 }
 
+// TestLimits: a script with too many probes is refused, by its own configuration, by
+// bpftrace's, or by the environment, which precedes both.
+func TestLimits(t *testing.T) {
+	const points = "begin, end, interval:s:1"
+	for _, test := range []struct{ name, env, script, want string }{
+		{"fewer", "", points + " { }", ""},
+		{"config", "", "config = { max_probes = 2 } " + points + " { }", "Can't attach to 3 probes because it exceeds the current limit of 2 probes."},
+		{"environment", "BPFTRACE_MAX_PROBES=2", points + " { }", "HINT: 3 were found so far"},
+		{"raised", "BPFTRACE_MAX_PROBES=3", "config = { max_probes = 2 } " + points + " { }", ""},
+		{"programs", "BPFTRACE_MAX_BPF_PROGS=2", points + " { print(probe); }", "HINT: You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable."},
+		{"default", "", strings.Repeat("kprobe:f, ", 12_000) + "kprobe:f { print(probe); }", "more than 1024 BPF programs"},
+		{"wrong", "BPFTRACE_MAX_PROBES=x", points + " { }", "ERROR: max_probes: expecting a number, got x"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if name, value, ok := strings.Cut(test.env, "="); ok {
+				t.Setenv(name, value)
+			}
+			var out bytes.Buffer
+			err := run([]string{"-e", test.script}, nil, cli.NewOutput(&out))
+			if (err != nil) != (test.want != "") || !strings.Contains(out.String(), test.want) {
+				t.Errorf("%v, printed\n%s\nwant %q", err, out.String(), test.want)
+			}
+		})
+	}
+}
+
 func TestErrors(t *testing.T) {
 	var out bytes.Buffer
 	err := run([]string{"-e", `begin { @ = 1; @ = "a" }`}, nil, cli.NewOutput(&out))

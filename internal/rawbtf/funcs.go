@@ -1,14 +1,21 @@
 package rawbtf
 
+import "iter"
+
 // MaxArgs is MAX_BPF_FUNC_ARGS, the maximum number of arguments in the context of a raw
 // tracepoint, and for a trampoline.
 const MaxArgs = 12
 
 // Funcs is an iterator over the functions, by id.
-func (r *Blob) Funcs(yield func(id uint32, name []byte) bool) {
-	for id := 1; id < len(r.At); id++ {
-		if off := r.At[id]; r.Kind(off) == Func && !yield(uint32(id), r.Name(r.Word(off))) {
-			return
+func (r *Blob) Funcs(yield func(id uint32, name []byte) bool) { r.Named(Func)(yield) }
+
+// Named returns an iterator over the types of a kind, by id.
+func (r *Blob) Named(kind uint32) iter.Seq2[uint32, []byte] {
+	return func(yield func(id uint32, name []byte) bool) {
+		for id := 1; id < len(r.At); id++ {
+			if off := r.At[id]; r.Kind(off) == kind && !yield(uint32(id), r.Name(r.Word(off))) {
+				return
+			}
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 func TestBTFFuncs(t *testing.T) {
 	testenv.Need(t, testenv.BTF)
 	var got []string
-	if err := New(nil).kernelFuncs(func(name []byte) { got = append(got, string(name)) }); err != nil {
+	if err := EachTypeName[*btf.Func](New(nil), func(name []byte) { got = append(got, string(name)) }); err != nil {
 		t.Fatal(err)
 	}
 	spec, err := btf.LoadKernelSpec()

@@ -5,6 +5,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -158,5 +161,67 @@ func TestFileInTar(t *testing.T) {
 				t.Fatalf("%v, cut off at %d: %d bytes", format, n, len(got))
 			}
 		}
+	}
+}
+
+// TestReadTracepoints: the formats of many tracepoints are read with one look for tracefs, and
+// those that do not exist still have their own errors.
+func TestReadTracepoints(t *testing.T) {
+	mounts := &fstest.MapFile{Data: []byte("none /mnt/tr tracefs rw 0 0\n")}
+	root := fstest.MapFS{"proc/self/mounts": mounts}
+	for _, name := range []string{"one", "two", "three"} {
+		root["mnt/tr/events/sched/"+name+"/format"] = &fstest.MapFile{Data: []byte("name: " + name + "\nID: 7\n")}
+	}
+	env := New(&Options{Root: root, Arch: "amd64", Release: "6.1.0"})
+	env.ReadTracepoints(maps.All(map[string]string{"sched": "one", "nosuch": "one", "../x": "y"}))
+	env.ReadTracepoints(maps.All(map[string]string{"sched": "two"}))
+	mounts.Data = nil // nothing finds tracefs any more
+	for name, want := range map[string]string{"one": "", "two": "", "three": "not mounted"} {
+		f, err := env.Tracepoint("sched", name)
+		if want == "" && (err != nil || f.Name != name || f.Group != "sched") || want != "" && !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: %v, %v", name, f, err)
+		}
+	}
+	if _, err := env.Tracepoint("nosuch", "one"); err == nil {
+		t.Error("a tracepoint that does not exist has a format")
+	}
+}
+
+// TestTypeNames: the names are those of the types that the caller gave or, if there are none, of
+// the kernel's own, which are not decoded for it.
+func TestTypeNames(t *testing.T) {
+	names := func(e *Env) (list []string) {
+		if err := EachTypeName[*btf.Typedef](e, func(name []byte) { list = append(list, string(name)) }); err != nil {
+			t.Error(err)
+		}
+		return list
+	}
+	i := &btf.Int{Name: "int", Size: 4}
+	b, err := btf.NewBuilder([]btf.Type{&btf.Typedef{Name: "own", Type: i}, &btf.Struct{Name: "other", Size: 4}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.Marshal(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := fstest.MapFS{"sys/kernel/btf/vmlinux": &fstest.MapFile{Data: raw}}
+	e := New(&Options{Root: root})
+	if got := names(e); !slices.Equal(got, []string{"own"}) || e.KnownBTF() != nil {
+		t.Errorf("names are %q, types %v", got, e.KnownBTF())
+	}
+	b, err = btf.NewBuilder([]btf.Type{&btf.Typedef{Name: "given", Type: i}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = b.Marshal(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(New(&Options{Root: root, BTF: spec})); !slices.Equal(got, []string{"given"}) {
+		t.Errorf("names are %q, not those of the given types", got)
 	}
 }

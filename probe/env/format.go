@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"path"
 	"strconv"
 	"strings"
@@ -184,24 +185,48 @@ func (f *Field) declare(decl string) error {
 // Tracepoint returns the format of a tracepoint. For a name that does not exist the error
 // lists the nearest ones and matches fs.ErrNotExist.
 func (e *Env) Tracepoint(group, name string) (*Format, error) {
-	return e.formats.do(group+":"+name, func() (*Format, error) { return e.readFormat(group, name) })
+	return e.formats.do(group+":"+name, func() (*Format, error) {
+		mount, err := tracefs.Need(e.root, e.live)
+		if err != nil {
+			return nil, err
+		}
+		defer mount.Close()
+		f, err := e.readFormat(mount.Path, group, name)
+		if errors.Is(err, fs.ErrNotExist) && isName(group, name) {
+			err = tracefs.Missing(e.root, mount.Path, group, name)
+		}
+		return f, err
+	})
 }
 
-func (e *Env) readFormat(group, name string) (*Format, error) {
+// ReadTracepoints reads the formats of the tracepoints in a list of groups and names, for later
+// calls of Tracepoint. It ignores those that cannot be read. It finds tracefs once, which takes
+// more time than reading a format.
+func (e *Env) ReadTracepoints(list iter.Seq2[string, string]) {
 	mount, err := tracefs.Need(e.root, e.live)
 	if err != nil {
-		return nil, err
+		return
 	}
 	defer mount.Close()
-	dir := mount.Path
-	if !fs.ValidPath(group+"/"+name) || strings.Contains(group, "/") || strings.Contains(name, "/") {
+	for group, name := range list {
+		if f, err := e.readFormat(mount.Path, group, name); err == nil {
+			_, _ = e.formats.do(group+":"+name, func() (*Format, error) { return f, nil })
+		}
+	}
+}
+
+// isName reports whether a tracepoint can have this group and name.
+func isName(group, name string) bool {
+	return fs.ValidPath(group+"/"+name) && !strings.Contains(group, "/") && !strings.Contains(name, "/")
+}
+
+// readFormat reads a format in tracefs's directory.
+func (e *Env) readFormat(dir, group, name string) (*Format, error) {
+	if !isName(group, name) {
 		return nil, notexist.Errorf("no such tracepoint")
 	}
 	f, err := e.root.Open(path.Join(dir, "events", group, name, "format"))
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, tracefs.Missing(e.root, dir, group, name)
-		}
 		return nil, fmt.Errorf("tracepoint format: %w", err)
 	}
 	defer f.Close()

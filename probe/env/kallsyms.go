@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/cilium/ebpf/btf"
+
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/near"
@@ -196,7 +198,8 @@ func (e *Env) guessTraceable() (*Traceable, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := k.Own(e.kernelFuncs, kallsyms.ReadBlacklist(e.root))
+	list, err := k.Own(func(f func(name []byte)) error { return EachTypeName[*btf.Func](e, f) },
+		kallsyms.ReadBlacklist(e.root))
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ type Env struct {
 	btfDir   fs.FS
 
 	types   *btf.Cache // this machine's; nil of a recording
+	given   bool       // btf is what the caller gave
 	btf     func() (*btf.Spec, error)
 	btfHere atomic.Pointer[btf.Spec] // what btf returned, once it did
 	modules memo[string, *btf.Spec]
@@ -90,6 +91,7 @@ func New(o *Options) *Env {
 	}
 	if o.BTF != nil {
 		spec := o.BTF
+		e.given = true
 		e.btf = func() (*btf.Spec, error) { return spec, nil }
 		e.btfHere.Store(spec)
 	} else {

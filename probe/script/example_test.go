@@ -39,7 +39,7 @@ func check(name, text string, sys *system.System) (*syntax.File, *types.Program,
 		said, err = imports.Load(f, &imports.Options{Dirs: []imports.Dir{{Name: ".", FS: lib}}})
 	}
 	if err == nil {
-		c, more, err = config.Read(f)
+		c, more, err = config.Read(f, nil)
 		said = append(said, more...)
 	}
 	if err == nil {
@@ -53,7 +53,9 @@ func check(name, text string, sys *system.System) (*syntax.File, *types.Program,
 	}
 	var p *types.Program
 	if err == nil {
-		sys.Expand(f)
+		err = sys.Expand(f, c)
+	}
+	if err == nil {
 		p, err = types.Check(f, &types.Options{System: sys, Config: c})
 	}
 	if err == nil {

@@ -100,7 +100,7 @@ func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
 			p, err = typed(f, sn)
 		case "configure":
 			var warnings syntax.Errors
-			if _, warnings, err = config.Read(f); err == nil && len(warnings) > 0 {
+			if _, warnings, err = config.Read(f, nil); err == nil && len(warnings) > 0 {
 				defer warn(&err, warnings)
 			}
 		case "portable":

@@ -63,7 +63,7 @@ func typeScript(sys *system.System, sn snippet) error {
 	})
 	var c *config.Config
 	if err == nil {
-		c, _, err = config.Read(f)
+		c, _, err = config.Read(f, nil)
 	}
 	if err == nil {
 		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
@@ -77,7 +77,9 @@ func typeScript(sys *system.System, sn snippet) error {
 	if err != nil {
 		return err
 	}
-	sys.Expand(f)
+	if err := sys.Expand(f, c); err != nil {
+		return err
+	}
 	_, err = types.Check(f, &types.Options{System: sys, Config: c, Unsafe: true})
 	return err
 }

@@ -3,6 +3,7 @@
 package prototype
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -85,14 +86,33 @@ func OfProgram(id uint32, name string) (*btf.FuncProto, error) {
 	protos, err := In(spec, name)
 	if err != nil {
 		return nil, notexist.Errorf("BPF program %d has no function %s%s", id, name,
-			near.Hint(name, Names[*btf.Func](spec, "")))
+			near.Hint(name, namesIn[*btf.Func](spec, "")))
 	}
 	return protos[0], nil
 }
 
-// Names returns the names of a BTF's types of kind T that begin with prefix, without it,
-// sorted.
-func Names[T btf.Type](spec *btf.Spec, prefix string) []string {
+// Names returns the names of the types of kind T of a module, or of the kernel if module is
+// empty or "vmlinux", that begin with prefix, without it, sorted, each once.
+func Names[T env.NamedType](e *env.Env, module, prefix string) ([]string, error) {
+	if module != "" && module != "vmlinux" {
+		spec, err := e.ModuleBTF(module)
+		if err != nil {
+			return nil, err
+		}
+		return namesIn[T](spec, prefix), nil
+	}
+	var out []string
+	err := env.EachTypeName[T](e, func(b []byte) {
+		if name, ok := bytes.CutPrefix(b, []byte(prefix)); ok {
+			out = append(out, string(name))
+		}
+	})
+	slices.Sort(out)
+	return slices.Compact(out), err
+}
+
+// namesIn is Names for types that are decoded.
+func namesIn[T btf.Type](spec *btf.Spec, prefix string) []string {
 	var out []string
 	for t, err := range spec.All() {
 		if err != nil {

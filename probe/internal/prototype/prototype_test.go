@@ -27,15 +27,15 @@ func TestPrototypes(t *testing.T) {
 
 // TestNames: names are sorted, each once, without their prefix.
 func TestNames(t *testing.T) {
-	spec, err := probetest.Env(t).BTF()
-	if err != nil {
-		t.Fatal(err)
+	env := probetest.Env(t)
+	names, err := Names[*btf.Typedef](env, "", "btf_trace_")
+	if err != nil || !slices.Contains(names, "sched_switch") || !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
+		t.Errorf("raw tracepoints %v, %v", names, err)
 	}
-	names := Names[*btf.Typedef](spec, "btf_trace_")
-	if !slices.Contains(names, "sched_switch") || !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
-		t.Errorf("raw tracepoints %v", names)
+	if names, err := Names[*btf.Struct](env, "vmlinux", "vfs_read"); err != nil || len(names) > 0 {
+		t.Errorf("a function is no struct: %v, %v", names, err)
 	}
-	if names := Names[*btf.Struct](spec, "vfs_read"); len(names) > 0 {
-		t.Errorf("a function is no struct: %v", names)
+	if names, err := Names[*btf.Typedef](env, "nosuch", "btf_trace_"); err == nil {
+		t.Errorf("a module that does not exist has %v", names)
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,10 +23,10 @@ type Config struct {
 	LazySymbolication bool   // true by default
 	License           string // GPL
 	LogSize           uint64 // 1,000,000
-	MaxBPFProgs       uint64 // 1,024
+	MaxBPFProgs       uint64 // 1,024: the programs that wildcards and the builtin probe generate
 	MaxCatBytes       uint64 // 10,240
 	MaxMapKeys        uint64 // 4,096
-	MaxProbes         uint64 // 1,024
+	MaxProbes         uint64 // 1,024: the probes, each match of wildcards with its own program one
 	MaxStrlen         uint64 // 1,024
 	OnStackLimit      uint64 // 32
 	PerfRBPages       uint64 // 0: depends on the machine's memory
@@ -55,11 +56,19 @@ func Default() *Config {
 	}
 }
 
+// Options are the options of [Read].
+type Options struct {
+	// Environ returns the value of an environment variable and whether it is set, as
+	// os.LookupEnv does. An option's variable has its name in upper case behind BPFTRACE_, such
+	// as BPFTRACE_MAX_PROBES, and precedes the config block. Nil: there are no variables.
+	Environ func(name string) (value string, set bool)
+}
+
 // Read reads the config block of a script, after its imports are loaded and before its macros
 // are expanded. It checks the script for unstable features that the configuration does not
-// enable, and for deprecated ones. The error is a [syntax.Errors]. Warnings about a whole
-// script have no place in it.
-func Read(f *syntax.File) (c *Config, warnings syntax.Errors, err error) {
+// enable, and for deprecated ones. o may be nil. The error is a [syntax.Errors]. Warnings about
+// a whole script have no place in it, nor have errors in environment variables.
+func Read(f *syntax.File, o *Options) (c *Config, warnings syntax.Errors, err error) {
 	r := &configReader{config: Default()}
 	r.options = r.config.options()
 	for _, d := range f.Decls {
@@ -68,6 +77,9 @@ func Read(f *syntax.File) (c *Config, warnings syntax.Errors, err error) {
 				r.set(v)
 			}
 		}
+	}
+	if o != nil && o.Environ != nil {
+		r.environment(o.Environ)
 	}
 	r.unstable(f)
 	r.deprecated(f)
@@ -205,6 +217,22 @@ func (r *configReader) set(v *syntax.ConfigVar) {
 		r.say(v, syntax.SeverityError, msg)
 	} else if shown != v.Name {
 		r.say(v, syntax.SeverityWarning, v.Name+" has been renamed, please use "+shown)
+	}
+}
+
+// environment sets the options that have an environment variable.
+func (r *configReader) environment(lookup func(string) (string, bool)) {
+	for _, key := range slices.Sorted(maps.Keys(r.options)) {
+		value, ok := lookup("BPFTRACE_" + strings.ToUpper(key))
+		if !ok {
+			continue
+		}
+		if msg := r.options[key].read(&syntax.String{Value: value}); msg != "" {
+			if key != "license" {
+				msg = key + ": " + msg
+			}
+			r.say(nil, syntax.SeverityError, msg)
+		}
 	}
 }
 

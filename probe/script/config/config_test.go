@@ -15,7 +15,7 @@ func configured(t *testing.T, script string) (*syntax.File, *config.Config, synt
 	if err != nil {
 		t.Fatal(syntax.Text(err))
 	}
-	c, w, err := config.Read(f)
+	c, w, err := config.Read(f, nil)
 	return f, c, w, err
 }
 
@@ -76,6 +76,39 @@ func TestConfigErrors(t *testing.T) {
 				t.Errorf("error is %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestEnvironment: variables precede the config block, also for what the script may use, and a
+// wrong value is an error without a place.
+func TestEnvironment(t *testing.T) {
+	f, err := syntax.Parse("stdin", []byte(`config = { max_probes = 5; max_strlen = 7 }
+		begin { print(typeinfo(1)); }`), nil)
+	if err != nil {
+		t.Fatal(syntax.Text(err))
+	}
+	read := func(vars map[string]string) (*config.Config, error) {
+		c, _, err := config.Read(f, &config.Options{Environ: func(name string) (string, bool) {
+			v, ok := vars[name]
+			return v, ok
+		}})
+		return c, err
+	}
+	c, err := read(map[string]string{
+		"BPFTRACE_MAX_PROBES": "0x10", "BPFTRACE_MAX_BPF_PROGS": "2_000", "BPFTRACE_NOSUCH": "1",
+		"BPFTRACE_UNSTABLE_TYPEINFO": "enable", "max_strlen": "9", "BPFTRACE_STACK_MODE": "raw",
+	})
+	if err != nil {
+		t.Fatal(syntax.Text(err))
+	}
+	if c.MaxProbes != 16 || c.MaxBPFProgs != 2000 || c.MaxStrlen != 7 || c.StackMode != "raw" {
+		t.Errorf("configuration is %+v", c)
+	}
+	_, err = read(map[string]string{
+		"BPFTRACE_MAX_PROBES": "many", "BPFTRACE_UNSTABLE_TYPEINFO": "1",
+	})
+	if err == nil || syntax.Text(err) != "ERROR: max_probes: expecting a number, got many\n" {
+		t.Errorf("error is %v", err)
 	}
 }
 

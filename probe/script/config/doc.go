@@ -1,12 +1,15 @@
 // Package config reads the config block of bpftrace's scripts. It checks scripts for unstable
 // features that the configuration does not enable, and for deprecated ones.
 //
-//	c, warnings, err := config.Read(f)
+//	c, warnings, err := config.Read(f, nil)
 //	if err != nil {
 //		fmt.Print(syntax.Text(err))
 //		return
 //	}
 //	fmt.Println(c.StackMode, c.MaxStrlen, warnings)
+//
+// Environment variables such as BPFTRACE_MAX_PROBES precede the block, if [Options] has a
+// function for them.
 //
 // Read the configuration after imports.Load and before syntax.Expand. Pass it to the later
 // steps with types.Options.

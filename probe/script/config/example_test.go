@@ -13,7 +13,7 @@ func Example() {
 		fmt.Print(syntax.Text(err))
 		return
 	}
-	c, warnings, err := config.Read(f)
+	c, warnings, err := config.Read(f, nil)
 	if err != nil {
 		fmt.Print(syntax.Text(err))
 		return

@@ -24,13 +24,13 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c, w, err := config.Read(tree)
+		c, w, err := config.Read(tree, nil)
 		text := syntax.Format(tree)
 		again, err2 := syntax.Parse("a", text, nil)
 		if err2 != nil {
 			t.Fatalf("formatted is\n%s\n%v", text, err2)
 		}
-		c2, w2, err2 := config.Read(again)
+		c2, w2, err2 := config.Read(again, nil)
 		if (err == nil) != (err2 == nil) || len(w) != len(w2) {
 			t.Fatalf("%v, %v, formatted %v, %v", err, w, err2, w2)
 		}

@@ -8,5 +8,6 @@
 // a folder; Load reads all scripts and headers in it. Programs in C, which bpftrace compiles
 // with clang, are refused.
 //
-// Load reads up to 100 files of up to 256 KiB each, and 1 MiB in all.
+// Load reads up to 100 files of up to 256 KiB each, and 1 MiB and 25,000
+// nodes in all.
 package imports

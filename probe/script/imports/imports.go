@@ -19,6 +19,7 @@ const (
 	mostFiles  = 100
 	mostFile   = 256 << 10 // the limit of syntax.Parse
 	mostBytes  = 1 << 20
+	mostNodes  = 25_000 // of the trees, with the script's, as in syntax.Expand
 	mostErrors = 100
 )
 
@@ -46,6 +47,7 @@ func Load(f *syntax.File, o *Options) (warnings syntax.Errors, err error) {
 		o = &Options{}
 	}
 	l := &loader{o: o, names: map[string]bool{}, files: map[string]*imported{}}
+	l.count(f)
 	top := map[syntax.Node]bool{}
 	for _, d := range f.Decls {
 		switch d := d.(type) {
@@ -81,7 +83,13 @@ type loader struct {
 	files map[string]*imported
 	order []*imported // a file's imports before the file
 	bytes int
+	nodes int
 	errs  syntax.Errors
+}
+
+// count counts the nodes of a tree.
+func (l *loader) count(n syntax.Node) {
+	syntax.Walk(n, func(syntax.Node) bool { l.nodes++; return l.nodes <= mostNodes })
 }
 
 func (l *loader) say(n syntax.Node, s syntax.Severity, msg string, hints ...string) {
@@ -261,6 +269,11 @@ func (l *loader) read(i syntax.Node, d Dir, name string) {
 		l.fail(i, fmt.Sprintf("imports have more than %d bytes: import fewer", mostBytes))
 		return
 	}
+	if l.nodes > mostNodes {
+		l.fail(i, fmt.Sprintf("the script and its imports have more than %d nodes: import fewer",
+			mostNodes))
+		return
+	}
 	parse := syntax.ParseHeader
 	if path.Ext(name) == ".bt" {
 		parse = syntax.Parse
@@ -270,6 +283,7 @@ func (l *loader) read(i syntax.Node, d Dir, name string) {
 		l.errs = append(l.errs, es[:min(len(es), max(0, mostErrors-len(l.errs)))]...)
 		return
 	}
+	l.count(in.file)
 	for _, d := range in.file.Decls {
 		switch d := d.(type) {
 		case *syntax.Config:

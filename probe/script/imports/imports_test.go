@@ -159,6 +159,15 @@ func TestMany(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
 		t.Errorf("error is %v", err)
 	}
+	// Before, each file was parsed, however much there was already.
+	dir = fstest.MapFS{}
+	for i := range 4 {
+		dir["lib/"+strconv.Itoa(i)+".bt"] = file("macro m() { " + strings.Repeat("a;", 50_000) + "}")
+	}
+	_, _, err = load(t, `import "lib"; begin { }`, dir)
+	if err == nil || !strings.Contains(err.Error(), "more than 25000 nodes") {
+		t.Errorf("error is %v", err)
+	}
 }
 
 // TestExpandedFrom: an error in an imported file names the import.

@@ -8,12 +8,16 @@ func Clone[N Node](n N) N { return clone(n, nil).(N) }
 // clone copies a tree. If from is not nil, the nodes are marked as expanded from that use of a
 // macro.
 func clone(n Node, from *Loc) Node {
-	c := shallow(n)
-	if from != nil {
-		c.At().From = from
+	var each func(Node) Node // one for all nodes
+	each = func(n Node) Node {
+		c := shallow(n)
+		if from != nil {
+			c.At().From = from
+		}
+		c.children(each)
+		return c
 	}
-	c.children(func(n Node) Node { return clone(n, from) })
-	return c
+	return each(n)
 }
 
 // shallow returns a copy of a node with the same children and lists of its own.

@@ -43,14 +43,31 @@ func (e *Error) Error() string {
 	return e.Loc.prefix() + strings.TrimSuffix(e.Msg, "\n")
 }
 
+// Limits of the text of errors in bytes.
+const (
+	mostMessage   = 4096      // of a message, the rest of which is cut
+	mostErrorText = 256 << 10 // of all errors, from which on source lines are not shown
+)
+
 // String returns the error exactly as bpftrace prints it: place, severity and message, the
 // source line with its underline, notes, hints and the uses of macros that it was expanded
-// from. Lines of more than 4,096 bytes are not shown.
+// from. Lines of more than 4,096 bytes are not shown, and longer messages are cut.
 func (e *Error) String() string {
 	var b strings.Builder
+	e.write(&b)
+	return b.String()
+}
+
+// write appends the error's text.
+func (e *Error) write(b *strings.Builder) {
 	say := func(l *Loc, msg string) {
-		fmt.Fprintf(&b, "%s%s: %s\n", l.prefix(), e.Severity, strings.TrimSuffix(msg, "\n"))
-		l.context(&b)
+		if msg = strings.TrimSuffix(msg, "\n"); len(msg) > mostMessage {
+			msg = msg[:mostMessage] + "..."
+		}
+		fmt.Fprintf(b, "%s%s: %s\n", l.prefix(), e.Severity, msg)
+		if b.Len() < mostErrorText {
+			l.context(b)
+		}
 	}
 	say(&e.Loc, e.Msg)
 	for i := range e.Notes {
@@ -62,7 +79,6 @@ func (e *Error) String() string {
 	for l := e.Loc.From; l != nil; l = l.From {
 		say(l, "expanded from")
 	}
-	return b.String()
 }
 
 // Errors are the errors of a script, in the order in which they were found. [Parse] and the
@@ -89,13 +105,14 @@ func (es Errors) Unwrap() []error {
 	return list
 }
 
-// String returns the errors as bpftrace prints them, warnings last.
+// String returns the errors as bpftrace prints them, warnings last. Behind 256 KiB of text it
+// shows no source lines.
 func (es Errors) String() string {
 	var b strings.Builder
 	for _, s := range []Severity{SeverityError, SeverityWarning} {
 		for _, e := range es {
 			if e.Severity == s {
-				b.WriteString(e.String())
+				e.write(&b)
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 
 // Limits of the expansion of macros.
 const (
-	mostNodes = 100_000 // nodes that expansion adds
-	mostCalls = 100     // nested uses of macros
+	mostNodes = 25_000 // nodes of a script with those that expansion adds
+	mostCalls = 100    // nested uses of macros, or of #define lines
 )
 
 // ExpandOptions are the options of [Expand].
@@ -24,10 +24,13 @@ type ExpandOptions struct {
 
 // Expand replaces the uses of macros by their blocks, and then the names that object-like
 // #define lines define by their values, in all probes and functions. Variables of a macro are
-// renamed, so that they are its own. Locations record what a node was expanded from. The error
-// is an [Errors]; use the file only if it is nil.
+// renamed, so that they are its own. Locations record what a node was expanded from. A script
+// may expand to up to 25,000 nodes. The error is an [Errors]; use the file only if it is nil.
 func Expand(f *File, o *ExpandOptions) error {
-	e := &expansion{macros: map[string][]*Macro{}, defines: map[string]string{}, left: mostNodes}
+	e := &expansion{
+		macros: map[string][]*Macro{}, defines: map[string]string{}, values: map[string]Expr{},
+		left: mostNodes,
+	}
 	if o != nil {
 		e.builtin, e.library = o.Builtin, o.Library
 	}
@@ -40,6 +43,10 @@ func Expand(f *File, o *ExpandOptions) error {
 				e.defines[name] = value
 			}
 		}
+	}
+	if !e.take(f) {
+		e.fail(f.Loc, "the script has more than "+strconv.Itoa(mostNodes)+" nodes: make it shorter")
+		return e.errs
 	}
 	e.keepEnumerators(f)
 	for _, d := range f.Decls {
@@ -63,8 +70,9 @@ type expansion struct {
 	library func(string) []*Macro
 	macros  map[string][]*Macro
 	defines map[string]string
-	active  []string // names of #define lines that are being expanded
-	left    int      // number of nodes that may still be added
+	values  map[string]Expr // of the defines that were used; nil if it is no expression
+	active  []string        // names of #define lines that are being expanded
+	left    int             // number of nodes that may still be added; negative after the error
 	errs    Errors
 }
 
@@ -74,17 +82,26 @@ func (e *expansion) fail(l Loc, msg string, notes ...Note) {
 	}
 }
 
-// clone copies the block or value of a macro, if the limit on nodes allows it.
-func (e *expansion) clone(n Node, from *Loc) (Node, bool) {
-	if e.left <= 0 {
-		return nil, false
-	}
+// take counts the nodes of a tree, and reports whether the limit allows them.
+func (e *expansion) take(n Node) bool {
 	Walk(n, func(Node) bool {
 		e.left--
-		return e.left > 0
+		return e.left >= 0
 	})
-	if e.left <= 0 {
-		e.fail(*from, "macros expand to more than "+strconv.Itoa(mostNodes)+" nodes")
+	return e.left >= 0
+}
+
+// over reports whether the limit on nodes or on errors was exceeded: what follows is of no use.
+func (e *expansion) over() bool { return e.left < 0 || len(e.errs) >= mostErrors }
+
+// clone copies the block or value of a macro, if the limit on nodes allows it.
+func (e *expansion) clone(n Node, from *Loc) (Node, bool) {
+	if e.over() {
+		return nil, false
+	}
+	if !e.take(n) {
+		e.fail(*from, "macros expand to more than "+strconv.Itoa(mostNodes)+" nodes, those of the "+
+			"script included")
 		return nil, false
 	}
 	return clone(n, from), true
@@ -171,6 +188,9 @@ func (e *expander) inMacro() bool { return len(e.stack) > 0 && !e.keep }
 
 // visit expands a node. It returns the node's replacement, or nil.
 func (e *expander) visit(n Node) Node {
+	if e.over() {
+		return nil
+	}
 	switch n := n.(type) {
 	case *Assign:
 		if v, ok := n.Target.(*Variable); ok && e.inMacro() && e.names[v.Name] == "" {
@@ -395,6 +415,9 @@ func (e *expansion) keepEnumerators(f *File) {
 // expandC replaces names that a #define line defines as an expression.
 func (e *expansion) expandC(n Node) {
 	n.children(func(n Node) Node {
+		if e.over() {
+			return nil
+		}
 		id, ok := n.(*Identifier)
 		if !ok {
 			e.expandC(n)
@@ -410,16 +433,27 @@ func (e *expansion) expandC(n Node) {
 				return nil
 			}
 		}
+		if len(e.active) >= mostCalls {
+			e.fail(id.Loc, "more than "+strconv.Itoa(mostCalls)+" #define lines use each other")
+			return nil
+		}
 		return e.define(id, value)
 	})
 }
 
 // define parses the value of a name and returns it as an expression.
 func (e *expansion) define(id *Identifier, value string) Node {
-	p := newParser(id.Name, value)
-	x := p.expression()
-	p.layout()
-	if !p.end() || p.failed() || e.left <= 0 {
+	x, parsed := e.values[id.Name]
+	if !parsed { // once, however often the name is used
+		p := newParser(id.Name, value)
+		x = p.expression()
+		p.layout()
+		if !p.end() || p.failed() {
+			x = nil
+		}
+		e.values[id.Name] = x
+	}
+	if x == nil {
 		e.fail(id.Loc, "unable to expand macro as an expression: "+joinTokens(value))
 		return nil
 	}

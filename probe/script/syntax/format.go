@@ -184,7 +184,7 @@ func (f *formatter) ownLines(p *page, s *spaces) *page {
 
 // first returns the first byte of a page's text that is not in a comment, 0 if there is none.
 func (p *page) first() byte {
-	for _, s := range p.lines[0].segs {
+	for _, s := range p.lines[0].all() {
 		if !s.comment && s.text != "" {
 			return s.text[0]
 		}

@@ -124,11 +124,11 @@ func noValues(x Expr) bool {
 // begins returns the first line of a page that is not a comment.
 func (p *page) begins() string {
 	for _, l := range p.lines {
-		if len(l.segs) == 0 || l.segs[0].comment {
+		if l.size() == 0 || l.at(0).comment {
 			continue
 		}
 		var b strings.Builder
-		for _, s := range l.segs {
+		for _, s := range l.all() {
 			b.WriteString(s.text)
 		}
 		return b.String()

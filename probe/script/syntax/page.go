@@ -1,6 +1,7 @@
 package syntax
 
 import (
+	"iter"
 	"slices"
 	"strings"
 )
@@ -11,14 +12,19 @@ const mostIndent = 200
 
 // page is formatted text: lines of segments. newPage returns a page with one empty line.
 type page struct {
-	lines []line
+	lines []*line
+	one   line // the line of most pages, and its place in lines
+	at    [1]*line
 }
 
+// line has its first segments in front, in reverse order, so that text before a long line does
+// not move it.
 type line struct {
-	indent   int
-	segs     []segment
-	columns  int  // of the text in segs, without comments
-	comments bool // segs has comments
+	indent      int
+	front, segs []segment
+	columns     int  // of text, and of comments between stars with a space before each
+	begun       bool // some text or comment is not blank
+	lead        bool // what begins is a comment, which has no space before it
 }
 
 type segment struct {
@@ -26,33 +32,72 @@ type segment struct {
 	comment bool // printed after slashes at the end of a line, else between stars
 }
 
-func newPage() *page { return &page{lines: make([]line, 1, 2)} }
+// columns returns the width of a segment that is not the last of its line.
+func (s *segment) columns() int {
+	if !s.comment {
+		return len(s.text)
+	}
+	return len(" /*  */") + len(s.text) + strings.Count(s.text, "*/")
+}
+
+// add appends a segment.
+func (l *line) add(s segment) {
+	if !l.begun && (s.comment || strings.TrimSpace(s.text) != "") {
+		l.begun, l.lead = true, s.comment
+	}
+	l.segs = append(l.segs, s)
+	l.columns += s.columns()
+}
+
+// all returns the segments in order.
+func (l *line) all() iter.Seq2[int, *segment] {
+	return func(yield func(int, *segment) bool) {
+		for i := range l.size() {
+			if !yield(i, l.at(i)) {
+				return
+			}
+		}
+	}
+}
+
+func (l *line) size() int { return len(l.front) + len(l.segs) }
+
+func (l *line) at(i int) *segment {
+	if n := len(l.front); i < n {
+		return &l.front[n-1-i]
+	}
+	return &l.segs[i-len(l.front)]
+}
+
+func newPage() *page {
+	p := &page{}
+	p.at[0] = &p.one
+	p.lines = p.at[:]
+	return p
+}
 
 func text(parts ...string) *page { return newPage().text(parts...) }
 
 // text appends to the last line.
 func (p *page) text(parts ...string) *page {
-	l := &p.lines[len(p.lines)-1]
+	l := p.lines[len(p.lines)-1]
 	for _, s := range parts {
-		l.segs = append(l.segs, segment{text: s})
-		l.columns += len(s)
+		l.add(segment{text: s})
 	}
 	return p
 }
 
 func (p *page) comment(s string) *page {
-	l := &p.lines[len(p.lines)-1]
-	l.segs = append(l.segs, segment{s, true})
-	l.comments = true
+	p.lines[len(p.lines)-1].add(segment{s, true})
 	return p
 }
 
 func (p *page) newLine() *page {
-	p.lines = append(p.lines, line{})
+	p.lines = append(p.lines, &line{})
 	return p
 }
 
-func (l *line) empty() bool { return l.indent == 0 && len(l.segs) == 0 }
+func (l *line) empty() bool { return l.indent == 0 && l.size() == 0 }
 
 // count returns the number of lines, without a last line that is empty.
 func (p *page) count() int {
@@ -69,16 +114,16 @@ func (p *page) append(o *page) *page {
 		return p
 	}
 	col := p.lines[len(p.lines)-1].width()
-	p.merge(o.lines[0], col)
+	p.merge(*o.lines[0], col)
 	p.adopt(o.lines[1:], col)
 	return p
 }
 
 // adopt appends lines, moved to the right by col columns. It extends the longer of the two
 // slices, so that the lines of an inner page are not copied again for each page around it.
-func (p *page) adopt(lines []line, col int) {
-	for i := range lines {
-		lines[i].indent = min(lines[i].indent+col, mostIndent)
+func (p *page) adopt(lines []*line, col int) {
+	for _, l := range lines {
+		l.indent = min(l.indent+col, mostIndent)
 	}
 	if len(lines) > len(p.lines) {
 		p.lines = slices.Insert(lines, 0, p.lines...)
@@ -98,17 +143,30 @@ func (p *page) indent(o *page) *page {
 }
 
 // merge appends a line to the last one, moved to the right by col columns if the last one is
-// still empty.
+// still empty. It extends the longer of the two.
 func (p *page) merge(l line, col int) {
-	last := &p.lines[len(p.lines)-1]
-	if len(last.segs) == 0 {
-		last.indent = min(max(last.indent, col)+l.indent, mostIndent)
-		last.segs, last.columns, last.comments = l.segs, l.columns, l.comments
+	last := p.lines[len(p.lines)-1]
+	if last.size() == 0 {
+		l.indent = min(max(last.indent, col)+l.indent, mostIndent)
+		*last = l
 		return
 	}
-	last.segs = append(last.segs, l.segs...)
-	last.columns += l.columns
-	last.comments = last.comments || l.comments
+	joined := *last
+	if l.size() > last.size() {
+		joined.front, joined.segs = l.front, l.segs
+		for i := last.size() - 1; i >= 0; i-- {
+			joined.front = append(joined.front, *last.at(i))
+		}
+	} else {
+		for _, s := range l.all() {
+			joined.segs = append(joined.segs, *s)
+		}
+	}
+	joined.columns += l.columns
+	if !last.begun {
+		joined.begun, joined.lead = l.begun, l.lead
+	}
+	*last = joined
 }
 
 // width returns the number of columns of the widest line.
@@ -120,19 +178,28 @@ func (p *page) width() uint {
 	return uint(w)
 }
 
+// width returns the number of columns that each prints. It takes no time: each expression asks
+// for it.
 func (l *line) width() int {
-	if !l.comments {
-		return l.indent + l.columns
+	w := l.indent + l.columns
+	if l.lead {
+		w--
 	}
-	w := l.indent
-	l.each(func(s string) { w += len(s) })
+	if n := l.size(); n > 0 {
+		if s := l.at(n - 1); s.comment {
+			w -= s.columns() - len(" //") // between slashes, as it is the last
+			if s.text != "" {
+				w += len(" ") + len(s.text)
+			}
+		}
+	}
 	return w
 }
 
 // each calls f for the text of each segment, and for the spaces between comments and text.
 func (l *line) each(f func(string)) {
 	begun := false
-	for i, s := range l.segs {
+	for i, s := range l.all() {
 		if !s.comment {
 			begun = begun || strings.TrimSpace(s.text) != ""
 			f(s.text)
@@ -142,7 +209,7 @@ func (l *line) each(f func(string)) {
 			f(" ")
 		}
 		switch {
-		case i < len(l.segs)-1:
+		case i < l.size()-1:
 			f("/* " + strings.ReplaceAll(s.text, "*/", "* /") + " */")
 			begun = true
 		case s.text == "":
@@ -157,7 +224,7 @@ func (l *line) each(f func(string)) {
 func (p *page) bytes() []byte {
 	var out, one []byte
 	for i := range p.count() {
-		l := &p.lines[i]
+		l := p.lines[i]
 		one = append(one[:0], strings.Repeat(" ", l.indent)...)
 		l.each(func(s string) { one = append(one, s...) })
 		out = append(out, strings.TrimRight(string(one), " \t\r\n\v\f")...)

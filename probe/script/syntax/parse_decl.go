@@ -1,6 +1,9 @@
 package syntax
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // hashLine parses a line that begins with "#".
 func (p *scriptParser) hashLine() *C {
@@ -363,6 +366,10 @@ scan:
 	}
 	if p.pos == start {
 		p.fail("expected attach point")
+		return nil
+	}
+	if p.points++; p.points > mostPoints {
+		p.stop("more than " + strconv.Itoa(mostPoints) + " attach points")
 		return nil
 	}
 	return &AttachPoint{Loc: p.since(start), Text: p.text[start:p.pos]}

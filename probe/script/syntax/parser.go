@@ -11,11 +11,19 @@ import (
 const (
 	mostBytes  = 256 << 10 // of a script
 	mostHeight = 1000      // of the tree: nested nodes, or terms that are added
+	mostPoints = 25_000    // attach points, each of which takes 256 bytes
 	mostErrors = 100
 
 	// mostDepth is the limit on nested calls of the parser. Trees of mostHeight need fewer,
 	// even with all the parentheses that Format prints.
 	mostDepth = 6 * mostHeight
+)
+
+// mostLooked is the number of bytes that may be looked at, and mostLooks the number for each
+// byte of the text: scripts take up to 5.
+const (
+	mostLooked = 1 << 20
+	mostLooks  = 100
 )
 
 // mostLevels is the largest number of pointers and arrays in one type, mostType the largest
@@ -63,20 +71,23 @@ func (p *scriptParser) done(f *File, o *Options) (*File, error) {
 
 // scanner scans text: names, numbers, strings, and the space between them.
 type scanner struct {
-	src   *Source
-	text  string
-	pos   int
-	errs  Errors
-	dead  bool // a limit was exceeded: further errors are not recorded
-	kept  int  // end of the part of text that space covers
-	space []space
+	src  *Source
+	text string
+	pos  int
+	errs Errors
+	dead bool // a limit was exceeded: further errors are not recorded
+	// looked is the number of bytes that were looked at, also again and to look ahead.
+	looked int
+	kept   int // end of the part of text that space covers
+	space  []space
 }
 
 // parser parses expressions, types and statements.
 type parser struct {
 	scanner
-	depth int
-	work  int // number of expressions that may still be begun, also when text is parsed again
+	depth  int
+	work   int // number of expressions that may still be begun, also when text is parsed again
+	points int // number of attach points so far
 }
 
 // scriptParser parses the declarations of a script.
@@ -150,7 +161,7 @@ func (p *parser) enter() bool {
 	case p.depth > mostDepth:
 		p.stop("nested too deeply, more than " + strconv.Itoa(mostHeight) + " levels")
 		return false
-	case p.work < 0:
+	case p.work < 0 || p.looked > mostLooked+mostLooks*len(p.text):
 		p.stop("too complex: simplify what is in parentheses")
 		return false
 	}
@@ -176,20 +187,21 @@ func (p *scriptParser) checkHeight(f *File) {
 
 // tooHigh returns the location at which a tree exceeds mostHeight, or nil.
 func tooHigh(n Node) *Loc {
-	level, next := []Node{n}, []Node(nil)
-	for height := 0; len(level) > 0; height++ {
+	height := 0
+	var high *Loc
+	var each func(Node) Node // one for all nodes
+	each = func(n Node) Node {
 		if height > mostHeight {
-			return level[0].At()
+			high = n.At()
 		}
-		for _, n := range level {
-			n.children(func(n Node) Node {
-				next = append(next, n)
-				return nil
-			})
+		if height++; high == nil {
+			n.children(each)
 		}
-		level, next = next, level[:0]
+		height--
+		return nil
 	}
-	return nil
+	each(n)
+	return high
 }
 
 // file parses the whole script.

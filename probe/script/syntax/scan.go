@@ -35,9 +35,11 @@ func hexDigit(c byte) bool {
 
 // word returns the end of the word that begins at a position.
 func (p *scanner) word(at int) int {
+	start := at
 	for at < len(p.text) && wordByte(p.text[at]) {
 		at++
 	}
+	p.looked += at - start
 	return at
 }
 
@@ -46,6 +48,8 @@ func (p *scanner) keyword() string { return p.text[p.pos:p.word(p.pos)] }
 
 // layout skips spaces and comments, and records those that Format needs.
 func (p *scanner) layout() {
+	start := p.pos
+	defer func() { p.looked += p.pos - start }()
 	afterComment := false
 	for p.pos < len(p.text) {
 		switch c := p.text[p.pos]; {
@@ -74,6 +78,7 @@ func (p *scanner) layout() {
 // line anyway.
 func (p *scanner) endsStatement(at int) bool {
 	for at--; at >= 0 && hspace(p.text[at]); at-- {
+		p.looked++
 	}
 	return at >= 0 && (p.text[at] == ';' || p.text[at] == '{' || p.text[at] == '}')
 }
@@ -149,6 +154,12 @@ func (p *scanner) commentIndent() {
 
 // skip returns the end of the spaces and comments that begin at a position.
 func (p *scanner) skip(at int) int {
+	end := p.skipped(at)
+	p.looked += end - at
+	return end
+}
+
+func (p *scanner) skipped(at int) int {
 	for at < len(p.text) {
 		switch c := p.text[at]; {
 		case anySpace(c):
@@ -175,7 +186,9 @@ func (p *scanner) skip(at int) int {
 // balanced returns the position after the bracket that closes the one at at, or the end of the
 // text if none does.
 func (p *scanner) balanced(at int, open, closing byte) (after int, ok bool) {
-	return balanced(p.text, at, open, closing)
+	after, ok = balanced(p.text, at, open, closing)
+	p.looked += after - at
+	return after, ok
 }
 
 func balanced(text string, at int, open, closing byte) (after int, ok bool) {

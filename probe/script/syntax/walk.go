@@ -5,13 +5,14 @@ import "iter"
 // Walk calls visit for n and all nodes below it, a node before its children, in source order.
 // If visit returns false, the node's children are skipped.
 func Walk(n Node, visit func(Node) bool) {
-	if !visit(n) {
-		return
-	}
-	n.children(func(c Node) Node {
-		Walk(c, visit)
+	var each func(Node) Node // one for all nodes
+	each = func(n Node) Node {
+		if visit(n) {
+			n.children(each)
+		}
 		return nil
-	})
+	}
+	each(n)
 }
 
 // All returns n and all nodes below it, in the order of Walk.
@@ -29,10 +30,12 @@ func All(n Node) iter.Seq[Node] {
 // node by f's result unless it is nil. A replacement must be of a kind that is allowed in its
 // place, for example an expression for an expression; others are ignored.
 func Rewrite(n Node, f func(Node) Node) {
-	n.children(func(c Node) Node {
-		Rewrite(c, f)
-		return f(c)
-	})
+	var each func(Node) Node // one for all nodes
+	each = func(n Node) Node {
+		n.children(each)
+		return f(n)
+	}
+	n.children(each)
 }
 
 // sub calls f for a child that is an interface.

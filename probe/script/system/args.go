@@ -1,6 +1,9 @@
 package system
 
 import (
+	"errors"
+	"io/fs"
+
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/glob"
@@ -21,13 +24,17 @@ func (s *System) Args(p *syntax.AttachPoint) *btf.Struct {
 	if wild(p) {
 		return nil
 	}
-	key := p.Provider + ":" + p.Target + ":" + p.Namespace + ":" + p.Lang + ":" + p.Func
-	t, ok := s.args[key]
+	t, ok := s.args[key(p)]
 	if !ok {
 		t = s.resolve(p)
-		s.args[key] = t
+		s.args[key(p)] = t
 	}
 	return t
+}
+
+// key returns what the arguments at an attach point depend on.
+func key(p *syntax.AttachPoint) string {
+	return p.Provider + ":" + p.Target + ":" + p.Namespace + ":" + p.Lang + ":" + p.Func
 }
 
 func (s *System) resolve(p *syntax.AttachPoint) *btf.Struct {
@@ -35,17 +42,85 @@ func (s *System) resolve(p *syntax.AttachPoint) *btf.Struct {
 	case "fentry", "fexit":
 		return s.function(p)
 	case "tracepoint":
-		return s.planned(p, probe.Tracepoint{Group: p.Target, Name: p.Func})
+		s.readFormats()
+		return s.event(p, probe.Tracepoint{Group: p.Target, Name: p.Func}, name{p.Target, p.Func})
 	case "rawtracepoint":
-		return s.planned(p, probe.RawTracepoint{Module: module(p.Target), Name: p.Func})
+		m := module(p.Target)
+		return s.event(p, probe.RawTracepoint{Module: m, Name: p.Func}, name{m, p.Func})
 	case "uprobe":
 		if s.o.DWARF {
-			return s.planned(p, probe.Uprobe{
-				Path: p.Target, Symbol: p.Func, Lang: p.Lang, PID: s.o.PID,
-			})
+			return s.user(p)
 		}
 	}
 	return nil
+}
+
+// mostAbsent is the number of user files without the functions of a script from which on no
+// further files are opened for it: it has as many errors, and finding near names for each
+// takes milliseconds.
+const mostAbsent = 16
+
+// user returns the arguments of a user function. With it, it looks up those of the script's
+// other functions in the same file, to read the file once.
+func (s *System) user(p *syntax.AttachPoint) *btf.Struct {
+	var points []*syntax.AttachPoint
+	var targets []probe.Target
+	for _, a := range append(s.files[p.Target], p) {
+		if _, known := s.args[key(a)]; known {
+			continue
+		}
+		s.args[key(a)] = nil
+		points = append(points, a)
+		targets = append(targets, probe.Uprobe{
+			Path: a.Target, Symbol: a.Func, Lang: a.Lang, PID: s.o.PID,
+		})
+	}
+	delete(s.files, p.Target)
+	if s.absent >= mostAbsent {
+		return nil
+	}
+	plan, err := probe.Resolve(s.env, targets, &probe.Options{
+		DWARF: true, Missing: probe.MissingIgnore,
+	})
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			s.absent++
+		}
+		return nil
+	}
+	for i := range plan.Programs {
+		a := points[plan.Programs[i].Group]
+		if s.args[key(a)] == nil { // the first program of the function
+			s.args[key(a)] = s.arguments(a, &plan.Programs[i])
+		}
+	}
+	return s.args[key(p)]
+}
+
+// event returns the arguments of a tracepoint. Once one was missing, others are looked up in the
+// list of all first: the error for a missing one, with near names, takes a thousand times as
+// long.
+func (s *System) event(p *syntax.AttachPoint, t probe.Target, n name) *btf.Struct {
+	if s.missing && !s.listed(p.Provider, n) {
+		return nil
+	}
+	found := s.planned(p, t)
+	s.missing = s.missing || found == nil
+	return found
+}
+
+// readFormats reads the formats of all tracepoints of the script whose actions use args.
+func (s *System) readFormats() {
+	if len(s.wanted) > 0 {
+		s.env.ReadTracepoints(func(yield func(group, name string) bool) {
+			for _, n := range s.wanted {
+				if !yield(n.group, n.name) {
+					return
+				}
+			}
+		})
+	}
+	s.wanted = nil
 }
 
 // wild reports whether an attach point can match several events or functions. A point in any
@@ -112,12 +187,16 @@ func (s *System) planned(p *syntax.AttachPoint, t probe.Target) *btf.Struct {
 	if err != nil || len(plan.Programs) == 0 {
 		return nil
 	}
-	first := &plan.Programs[0]
+	return s.arguments(p, &plan.Programs[0])
+}
+
+// arguments returns the arguments and fields of a program in package probe's plan.
+func (s *System) arguments(p *syntax.AttachPoint, program *probe.Program) *btf.Struct {
 	all := &btf.Struct{Name: p.Provider + "_args"}
-	for _, a := range first.Args {
+	for _, a := range program.Args {
 		add(all, a.Name, s.field(a), all.Size)
 	}
-	for _, a := range first.Fields {
+	for _, a := range program.Fields {
 		add(all, a.Name, s.field(a), uint32(a.Loc.Offset))
 	}
 	return all

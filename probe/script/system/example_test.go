@@ -29,11 +29,13 @@ format:
 	if err == nil {
 		err = attach.Parse(f, nil)
 	}
+	if err == nil {
+		err = s.Expand(f, nil)
+	}
 	if err != nil {
 		fmt.Print(syntax.Text(err))
 		return
 	}
-	s.Expand(f)
 	p, err := types.Check(f, &types.Options{System: s})
 	if err != nil {
 		fmt.Print(syntax.Text(err))

@@ -8,6 +8,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/internal/prototype"
+	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/types"
 )
 
@@ -34,6 +35,13 @@ type System struct {
 	enums map[string]enumerator // by name; enum is nil if no enum has the name
 	every bool                  // enum is in enums
 	args  map[string]*btf.Struct
+	lists map[string][]name // of events, by kind, sorted
+
+	wanted  []name // tracepoints of a script whose formats were not read yet
+	missing bool   // an event did not exist
+	absent  int    // user files of a script that do not exist, or have none of its functions
+	// files are the functions of a script in user files of which nothing was read yet.
+	files map[string][]*syntax.AttachPoint
 	err   error
 }
 
@@ -47,7 +55,8 @@ func New(e *probe.Env, o *Options) *System {
 	}
 	s := &System{
 		env: e, args: map[string]*btf.Struct{}, names: map[string]bool{},
-		enums: map[string]enumerator{},
+		enums: map[string]enumerator{}, lists: map[string][]name{},
+		files: map[string][]*syntax.AttachPoint{},
 	}
 	if o != nil {
 		s.o = *o

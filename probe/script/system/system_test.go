@@ -32,7 +32,9 @@ func check(t *testing.T, s *system.System, script string) (*types.Program, error
 	if err != nil {
 		t.Fatal(syntax.Text(err))
 	}
-	s.Expand(f)
+	if err := s.Expand(f, nil); err != nil {
+		return nil, err
+	}
 	return types.Check(f, &types.Options{System: s, Arch: "amd64"})
 }
 
@@ -188,7 +190,9 @@ func TestExpand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Expand(f)
+	if err := s.Expand(f, nil); err != nil {
+		t.Fatal(err)
+	}
 	var got []string
 	for _, a := range f.Decls[0].(*syntax.Probe).Points {
 		got = append(got, a.Provider+":"+a.Target+":"+a.Func)

@@ -33,7 +33,8 @@ type useChecker struct {
 	kinds map[string]string // kinds that maps are declared with
 	used  map[string]bool   // names of maps that are used
 	sizes map[string]string // parameters of the maps' histograms and series
-	loops int
+	loops int               // around this node
+	fors  int               // those of them that are for loops
 	probe *syntax.Probe
 }
 
@@ -46,12 +47,12 @@ func (c *useChecker) topLevel(n syntax.Node) {
 	}
 	c.probe = nil
 	for _, a := range f.Args {
-		if c.types[a.Type].Kind == None {
+		if c.types.at(a.Type).Kind == None {
 			c.fail(a, "Unable to resolve argument type.")
 		}
 	}
 	c.visit(f.Body)
-	if f.Result != nil && c.types[f.Result].Kind == None {
+	if f.Result != nil && c.types.at(f.Result).Kind == None {
 		c.fail(f.Result, "Unable to resolve suitable return type.")
 	}
 }
@@ -73,6 +74,9 @@ func (c *useChecker) mapDecl(n *syntax.MapDecl) {
 
 // visit checks a node and those below it.
 func (c *useChecker) visit(n syntax.Node) {
+	if c.full() {
+		return
+	}
 	switch n := n.(type) {
 	case *syntax.Block:
 		for _, s := range n.Stmts {
@@ -89,7 +93,7 @@ func (c *useChecker) visit(n syntax.Node) {
 	case *syntax.Jump:
 		if n.Value != nil {
 			c.visit(n.Value)
-			if t := c.types[n.Value]; c.probe != nil && n.Keyword == "return" && t.Kind != Integer {
+			if t := c.types.at(n.Value); c.probe != nil && n.Keyword == "return" && t.Kind != Integer {
 				c.fail(n, "Probe return values can only be integers. Found "+t.String())
 			}
 		}
@@ -125,9 +129,14 @@ func (c *useChecker) forLoop(n *syntax.For) {
 	} else {
 		c.visit(n.Over)
 	}
+	c.fors++
 	c.loop(n.Body)
+	c.fors--
+	if c.fors > 0 {
+		return // the outermost looks at all
+	}
 	for in := range syntax.All(n.Body) {
-		if b, ok := in.(*syntax.Builtin); ok && c.types[b].Context {
+		if b, ok := in.(*syntax.Builtin); ok && c.types.at(b).Context {
 			c.fail(b, "'"+b.Name+"' builtin is not allowed in a for-loop")
 		}
 	}
@@ -137,7 +146,7 @@ func (c *useChecker) discarded(n *syntax.ExprStmt) {
 	if u, ok := n.X.(*syntax.Unary); ok && (u.Op == "++" || u.Op == "--") {
 		return
 	}
-	if t := c.types[n.X]; t.Kind != None && t.Kind != Void {
+	if t := c.types.at(n.X); t.Kind != None && t.Kind != Void {
 		if call, ok := n.X.(*syntax.Call); ok && call.Name == "delete" {
 			return
 		}
@@ -160,7 +169,7 @@ func (c *useChecker) assign(n *syntax.Assign) {
 		c.visit(n.Value)
 		v = t
 	}
-	if c.types[v].Kind == None {
+	if c.types.at(v).Kind == None {
 		c.fail(n, "Invalid expression for assignment")
 	}
 }
@@ -170,7 +179,7 @@ func (c *useChecker) declare(n *syntax.VarDecl) {
 		return
 	}
 	c.asked(n.Type.X)
-	switch t := c.types[n.Type]; {
+	switch t := c.types.at(n.Type); {
 	case t.Kind == None:
 		c.fail(n.Type, "Type cannot be resolved: still none")
 	case t.aggregation() || t.Kind == Void:
@@ -185,11 +194,11 @@ func (c *useChecker) expr(n syntax.Expr) {
 		case "curr_ns", "init", "current_pid", "current_tid":
 			return
 		}
-		if c.types[n].Kind == None {
+		if c.types.at(n).Kind == None {
 			c.fail(n, "Unknown identifier: '"+n.Name+"'")
 		}
 	case *syntax.Variable:
-		if c.types[n].Kind == None {
+		if c.types.at(n).Kind == None {
 			c.fail(n, "Could not resolve the type of this variable")
 		}
 	case *syntax.Map:
@@ -198,7 +207,7 @@ func (c *useChecker) expr(n syntax.Expr) {
 		c.access(n)
 	case *syntax.Addr:
 		if v, ok := n.X.(*syntax.Variable); ok {
-			if c.types[n].Kind == None {
+			if c.types.at(n).Kind == None {
 				c.fail(n, "No type available for variable "+v.Name)
 			}
 			return
@@ -244,7 +253,7 @@ func (c *useChecker) part(n syntax.Expr) {
 		c.index(n)
 	case *syntax.Element:
 		c.visit(n.X)
-		t := c.types[n.X]
+		t := c.types.at(n.X)
 		if t.Kind != Tuple {
 			c.fail(n, "Can not access index '"+strconv.FormatUint(n.N, 10)+
 				"' on expression of type '"+t.String()+"'")
@@ -272,7 +281,7 @@ func (c *useChecker) asked(n syntax.Node) {
 
 func (c *useChecker) element(x syntax.Expr, of string) {
 	c.visit(x)
-	if t := c.types[x]; t.manyKeys() {
+	if t := c.types.at(x); t.manyKeys() {
 		c.fail(x, "Map type "+t.String()+" cannot exist inside a "+of+".")
 	}
 }
@@ -283,7 +292,7 @@ func (c *useChecker) condition(n *syntax.If) {
 		c.visit(n.Then)
 	}
 	c.visit(n.Else)
-	switch t := c.types[n.Cond]; t.Kind {
+	switch t := c.types.at(n.Cond); t.Kind {
 	case Integer, Pointer, Bool:
 	default:
 		c.fail(n, "Invalid condition: "+t.Kind.String())
@@ -292,7 +301,7 @@ func (c *useChecker) condition(n *syntax.If) {
 
 func (c *useChecker) mapItself(n *syntax.Map) {
 	c.used[n.Name] = true
-	v, k := c.types[valueOf(n.Name)], c.types[keyOf(n.Name)]
+	v, k := c.types.at(valueOf(n.Name)), c.types.at(keyOf(n.Name))
 	if v.Kind == None || k.Kind == None {
 		c.fail(n, "Undefined map: "+n.Name)
 	}
@@ -311,10 +320,10 @@ func (c *useChecker) mapItself(n *syntax.Map) {
 func (c *useChecker) access(n *syntax.MapAccess) {
 	c.mapItself(n.Map)
 	c.visit(n.Key)
-	if c.types[valueOf(n.Map.Name)].castable() && !c.sys.Has("map_lookup_percpu_elem") {
+	if c.types.at(valueOf(n.Map.Name)).castable() && !c.sys.Has("map_lookup_percpu_elem") {
 		c.fail(n, "Missing required kernel feature: map_lookup_percpu_elem")
 	}
-	k := c.types[n.Key]
+	k := c.types.at(n.Key)
 	if k.Kind == None || k.Kind == Void {
 		c.fail(n.Key, "Invalid map key type: "+k.String())
 	}
@@ -335,27 +344,27 @@ func (c *useChecker) access(n *syntax.MapAccess) {
 }
 
 func (c *useChecker) fieldUse(n *syntax.Field) {
-	t := c.types[n.X]
+	t := c.types.at(n.X)
 	for t.Kind == Pointer {
 		t = t.pointee()
 	}
 	if !t.Args || c.probe == nil || c.probe.Points[0].Provider != "tracepoint" {
 		return
 	}
-	if m, at := member(t.BTF, n.Name, 0); m != nil && at < 8*8 {
+	if m, at := c.member(t.BTF, n.Name); m != nil && at < 8*8 {
 		c.fail(n, "BPF does not support accessing common tracepoint fields")
 	}
 }
 
 func (c *useChecker) index(n *syntax.Index) {
-	t := c.types[n.X]
+	t := c.types.at(n.X)
 	if t.Kind == Pointer && t.pointee().Size == 0 {
 		c.fail(n, "The array index operator [] cannot be used on a pointer to an unsized type "+
 			"(void *).")
 	}
 	i, ok := natural(n.I)
 	if !ok {
-		if it := c.types[n.I]; it.Kind != Integer || it.Signed && !it.Flexible {
+		if it := c.types.at(n.I); it.Kind != Integer || it.Signed && !it.Flexible {
 			c.fail(n, "The array index operator [] only accepts non-negative integer indices. Got: "+
 				it.String())
 		}
@@ -375,7 +384,7 @@ func (c *useChecker) index(n *syntax.Index) {
 }
 
 func (c *useChecker) binaryUse(n *syntax.Binary) {
-	x, y := c.types[n.X], c.types[n.Y]
+	x, y := c.types.at(n.X), c.types.at(n.Y)
 	equality := n.Op == "==" || n.Op == "!="
 	switch {
 	case x.number() && y.number(), x.Kind == Pointer || y.Kind == Pointer:
@@ -402,7 +411,7 @@ func (c *useChecker) binaryUse(n *syntax.Binary) {
 
 // castUse checks an explicit cast.
 func (c *useChecker) castUse(n *syntax.Cast) {
-	t, from := c.types[n], c.types[n.X]
+	t, from := c.types.at(n), c.types.at(n.X)
 	if t.Kind == None {
 		c.fail(n, "Incomplete cast, unknown type")
 		return
@@ -470,10 +479,16 @@ func (c *useChecker) castEnum(n *syntax.Cast, t Type) {
 	if !ok {
 		return
 	}
-	for _, v := range e.Values {
-		if v.Value == i {
-			return
+	values := c.variants[e]
+	if values == nil {
+		values = make(map[uint64]bool, len(e.Values))
+		for _, v := range e.Values {
+			values[v.Value] = true
 		}
+		c.variants[e] = values
+	}
+	if values[i] {
+		return
 	}
 	c.fail(n, "Enum: "+t.Name+" doesn't contain a variant value of "+strconv.FormatUint(i, 10))
 }

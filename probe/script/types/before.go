@@ -48,6 +48,9 @@ type callChecker struct {
 
 func (c *callChecker) visit(n syntax.Node) {
 	syntax.Walk(n, func(n syntax.Node) bool {
+		if c.full() {
+			return false
+		}
 		switch n := n.(type) {
 		case *syntax.Call:
 			c.check(n)
@@ -86,7 +89,8 @@ func (c *callChecker) text(n *syntax.String) {
 		return
 	}
 	if uint64(len(n.Value)) > c.maxString-1 {
-		c.fail(n, "String is too long (over "+strconv.FormatUint(c.maxString, 10)+" bytes): "+n.Value)
+		c.fail(n, "String is too long (over "+strconv.FormatUint(c.maxString, 10)+" bytes): "+
+			n.Value[:min(len(n.Value), mostText)])
 	}
 }
 

@@ -46,6 +46,9 @@ type enumerator struct {
 	value uint64
 }
 
+// mostC is the number of bytes of C definitions that are parsed, as long as a script.
+const mostC = 256 << 10
+
 // define parses the C definitions of a script.
 func (c *checker) define() {
 	c.defs = definitions{
@@ -61,7 +64,12 @@ func (c *checker) define() {
 			}
 		}
 	}
-	if first == nil {
+	switch {
+	case first == nil:
+		return
+	case b.Len() > mostC:
+		c.fail(first, "the C definitions, with those of imports, have more than "+
+			strconv.Itoa(mostC)+" bytes: use fewer")
 		return
 	}
 	decls, err := cdecl.Parse(first.Source.Name, []byte(b.String()), &cdecl.Options{
@@ -155,11 +163,7 @@ func (c *checker) enumerator(name string) (enumerator, bool) {
 func (c *checker) builtins() {
 	c.top(func(top syntax.Node) {
 		p, _ := top.(*syntax.Probe)
-		for n := range syntax.All(top) {
-			if f, ok := n.(*syntax.For); ok {
-				c.builtinsOfLoop(f)
-			}
-		}
+		c.builtinsOfLoops(top)
 		syntax.Rewrite(top, func(n syntax.Node) syntax.Node {
 			switch n := n.(type) {
 			case *syntax.Builtin:
@@ -174,8 +178,9 @@ func (c *checker) builtins() {
 	})
 }
 
-func (c *checker) builtinsOfLoop(f *syntax.For) {
-	for n := range syntax.All(f.Body) {
+// builtinsOfLoops refuses builtins in the bodies of for loops.
+func (c *checker) builtinsOfLoops(top syntax.Node) {
+	check := func(n syntax.Node) bool {
 		name := ""
 		switch n := n.(type) {
 		case *syntax.Builtin:
@@ -188,7 +193,18 @@ func (c *checker) builtinsOfLoop(f *syntax.For) {
 		} else if builtinName(name) == "retval" {
 			c.fail(n, "'__builtin_retval' builtin is not allowed in a for-loop")
 		}
+		return true
 	}
+	var outside func(n syntax.Node) bool
+	outside = func(n syntax.Node) bool {
+		f, ok := n.(*syntax.For)
+		if ok {
+			syntax.Walk(f.Over, outside)
+			syntax.Walk(f.Body, check) // also the loops in it
+		}
+		return !ok
+	}
+	syntax.Walk(top, outside)
 }
 
 // argument reports whether a name is arg0, arg1 and so on.

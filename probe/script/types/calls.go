@@ -58,18 +58,18 @@ func (c *useChecker) callUse(n *syntax.Call) {
 	case "fail":
 		c.failCall(n)
 	case "nsecs":
-		if c.types[n].Mode == "tai" && !c.sys.Has("ktime_get_tai_ns") {
+		if c.types.at(n).Mode == "tai" && !c.sys.Has("ktime_get_tai_ns") {
 			c.fail(n, "Kernel does not support tai timestamp, please try sw_tai")
 		}
 	case "strftime":
-		if c.types[n].Mode == "monotonic" {
+		if c.types.at(n).Mode == "monotonic" {
 			c.fail(n, "strftime() can not take a monotonic timestamp")
 		}
 	case "hist", "lhist", "tseries":
 		c.resource(n, name)
 	default:
 		if len(n.Args) > 0 {
-			c.firstArg(n, name, c.types[n.Args[0]])
+			c.firstArg(n, name, c.types.at(n.Args[0]))
 		}
 		c.externalUse(n)
 	}
@@ -80,7 +80,7 @@ func (c *useChecker) argument(n *syntax.Call, i int, s argSpec) bool {
 		return true
 	}
 	x := n.Args[i]
-	t := c.types[x]
+	t := c.types.at(x)
 	switch {
 	case s.literal && (!fold.Literal(x) || t.Kind != s.kind):
 		c.fail(n, n.Name+"() expects a "+s.kind.String()+" literal ("+t.Kind.String()+" provided)")
@@ -169,7 +169,7 @@ func (c *useChecker) buf(n *syntax.Call, t Type) {
 }
 
 func (c *useChecker) ntop(n *syntax.Call) {
-	t := c.types[n.Args[len(n.Args)-1]]
+	t := c.types.at(n.Args[len(n.Args)-1])
 	if len(n.Args) == 2 {
 		c.argument(n, 0, argSpec{Integer, false})
 	}
@@ -231,7 +231,7 @@ func (c *useChecker) library(n *syntax.Call, name string, t Type) {
 		}
 	case "strlen", "strcap", "strstr":
 		for _, a := range n.Args {
-			c.likeString(n, c.types[a])
+			c.likeString(n, c.types.at(a))
 		}
 	}
 }
@@ -300,12 +300,12 @@ func (c *useChecker) print(n *syntax.Call) {
 			c.warn(n, "Due to it's asynchronous nature using 'print()' in a loop can lead to "+
 				"unexpected behavior. The map will likely be updated before the runtime can 'print' it.")
 		}
-		if c.types[valueOf(m.Name)].Kind == Stats && len(n.Args) > 1 {
+		if c.types.at(valueOf(m.Name)).Kind == Stats && len(n.Args) > 1 {
 			c.warn(n, "print()'s top and div arguments are ignored when used on stats() maps.")
 		}
 		return
 	}
-	switch t := c.types[n.Args[0]]; {
+	switch t := c.types.at(n.Args[0]); {
 	case t.manyKeys():
 		c.fail(n, "Map type "+t.String()+
 			" cannot print the value of individual keys. You must print the whole map.")

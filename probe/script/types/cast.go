@@ -12,10 +12,15 @@ func (c *checker) cast() {
 	c.top(func(top syntax.Node) {
 		f, _ := top.(*syntax.Func)
 		syntax.Rewrite(top, func(n syntax.Node) syntax.Node {
-			c.castNode(n, f)
+			if !c.full() && c.added <= mostAdded {
+				c.castNode(n, f)
+			}
 			return nil
 		})
 	})
+	if c.added > mostAdded {
+		c.tooMany(c.file)
+	}
 }
 
 func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
@@ -23,11 +28,11 @@ func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
 	case *syntax.Assign:
 		c.castAssign(n)
 	case *syntax.Binary:
-		x, y := c.types[n.X], c.types[n.Y]
+		x, y := c.types.at(n.X), c.types.at(n.Y)
 		if x.Kind == String || y.Kind == String {
 			return // strings of different lengths can be compared
 		}
-		t := c.types[n]
+		t := c.types.at(n)
 		if comparison(n.Op) {
 			p, ok := promote(x, y)
 			if !ok {
@@ -41,7 +46,7 @@ func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
 		c.castCall(n)
 	case *syntax.For:
 		if r, ok := n.Over.(*syntax.Range); ok {
-			from, to := c.types[r.Begin], c.types[r.End]
+			from, to := c.types.at(r.Begin), c.types.at(r.End)
 			t := to
 			if from.Size > to.Size {
 				t = from
@@ -56,14 +61,14 @@ func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
 			if *side == nil {
 				continue
 			}
-			if t := c.types[*side]; t.Kind != None && !t.Equal(c.types[n]) {
-				c.castTo(side, t, c.types[n])
+			if t := c.types.at(*side); t.Kind != None && !t.Equal(c.types.at(n)) {
+				c.castTo(side, t, c.types.at(n))
 			}
 		}
 	case *syntax.Jump:
 		c.castReturn(n, f)
 	case *syntax.MapAccess:
-		t, want := c.types[n.Key], c.types[keyOf(n.Map.Name)]
+		t, want := c.types.at(n.Key), c.types.at(keyOf(n.Map.Name))
 		if want.Kind != None && t.Kind != None && !c.castTo(&n.Key, t, want) {
 			c.fail(n, "Type mismatch for "+n.Map.Name+": trying to assign key of type '"+t.String()+
 				"' when map already has a key type '"+want.String()+"'")
@@ -72,10 +77,10 @@ func (c *checker) castNode(n syntax.Node, f *syntax.Func) {
 }
 
 func (c *checker) castAssign(n *syntax.Assign) {
-	t := c.types[n.Value]
+	t := c.types.at(n.Value)
 	switch target := n.Target.(type) {
 	case *syntax.MapAccess:
-		want := c.types[valueOf(target.Map.Name)]
+		want := c.types.at(valueOf(target.Map.Name))
 		if !want.Equal(t) && !c.castTo(&n.Value, t, want) {
 			c.fail(n, "Type mismatch for "+
 				target.Map.Name+": trying to assign value of type '"+t.String()+
@@ -90,7 +95,7 @@ func (c *checker) castAssign(n *syntax.Assign) {
 }
 
 func (c *checker) castVar(n *syntax.Assign, v *syntax.Variable, t Type) {
-	want := c.types[v]
+	want := c.types.at(v)
 	if !want.Equal(t) && !c.castTo(&n.Value, t, want) {
 		c.fail(n, mismatch(v.Name, t, "variable", want))
 	}
@@ -99,19 +104,19 @@ func (c *checker) castVar(n *syntax.Assign, v *syntax.Variable, t Type) {
 func (c *checker) castCall(n *syntax.Call) {
 	if aggregates(n.Name) {
 		if m, ok := n.Args[0].(*syntax.Map); ok {
-			c.castTo(&n.Args[1], c.types[n.Args[1]], c.types[keyOf(m.Name)])
+			c.castTo(&n.Args[1], c.types.at(n.Args[1]), c.types.at(keyOf(m.Name)))
 		}
 		return
 	}
 	switch n.Name {
 	case "percpu_kaddr":
 		if len(n.Args) == 2 {
-			if t := c.types[n.Args[1]]; t.Kind == Integer && !t.Equal(integer(4, false)) {
-				n.Args[1] = castNodeTo(n.Args[1], integer(4, false))
+			if t := c.types.at(n.Args[1]); t.Kind == Integer && !t.Equal(integer(4, false)) {
+				n.Args[1] = c.castNodeTo(n.Args[1], integer(4, false))
 			}
 		}
 	case "usym":
-		if t := c.types[n.Args[0]]; t.Kind == Integer && t.Size != 8 {
+		if t := c.types.at(n.Args[0]); t.Kind == Integer && t.Size != 8 {
 			c.castTo(&n.Args[0], t, integer(8, false))
 		}
 	default:
@@ -125,16 +130,16 @@ func (c *checker) castReturn(n *syntax.Jump, f *syntax.Func) {
 	}
 	if f == nil {
 		if n.Value != nil {
-			if t := c.types[n.Value]; t.Kind == Integer && t.Size != 8 {
+			if t := c.types.at(n.Value); t.Kind == Integer && t.Size != 8 {
 				c.castTo(&n.Value, t, integer(8, true))
 			}
 		}
 		return
 	}
-	want := c.types[f.Result]
+	want := c.types.at(f.Result)
 	t := simple(Void, 0)
 	if n.Value != nil {
-		t = c.types[n.Value]
+		t = c.types.at(n.Value)
 	}
 	if n.Value == nil && want.Kind == Void || n.Value != nil && c.castTo(&n.Value, t, want) {
 		return
@@ -160,12 +165,12 @@ func (c *checker) castTo(x *syntax.Expr, from, to Type) bool {
 		if !from.fits(to) {
 			return false
 		}
-		*x = castNodeTo(*x, to)
+		*x = c.castNodeTo(*x, to)
 		return true
 	case Tuple, Record:
 		return c.castGroup(x, from, to)
 	case Pointer:
-		*x = castNodeTo(*x, to)
+		*x = c.castNodeTo(*x, to)
 		return true
 	}
 	return to.Kind == Buffer
@@ -180,7 +185,7 @@ func (c *checker) castInteger(x *syntax.Expr, from, to Type) bool {
 		c.warn(*x, "Expression of type: "+from.String()+" being cast to type: "+to.String()+
 			". This may cause unexpected results. Use an explicit cast to suppress this warning.")
 	}
-	*x = castNodeTo(*x, to)
+	*x = c.castNodeTo(*x, to)
 	return true
 }
 
@@ -196,10 +201,20 @@ func holds(t Type, n *syntax.Integer) bool {
 	return width >= 64 || n.Value < 1<<width
 }
 
-// castNodeTo returns an implicit cast of x.
-func castNodeTo(x syntax.Expr, to Type) syntax.Expr {
+// castNodeTo returns an implicit cast of x. Casts to the same integer type share its node.
+func (c *checker) castNodeTo(x syntax.Expr, to Type) syntax.Expr {
 	l := *x.At()
-	return &syntax.Cast{Loc: l, Type: &syntax.TypeOf{Loc: l, X: typeNode(l, to)}, X: x}
+	c.added++
+	if to.Kind != Integer || to.Name != "" {
+		return &syntax.Cast{Loc: l, Type: &syntax.TypeOf{Loc: l, X: typeNode(l, to)}, X: x}
+	}
+	key := integerName{to.Size, to.Signed}
+	t := c.casts[key]
+	if t == nil {
+		t = &syntax.TypeOf{Loc: l, X: typeNode(l, to)}
+		c.casts[key] = t
+	}
+	return &syntax.Cast{Loc: l, Type: t, X: x}
 }
 
 // typeNode returns the syntax of a type.
@@ -236,6 +251,7 @@ func (c *checker) castGroup(x *syntax.Expr, from, to Type) bool {
 	}
 	l := *(*x).At()
 	elems := make([]syntax.Expr, len(from.Fields))
+	find := to.fields()
 	for i, f := range from.Fields {
 		switch lit := (*x).(type) {
 		case *syntax.Tuple:
@@ -243,13 +259,16 @@ func (c *checker) castGroup(x *syntax.Expr, from, to Type) bool {
 		case *syntax.Record:
 			elems[i] = lit.Elems[i].Value
 		default:
+			if !c.grow(*x) {
+				return false
+			}
 			if elems[i] = (&syntax.Element{Loc: l, X: syntax.Clone(*x), N: uint64(i)}); f.Name != "" {
 				elems[i] = &syntax.Field{Loc: l, X: syntax.Clone(*x), Name: f.Name}
 			}
 		}
 		want := &to.Fields[i]
 		if to.Kind == Record {
-			if want = to.field(f.Name); want == nil {
+			if want = find(f.Name); want == nil {
 				return false
 			}
 		}

@@ -4,17 +4,21 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cilium/ebpf/btf"
+
 	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/internal/flow"
 	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/internal/limit"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
 // Limits of the work that a script can cause in Check.
 const (
-	mostErrors = 100    // errors that are recorded
+	mostErrors = 100    // errors that are recorded, and warnings
 	mostRounds = 50     // rounds, for types that depend on literals that depend on types
 	mostNodes  = 25_000 // nodes of the script, with one copy of an action for each attach point
+	mostAdded  = 25_000 // nodes that the passes add, for x += y and for casts
 	mostSteps  = 500_000
 	mostWeight = 10_000 // types that one type consists of
 )
@@ -41,22 +45,22 @@ type Program struct {
 	// Warnings are the warnings about the script, which has no errors.
 	Warnings syntax.Errors
 
-	types map[any]Type
+	types *table
 }
 
 // Type returns the type of a node of File: of an expression, or of a type in the script.
-func (p *Program) Type(n syntax.Node) Type { return p.types[n] }
+func (p *Program) Type(n syntax.Node) Type { return p.types.at(n) }
 
 // Map returns the types of the keys and values of a map, whose name begins with "@".
 func (p *Program) Map(name string) (key, value Type) {
-	return p.types[keyOf(name)], p.types[valueOf(name)]
+	return p.types.at(keyOf(name)), p.types.at(valueOf(name))
 }
 
 // Maps returns the names of the maps, and of the options that getopt parses, sorted.
 func (p *Program) Maps() []string {
 	var names []string
-	for k := range p.types {
-		if v, ok := k.(valueOf); ok {
+	for i, k := range p.types.items {
+		if v, ok := k.(valueOf); ok && p.types.types[i].Kind != None {
 			names = append(names, string(v))
 		}
 	}
@@ -78,9 +82,14 @@ type scoped struct {
 
 // Check determines the types of a script whose macros are expanded and whose attach points are
 // parsed. It does not change the file. The error is a [syntax.Errors]. It may also contain
-// warnings, which its String method prints last.
+// warnings, which its String method prints last. It is an error if the script has more probes
+// than Options.Config allows, or generates more programs.
 func Check(f *syntax.File, o *Options) (*Program, error) {
-	c := newChecker(f, o)
+	c := newChecker(o)
+	if !c.fits(f) {
+		return nil, c.errs
+	}
+	c.file = clone(f)
 	for _, pass := range []func(){
 		c.jumps, c.split, c.functions, c.define, c.params, c.foldLiterals, c.builtins, c.sugar,
 		c.options, c.before, c.resolve,
@@ -115,6 +124,7 @@ type checker struct {
 	mode      string // default mode of stacks
 
 	errs   syntax.Errors
+	count  [2]int // of errs, by severity
 	said   map[said]bool
 	failed bool
 
@@ -124,10 +134,16 @@ type checker struct {
 	bad      map[syntax.Node]misuse // uses of maps that contradict earlier uses
 	injected map[*syntax.Call]int   // number of arguments that sugar puts before the others
 	opts     map[string]Type        // types of the options of getopt
-	types    map[any]Type
+	types    *table
+	solver   *solver // of the rounds, which has types; nil before the first
 	locked   map[any]Type
+	members  map[btf.Type]map[string]place // of structs, by name, once they were asked for
+	variants map[*btf.Enum]map[uint64]bool // the values of enums
+	casts    map[integerName]*syntax.TypeOf
 	steps    int
+	probes   *limit.Counter
 	size     int // approximate number of nodes of the script
+	added    int // number of nodes that were added
 }
 
 // said is an error that was reported: it is not reported again.
@@ -137,15 +153,17 @@ type said struct {
 	msg        string
 }
 
-func newChecker(f *syntax.File, o *Options) *checker {
+func newChecker(o *Options) *checker {
 	if o == nil {
 		o = &Options{}
 	}
 	c := &checker{
-		file: syntax.Clone(f), sys: o.System, unsafe: o.Unsafe, args: o.Params,
+		sys: o.System, unsafe: o.Unsafe, args: o.Params,
 		arch: o.Arch, said: map[said]bool{},
 		scalar: map[string]bool{}, bad: map[syntax.Node]misuse{},
 		injected: map[*syntax.Call]int{}, opts: map[string]Type{}, locked: map[any]Type{},
+		casts:   map[integerName]*syntax.TypeOf{},
+		members: map[btf.Type]map[string]place{}, variants: map[*btf.Enum]map[uint64]bool{},
 	}
 	if c.sys == nil {
 		c.sys = nothing{}
@@ -158,6 +176,7 @@ func newChecker(f *syntax.File, o *Options) *checker {
 	if c.arch == "" {
 		c.arch = defaultArch
 	}
+	c.probes = limit.New(conf)
 	return c
 }
 
@@ -175,12 +194,35 @@ func (c *checker) say(n syntax.Node, s syntax.Severity, msg string) *syntax.Erro
 	e := &syntax.Error{Loc: *l, Severity: s, Msg: msg}
 	c.failed = c.failed || s == syntax.SeverityError
 	key := said{l.Start, l.End, s, msg}
-	if c.said[key] || len(c.errs) >= mostErrors {
+	if c.said[key] || c.count[s] >= mostErrors {
 		return e
 	}
 	c.said[key] = true
+	c.count[s]++
 	c.errs = append(c.errs, e)
 	return e
+}
+
+// full reports whether no further error is recorded. The rest of a pass that has only that as
+// its result is of no use then.
+func (c *checker) full() bool { return c.count[syntax.SeverityError] >= mostErrors }
+
+// grow counts the nodes that a pass adds to the script: a new one, and those below it. It
+// reports whether the limit allows them.
+func (c *checker) grow(n syntax.Node) bool {
+	if c.added > mostAdded {
+		return false
+	}
+	syntax.Walk(n, func(syntax.Node) bool { c.added++; return c.added <= mostAdded })
+	if c.added > mostAdded {
+		c.tooMany(n)
+	}
+	return c.added <= mostAdded
+}
+
+func (c *checker) tooMany(n syntax.Node) {
+	c.fail(n, "the operators += and the like, and the casts of tuples and records, add more than "+
+		strconv.Itoa(mostAdded)+" nodes to the script: make it shorter")
 }
 
 // jumps checks the places of break, continue and return.
@@ -217,34 +259,84 @@ func (c *checker) top(f func(syntax.Node)) {
 	}
 }
 
+// fits reports whether a script is within the limits, before any of it is copied: those of its
+// probes, and that of the nodes, to which an action adds a copy of its own for each attach
+// point on which it depends.
+func (c *checker) fits(f *syntax.File) bool {
+	if e := c.probes.File(f, func(*syntax.AttachPoint) bool { return false }); e != nil {
+		c.errs, c.failed = append(c.errs, e), true
+		return false
+	}
+	for _, d := range f.Decls {
+		nodes := 0
+		syntax.Walk(d, func(n syntax.Node) bool { nodes += becomes(n); return nodes <= 2*mostNodes })
+		if p, ok := d.(*syntax.Probe); ok && speaksOfProbe(p) {
+			nodes = len(p.Points) * (nodes - len(p.Points) + 1)
+		}
+		if c.size += nodes; c.size > mostNodes {
+			c.fail(d, "the script has more than "+strconv.Itoa(mostNodes)+" nodes with this, those "+
+				"of actions counted once for each attach point: make it shorter")
+			return false
+		}
+	}
+	return true
+}
+
+// becomes returns the number of nodes that a node mostly is after the passes: a map without a
+// key gets one, pointers to structs are dereferenced, the operands of operators and assigned
+// values are cast, and x += y reads x.
+func becomes(n syntax.Node) int {
+	switch n := n.(type) {
+	case *syntax.Map, *syntax.Binary:
+		return 3
+	case *syntax.MapAccess:
+		return -1 // it has a key, which was counted with its map
+	case *syntax.Field:
+		return 2
+	case *syntax.Assign:
+		if n.Op != "" {
+			return 8
+		}
+		return 2
+	}
+	return 1
+}
+
+// clone copies a script, except for its attach points, which the passes do not change.
+func clone(f *syntax.File) *syntax.File {
+	c := *f
+	c.Decls = make([]syntax.Decl, len(f.Decls))
+	for i, d := range f.Decls {
+		if p, ok := d.(*syntax.Probe); ok {
+			c.Decls[i] = cloneProbe(p, slices.Clone(p.Points))
+		} else {
+			c.Decls[i] = syntax.Clone(d)
+		}
+	}
+	return &c
+}
+
+// cloneProbe copies the action of a probe for attach points.
+func cloneProbe(p *syntax.Probe, points []*syntax.AttachPoint) *syntax.Probe {
+	bare := *p
+	bare.Points = nil
+	c := syntax.Clone(&bare)
+	c.Points = points
+	return c
+}
+
 // split makes one probe for each attach point if the action depends on it, and moves
 // predicates into an if around the block.
 func (c *checker) split() {
-	fits := func(n syntax.Node) bool {
-		syntax.Walk(n, func(syntax.Node) bool { c.size++; return c.size <= mostNodes })
-		if c.size > mostNodes {
-			c.fail(n, "the script has more than "+strconv.Itoa(mostNodes)+" nodes with this, those "+
-				"of actions counted once for each attach point: make it shorter")
-		}
-		return c.size <= mostNodes
-	}
 	var decls []syntax.Decl
 	for _, d := range c.file.Decls {
 		p, ok := d.(*syntax.Probe)
 		if !ok || len(p.Points) < 2 || !speaksOfProbe(p) {
-			if !fits(d) {
-				return
-			}
 			decls = append(decls, d)
 			continue
 		}
-		for _, point := range p.Points {
-			if !fits(p.Body) {
-				return
-			}
-			one := *p
-			one.Points = []*syntax.AttachPoint{point} // a copy of all for each would be quadratic
-			decls = append(decls, syntax.Clone(&one))
+		for i := range p.Points {
+			decls = append(decls, cloneProbe(p, p.Points[i:i+1:i+1]))
 		}
 	}
 	c.file.Decls = decls

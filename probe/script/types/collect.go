@@ -8,6 +8,9 @@ import (
 
 // visit adds the rules of a node and of those below it.
 func (c *collector) visit(n syntax.Node) {
+	if c.full() {
+		return
+	}
 	switch n := n.(type) {
 	case *syntax.Probe:
 		c.probe = n
@@ -95,7 +98,7 @@ func (c *collector) assign(n *syntax.Assign) {
 		return // the assigned value is checked against it later
 	}
 	c.s.add(v, func(in []Type) Type {
-		if !assignable(in[0], c.s.types[v], false) {
+		if !assignable(in[0], c.s.types.at(v), false) {
 			c.fail(n, "Value '"+in[0].String()+"' cannot be assigned to a scratch variable.")
 			return Type{}
 		}
@@ -116,7 +119,7 @@ func (c *collector) assignMap(n *syntax.Assign, m *syntax.MapAccess) {
 	name := m.Map.Name
 	c.s.add(valueOf(name), func(in []Type) Type {
 		t := in[0]
-		if assignable(t, c.s.types[valueOf(name)], true) {
+		if assignable(t, c.s.types.at(valueOf(name)), true) {
 			return c.valueType(name, t, n)
 		}
 		example, ok := examples[t.Kind]
@@ -140,7 +143,7 @@ func (c *collector) declare(n *syntax.VarDecl) {
 		c.variable(n.Var)
 		return
 	}
-	v := scoped{c.scopes[len(c.scopes)-1], n.Var.Name}
+	v := scoped{c.here().node, n.Var.Name}
 	if t, ok := n.Type.X.(*syntax.Type); ok {
 		t, ok := c.named(t, n.Type)
 		if !ok {
@@ -162,12 +165,11 @@ func (c *collector) declare(n *syntax.VarDecl) {
 func (c *collector) variable(n *syntax.Variable) {
 	scope := c.scopeOf(n.Name)
 	if scope == nil {
-		scope = c.scopes[len(c.scopes)-1]
+		here := c.here()
+		here.names = append(here.names, n.Name)
+		scope = here.node
+		c.vars[n.Name] = scope
 	}
-	if c.vars[scope] == nil {
-		c.vars[scope] = map[string]bool{}
-	}
-	c.vars[scope][n.Name] = true
 	v := scoped{scope, n.Name}
 	c.s.same(n, v)
 	if c.inspecting > 0 {

@@ -125,7 +125,7 @@ func (c *collector) retval(n *syntax.Builtin) Type {
 		args := c.sys.Args(a)
 		m := (*btf.Member)(nil)
 		if args != nil {
-			m, _ = member(args, retvalField, 0)
+			m, _ = c.member(args, retvalField)
 		}
 		if m == nil {
 			c.fail(n, "Can't find a field "+retvalField)

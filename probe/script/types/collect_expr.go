@@ -134,7 +134,7 @@ func (c *collector) checkOffset(n *syntax.Offsetof, t Type) bool {
 			c.fail(n, "'"+t.String()+"' is not a C type.")
 			return false
 		}
-		m, _ := member(t.BTF, name, 0)
+		m, _ := c.member(t.BTF, name)
 		if m == nil {
 			c.fail(n, "'"+t.Name+"' has no field named '"+name+"'")
 			return false
@@ -154,7 +154,7 @@ func (c *collector) access(n *syntax.MapAccess) {
 		return
 	}
 	c.s.add(keyOf(name), func(in []Type) Type {
-		if !assignable(in[0], c.s.types[keyOf(name)], false) {
+		if !assignable(in[0], c.s.types.at(keyOf(name)), false) {
 			c.fail(n, "Value '"+in[0].String()+"' cannot be used as a map key.")
 			return Type{}
 		}
@@ -214,7 +214,7 @@ func (c *collector) ifExpr(n *syntax.If) {
 	c.visit(n.Else)
 	branch := func(x syntax.Expr, first bool) {
 		c.s.add(n, func(in []Type) Type {
-			old := c.s.types[n]
+			old := c.s.types.at(n)
 			p, ok := promote(old, in[0])
 			if !ok {
 				a, b := old, in[0]
@@ -278,7 +278,7 @@ func (c *collector) fieldType(n *syntax.Field, in Type, p *syntax.Probe) Type {
 		c.fail(n, "Can not access field '"+n.Name+"' on expression of type '"+t.String()+"'")
 		return Type{}
 	}
-	m, _ := member(t.BTF, n.Name, 0)
+	m, _ := c.member(t.BTF, n.Name)
 	if m == nil {
 		if t.Args && p != nil && p.Points[0].Provider != "tracepoint" {
 			c.fail(n, "Can't find function parameter "+n.Name)
@@ -338,13 +338,13 @@ func (c *collector) elementType(n *syntax.Index, t Type) Type {
 func (c *collector) castExpr(n *syntax.Cast) {
 	c.visit(n.X)
 	p := c.probe
-	c.s.add(n, func(in []Type) Type { return castType(c.s.types[n], in[0], p) }, n.X)
+	c.s.add(n, func(in []Type) Type { return castType(c.s.types.at(n), in[0], p) }, n.X)
 	if t, ok := n.Type.X.(*syntax.Type); ok {
 		t, ok := c.named(t, n.Type)
 		if !ok {
 			return
 		}
-		if x := c.s.types[n.X]; x.Kind != None {
+		if x := c.s.types.at(n.X); x.Kind != None {
 			t = castType(t, x, p)
 		}
 		c.s.set(n, t)
@@ -352,7 +352,7 @@ func (c *collector) castExpr(n *syntax.Cast) {
 	}
 	c.visit(n.Type)
 	c.s.add(n, func(in []Type) Type {
-		if x := c.s.types[n.X]; x.Kind != None {
+		if x := c.s.types.at(n.X); x.Kind != None {
 			return castType(in[0], x, p)
 		}
 		return in[0]

@@ -22,6 +22,8 @@
 // whole script at once, in rounds: the values of sizeof, typeinfo and comptime are literals in
 // the next round.
 //
-// Time and memory are limited for every script: 25,000 nodes in all copies of actions, 50
-// rounds, 500,000 steps, 100 errors.
+// Time and memory are limited for every script: the probes and programs that its configuration
+// allows, 25,000 nodes in all copies of actions, with what the passes make of them, 50 rounds,
+// 500,000 steps, 100 errors and as many warnings. The limits are checked before anything is
+// copied. Attach points are never copied: those of Program.File are the script's.
 package types

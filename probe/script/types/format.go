@@ -28,7 +28,7 @@ func (c *useChecker) format(n *syntax.Call) {
 		return
 	}
 	for i, s := range specs {
-		t := c.types[args[i]]
+		t := c.types.at(args[i])
 		if msg := unfit(s.Spec, t); msg != "" {
 			c.fail(n, msg)
 			return
@@ -47,7 +47,7 @@ func (c *useChecker) format(n *syntax.Call) {
 			c.fail(f, "Invalid format specifier for `debugf`: "+s.Spec)
 			continue
 		}
-		if c.types[args[i]].Kind != want {
+		if c.types.at(args[i]).Kind != want {
 			c.fail(args[i], "Type does not match format specifier: "+s.Spec)
 		}
 	}

@@ -84,7 +84,7 @@ func (p param) said() string {
 func (c *checker) paramsOf(name string) (list []param, ok bool) {
 	if f := c.own[name]; f != nil {
 		for _, a := range f.Args {
-			list = append(list, param{a.Var.Name, c.types[a.Type], false})
+			list = append(list, param{a.Var.Name, c.types.at(a.Type), false})
 		}
 		return list, true
 	}
@@ -113,15 +113,26 @@ func (c *collector) external(n *syntax.Call) {
 	c.s.set(n, fromBTF(proto.Return))
 }
 
+// arity returns the number of parameters of such a function.
+func (c *checker) arity(name string) (n int, ok bool) {
+	if f := c.own[name]; f != nil {
+		return len(f.Args), true
+	}
+	if proto := c.sys.Func(name); proto != nil {
+		return len(proto.Params), true
+	}
+	return 0, false
+}
+
 // castArguments casts the arguments of such a call: for kernel functions only integers, for
 // the script's own functions all that can be cast.
 func (c *checker) castArguments(n *syntax.Call) {
-	params, ok := c.paramsOf(n.Name)
-	if !ok || len(params) != len(n.Args) {
+	if count, ok := c.arity(n.Name); !ok || count != len(n.Args) {
 		return
 	}
+	params, _ := c.paramsOf(n.Name)
 	for i, p := range params {
-		t := c.types[n.Args[i]]
+		t := c.types.at(n.Args[i])
 		if c.own[n.Name] != nil || t.Kind == Integer && p.t.Kind == Integer {
 			c.castTo(&n.Args[i], t, p.t)
 		}
@@ -130,19 +141,20 @@ func (c *checker) castArguments(n *syntax.Call) {
 
 // externalUse checks the arguments of such a call.
 func (c *useChecker) externalUse(n *syntax.Call) {
-	params, known := c.paramsOf(n.Name)
+	count, known := c.arity(n.Name)
 	if !known {
 		return
 	}
-	if len(params) != len(n.Args) {
-		c.fail(n, "Function `"+n.Name+"` requires "+strconv.Itoa(len(params))+
+	if count != len(n.Args) {
+		c.fail(n, "Function `"+n.Name+"` requires "+strconv.Itoa(count)+
 			" arguments, got only "+strconv.Itoa(len(n.Args)))
 		return
 	}
+	params, _ := c.paramsOf(n.Name)
 	ok := true
 	var want []string
 	for i, p := range params {
-		t, got := p.t, c.types[n.Args[i]]
+		t, got := p.t, c.types.at(n.Args[i])
 		if p.pointer && got.Kind == Pointer {
 			t = got
 		}

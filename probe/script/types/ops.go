@@ -118,7 +118,7 @@ func (c *collector) unary(n *syntax.Unary) {
 func (c *collector) increaseMap(n *syntax.Unary, x *syntax.MapAccess, down bool) {
 	name := x.Map.Name
 	c.s.add(valueOf(name), func(in []Type) Type {
-		if old := c.s.types[valueOf(name)]; old.Kind == Pointer {
+		if old := c.s.types.at(valueOf(name)); old.Kind == Pointer {
 			return old
 		}
 		return c.valueType(name, in[0], n)
@@ -129,7 +129,7 @@ func (c *collector) increaseMap(n *syntax.Unary, x *syntax.MapAccess, down bool)
 func (c *collector) increaseVar(n *syntax.Unary, x *syntax.Variable, down bool) {
 	v := scoped{c.scopeOf(x.Name), x.Name}
 	c.s.add(v, func(in []Type) Type {
-		old := c.s.types[v]
+		old := c.s.types.at(v)
 		switch {
 		case c.sized[v]:
 			return Type{}
@@ -139,7 +139,7 @@ func (c *collector) increaseVar(n *syntax.Unary, x *syntax.Variable, down bool) 
 		return c.varType(v, in[0], n)
 	}, n)
 	c.s.add(n, func(in []Type) Type {
-		if old := c.s.types[v]; c.sized[v] || old.Kind == Pointer {
+		if old := c.s.types.at(v); c.sized[v] || old.Kind == Pointer {
 			return old
 		}
 		return integer(8, in[0].Signed || down)

@@ -1,5 +1,7 @@
 package types
 
+import "slices"
+
 // ofLiteral returns the smallest type of a number that is not negative.
 func ofLiteral(n uint64) Type {
 	t := integer(8, true)
@@ -78,19 +80,7 @@ func promoteAlike(old, t Type) (Type, bool) {
 		}
 		return old, true
 	case old.Kind == Tuple || old.Kind == Record:
-		fields := make([]Field, len(old.Fields))
-		for i, f := range old.Fields {
-			g := &t.Fields[i]
-			if old.Kind == Record {
-				g = t.field(f.Name)
-			}
-			e, ok := promoteAlike(f.Type, g.Type)
-			if !ok {
-				return Type{}, false
-			}
-			fields[i] = Field{Name: f.Name, Type: e}
-		}
-		return group(old.Kind, fields), true
+		return promoteGroup(old, t)
 	case old.Kind == String:
 		old.Size = max(old.Size, t.Size)
 		return old, true
@@ -99,4 +89,49 @@ func promoteAlike(old, t Type) (Type, bool) {
 		return pointer(e, t.pointee().Space), ok
 	}
 	return old, true
+}
+
+// promoteGroup promotes tuples or records. If all fields of the old one can stay as they are,
+// it keeps them, without a copy.
+func promoteGroup(old, t Type) (Type, bool) {
+	find := t.field
+	if old.Kind == Record {
+		find = t.fields()
+	}
+	var fields []Field // nil as long as nothing differs
+	for i := range old.Fields {
+		f, g := &old.Fields[i], &t.Fields[i]
+		if old.Kind == Record {
+			g = find(f.Name)
+		}
+		e, ok := promoteAlike(f.Type, g.Type)
+		if !ok {
+			return Type{}, false
+		}
+		if fields == nil && e.same(&f.Type) {
+			continue
+		}
+		if fields == nil {
+			fields = slices.Clone(old.Fields)
+		}
+		fields[i] = Field{Name: f.Name, Type: e}
+	}
+	if fields == nil {
+		return Type{
+			Kind: old.Kind, Size: old.Size, Fields: old.Fields, weight: old.weight,
+			aligned: old.aligned,
+		}, true
+	}
+	return group(old.Kind, fields), true
+}
+
+// same reports whether two types are the same value.
+func (t *Type) same(u *Type) bool {
+	if len(t.Fields) != len(u.Fields) || len(t.Fields) > 0 && &t.Fields[0] != &u.Fields[0] {
+		return false
+	}
+	return t.Kind == u.Kind && t.Signed == u.Signed && t.Flexible == u.Flexible &&
+		t.Context == u.Context && t.Args == u.Args && t.Internal == u.Internal &&
+		t.Space == u.Space && t.Size == u.Size && t.Name == u.Name && t.Elem == u.Elem &&
+		t.Len == u.Len && t.Mode == u.Mode && t.Limit == u.Limit && t.BTF == u.BTF
 }

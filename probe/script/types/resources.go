@@ -34,7 +34,7 @@ func (c *useChecker) resource(n *syntax.Call, name string) {
 		}
 	}
 	if name == "tseries" {
-		b.WriteString(" of " + c.types[n.Args[2]].String())
+		b.WriteString(" of " + c.types.at(n.Args[2]).String())
 	}
 	if was, known := c.sizes[m.Name]; known && was != b.String() {
 		c.fail(n, "Different "+what+" unsupported")

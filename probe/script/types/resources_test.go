@@ -17,7 +17,7 @@ func configured(t *testing.T, script string) (*syntax.File, *config.Config) {
 	if err != nil {
 		t.Fatal(syntax.Text(err))
 	}
-	c, _, err := config.Read(f)
+	c, _, err := config.Read(f, nil)
 	if err == nil {
 		err = attach.Parse(f, nil)
 	}

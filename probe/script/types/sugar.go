@@ -44,6 +44,9 @@ func (c *checker) sugar() {
 			if !ok {
 				return nil
 			}
+			if !c.grow(target) {
+				return nil
+			}
 			l := a.Loc
 			l.Start, l.End = target.At().Start, a.Value.At().End
 			a.Value = &syntax.Binary{Loc: l, X: syntax.Clone(target), Op: a.Op, Y: a.Value}
@@ -51,6 +54,9 @@ func (c *checker) sugar() {
 		}
 		return nil
 	})
+	if c.failed {
+		return
+	}
 	raw := c.findScalars()
 	syntax.Rewrite(c.file, func(n syntax.Node) syntax.Node {
 		m, ok := n.(*syntax.Map)

@@ -102,25 +102,42 @@ func members(t btf.Type) []btf.Member {
 	return nil
 }
 
+// place is a member of a struct, and its offset in bits.
+type place struct {
+	member *btf.Member
+	offset btf.Bits
+}
+
 // member finds a member by its name, also in unnamed structs and unions, and its offset in
-// bits.
-func member(t btf.Type, name string, depth int) (*btf.Member, btf.Bits) {
-	if depth > deepest {
+// bits. The names of a type are indexed at the first look.
+func (c *checker) member(t btf.Type, name string) (*btf.Member, btf.Bits) {
+	if len(members(t)) == 0 {
 		return nil, 0
 	}
+	index, ok := c.members[t]
+	if !ok {
+		index = make(map[string]place, len(members(t)))
+		addMembers(index, t, 0, 0)
+		c.members[t] = index
+	}
+	p := index[name]
+	return p.member, p.offset
+}
+
+// addMembers adds the members of a type that is at an offset. The first one of a name is found.
+func addMembers(index map[string]place, t btf.Type, at btf.Bits, depth int) {
 	list := members(t)
 	for i := range list {
 		m := &list[i]
-		if m.Name == name {
-			return m, m.Offset
-		}
-		if m.Name == "" {
-			if in, at := member(btf.UnderlyingType(m.Type), name, depth+1); in != nil {
-				return in, m.Offset + at
+		switch {
+		case m.Name != "":
+			if _, have := index[m.Name]; !have {
+				index[m.Name] = place{m, at + m.Offset}
 			}
+		case depth < deepest:
+			addMembers(index, btf.UnderlyingType(m.Type), at+m.Offset, depth+1)
 		}
 	}
-	return nil, 0
 }
 
 // alignof returns the alignment of a C type in bytes.

@@ -1,6 +1,8 @@
 package types
 
 import (
+	"strconv"
+
 	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
@@ -26,7 +28,7 @@ func (c *checker) transform() bool {
 // dereference makes the pointers that x.y goes through explicit, and reports whether there are
 // any.
 func (c *checker) dereference(n *syntax.Field) bool {
-	t := c.types[n.X]
+	t := c.types.at(n.X)
 	changed := false
 	for t.Kind == Pointer {
 		n.X = &syntax.Unary{Loc: *n.X.At(), Op: "*", X: n.X}
@@ -40,14 +42,14 @@ func (c *checker) transformNode(n syntax.Node) syntax.Node {
 	l := *n.At()
 	switch n := n.(type) {
 	case *syntax.Index:
-		if c.types[n.X].Kind == Tuple {
+		if c.types.at(n.X).Kind == Tuple {
 			if i, ok := n.I.(*syntax.Integer); ok && !i.Negative {
 				return &syntax.Element{Loc: l, X: n.X, N: i.Value}
 			}
 			c.fail(n, "Array-style access for tuples only valid for integer literals")
 		}
 	case *syntax.Cast:
-		if c.types[n].Kind == Bool && fold.Literal(n.X) {
+		if c.types.at(n).Kind == Bool && fold.Literal(n.X) {
 			switch n.X.(type) {
 			case *syntax.Integer, *syntax.String, *syntax.Boolean:
 				return &syntax.Boolean{Loc: *n.X.At(), Value: fold.Truth(n.X)}
@@ -56,14 +58,14 @@ func (c *checker) transformNode(n syntax.Node) syntax.Node {
 	case *syntax.Binary:
 		return c.compareGroups(n)
 	case *syntax.Sizeof:
-		if t := c.types[n.X]; t.Kind != None {
+		if t := c.types.at(n.X); t.Kind != None {
 			return &syntax.Integer{Loc: l, Value: t.Size}
 		}
 	case *syntax.Offsetof:
 		return c.offset(n)
 	case *syntax.TypeInfo:
-		if t := c.types[n.Type]; t.Kind != None {
-			return typeInfo(l, t)
+		if t := c.types.at(n.Type); t.Kind != None {
+			return c.typeInfo(n, t)
 		}
 	case *syntax.Call:
 		return c.asks(n)
@@ -72,14 +74,20 @@ func (c *checker) transformNode(n syntax.Node) syntax.Node {
 }
 
 // typeInfo returns the record that typeinfo returns for a type.
-func typeInfo(l syntax.Loc, t Type) syntax.Node {
+func (c *checker) typeInfo(n *syntax.TypeInfo, t Type) syntax.Node {
+	full := t.String()
+	if len(full) > mostText {
+		c.fail(n, "typeinfo: the text of the type has more than "+strconv.Itoa(mostText)+" bytes")
+		return nil
+	}
+	l := n.Loc
 	arg := func(name string, v syntax.Expr) *syntax.NamedArg {
 		return &syntax.NamedArg{Loc: l, Name: name, Value: v}
 	}
 	return &syntax.Record{Loc: l, Elems: []*syntax.NamedArg{
 		arg("btf_id", &syntax.Integer{Loc: l}),
 		arg("base_type", &syntax.String{Loc: l, Value: t.Kind.String()}),
-		arg("full_type", &syntax.String{Loc: l, Value: t.String()}),
+		arg("full_type", &syntax.String{Loc: l, Value: full}),
 	}}
 }
 
@@ -88,7 +96,7 @@ func (c *checker) asks(n *syntax.Call) syntax.Node {
 	if len(n.Args) != 1 {
 		return nil
 	}
-	t := c.types[n.Args[0]]
+	t := c.types.at(n.Args[0])
 	if t.Kind == None {
 		return nil
 	}
@@ -111,7 +119,7 @@ func (c *checker) asks(n *syntax.Call) syntax.Node {
 }
 
 func (c *checker) offset(n *syntax.Offsetof) syntax.Node {
-	t := c.types[n.X]
+	t := c.types.at(n.X)
 	if t.Kind == None {
 		return nil
 	}
@@ -120,7 +128,7 @@ func (c *checker) offset(n *syntax.Offsetof) syntax.Node {
 		if t.Kind != C {
 			return nil
 		}
-		m, offset := member(t.BTF, name, 0)
+		m, offset := c.member(t.BTF, name)
 		if m == nil {
 			return nil
 		}
@@ -133,7 +141,7 @@ func (c *checker) offset(n *syntax.Offsetof) syntax.Node {
 // compareGroups replaces the comparison of two tuples or records by a memcmp, after it has
 // cast both to the same layout.
 func (c *checker) compareGroups(n *syntax.Binary) syntax.Node {
-	x, y := c.types[n.X], c.types[n.Y]
+	x, y := c.types.at(n.X), c.types.at(n.Y)
 	if n.Op != "==" && n.Op != "!=" || x.Kind != Tuple && x.Kind != Record || !x.compatible(y) ||
 		fold.Literal(n.X) && fold.Literal(n.Y) {
 		return nil
@@ -144,7 +152,7 @@ func (c *checker) compareGroups(n *syntax.Binary) syntax.Node {
 		return nil
 	}
 	for _, side := range []*syntax.Expr{&n.X, &n.Y} {
-		if from := c.types[*side]; !t.Equal(from) {
+		if from := c.types.at(*side); !t.Equal(from) {
 			c.castGroup(side, from, t)
 		}
 	}

@@ -87,7 +87,8 @@ type Type struct {
 	Limit    uint64   // of a stack, in frames
 	BTF      btf.Type // of a struct or union
 
-	weight int // number of types in it; with it Type has 120 bytes, which maps still store inline
+	weight  int32 // number of types in it
+	aligned uint8 // alignment of a tuple or record; with it Type has 120 bytes, which maps store inline
 }
 
 // Field is an element of a tuple, or a named element of a record. Offset is in bytes.
@@ -97,37 +98,78 @@ type Field struct {
 	Offset uint64
 }
 
-// String returns the type as bpftrace's errors name it.
+// mostText is the length from which the text of a type is cut.
+const mostText = 4096
+
+// String returns the type as bpftrace's errors name it. It cuts texts of more than 4,096 bytes,
+// and ends them with "...".
 func (t Type) String() string {
+	if t.Kind == Integer && t.Name == "" {
+		if name, ok := integerNames[integerName{t.Size, t.Signed}]; ok {
+			return name
+		}
+	}
+	var b strings.Builder
+	t.write(&b)
+	if b.Len() > mostText {
+		return b.String()[:mostText] + "..."
+	}
+	return b.String()
+}
+
+// integerName is what the name of an integer type depends on.
+type integerName struct {
+	size   uint64
+	signed bool
+}
+
+var integerNames = map[integerName]string{
+	{1, true}: "int8", {2, true}: "int16", {4, true}: "int32", {8, true}: "int64",
+	{1, false}: "uint8", {2, false}: "uint16", {4, false}: "uint32", {8, false}: "uint64",
+}
+
+// write appends the type's text, or at least its first mostText bytes.
+func (t *Type) write(b *strings.Builder) {
+	if b.Len() > mostText {
+		return
+	}
 	switch t.Kind {
 	case Integer:
 		if t.Name != "" {
-			return "enum " + t.Name
+			b.WriteString("enum " + t.Name)
+			return
 		}
-		return t.sign("", "u") + "int" + strconv.FormatUint(8*t.Size, 10)
+		b.WriteString(t.sign("", "u") + "int" + strconv.FormatUint(8*t.Size, 10))
 	case String:
-		if t.Size == 0 {
-			return "string"
+		b.WriteString("string")
+		if t.Size != 0 {
+			b.WriteString("[" + strconv.FormatUint(t.Size, 10) + "]")
 		}
-		return t.Kind.String() + "[" + strconv.FormatUint(t.Size, 10) + "]"
 	case Inet, Buffer:
-		return t.Kind.String() + "[" + strconv.FormatUint(t.Size, 10) + "]"
+		b.WriteString(t.Kind.String() + "[" + strconv.FormatUint(t.Size, 10) + "]")
 	case Pointer:
-		return t.Elem.String() + " *"
+		t.Elem.write(b)
+		b.WriteString(" *")
 	case Array:
-		return t.Elem.String() + "[" + strconv.FormatUint(t.Len, 10) + "]"
+		t.Elem.write(b)
+		b.WriteString("[" + strconv.FormatUint(t.Len, 10) + "]")
 	case C:
-		return t.cName()
+		t.writeC(b)
 	case Tuple:
-		return "(" + joinFields(t.Fields, ",") + ")"
+		b.WriteString("(")
+		writeFields(b, t.Fields, ",")
+		b.WriteString(")")
 	case Record:
-		return "record { " + joinFields(t.Fields, ", ") + " }"
+		b.WriteString("record { ")
+		writeFields(b, t.Fields, ", ")
+		b.WriteString(" }")
 	case Kstack, Ustack:
-		return t.Kind.String() + "_" + t.Mode + "_" + strconv.FormatUint(t.Limit, 10)
+		b.WriteString(t.Kind.String() + "_" + t.Mode + "_" + strconv.FormatUint(t.Limit, 10))
 	case Min, Max, Sum, Avg, Stats:
-		return t.sign("", "u") + t.Kind.String()
+		b.WriteString(t.sign("", "u") + t.Kind.String())
+	default:
+		b.WriteString(t.Kind.String())
 	}
-	return t.Kind.String()
 }
 
 func (t Type) sign(signed, unsigned string) string {
@@ -137,30 +179,39 @@ func (t Type) sign(signed, unsigned string) string {
 	return unsigned
 }
 
-// cName returns a struct's name, or the types of its fields if it has none.
-func (t Type) cName() string {
+// writeC appends a struct's name, or the types of its fields if it has none.
+func (t *Type) writeC(b *strings.Builder) {
+	b.WriteString(t.Name)
 	if !strings.HasSuffix(t.Name, " ") {
-		return t.Name
+		return
 	}
-	var names []string
-	for _, m := range members(t.BTF) {
-		names = append(names, fromBTF(m.Type).String())
+	b.WriteString("{")
+	for i, m := range members(t.BTF) {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		if b.Len() > mostText {
+			return
+		}
+		of := fromBTF(m.Type)
+		of.write(b)
 	}
-	return t.Name + "{" + strings.Join(names, ",") + "}"
+	b.WriteString("}")
 }
 
-func joinFields(fields []Field, sep string) string {
-	var b strings.Builder
-	for i, f := range fields {
+func writeFields(b *strings.Builder, fields []Field, sep string) {
+	for i := range fields {
 		if i > 0 {
 			b.WriteString(sep)
 		}
-		if f.Name != "" {
+		if b.Len() > mostText {
+			return
+		}
+		if f := &fields[i]; f.Name != "" {
 			b.WriteString("." + f.Name + " = ")
 		}
-		b.WriteString(f.Type.String())
+		fields[i].Type.write(b)
 	}
-	return b.String()
 }
 
 // Equal reports whether two types are the same in bpftrace. It ignores whether a value is a
@@ -173,12 +224,15 @@ func (t Type) Equal(u Type) bool {
 	case C:
 		return t.Name == u.Name && t.Size == u.Size
 	case Pointer:
-		return t.Elem.Equal(*u.Elem)
+		return t.Elem == u.Elem || t.Elem.Equal(*u.Elem)
 	case Array:
-		return t.Len == u.Len && t.Elem.Equal(*u.Elem)
+		return t.Len == u.Len && (t.Elem == u.Elem || t.Elem.Equal(*u.Elem))
 	case Tuple, Record:
-		if len(t.Fields) != len(u.Fields) {
+		switch {
+		case len(t.Fields) != len(u.Fields):
 			return false
+		case len(t.Fields) == 0 || &t.Fields[0] == &u.Fields[0]:
+			return true // the same one, which is immutable
 		}
 		for i, f := range t.Fields {
 			if f.Name != u.Fields[i].Name || !f.Type.Equal(u.Fields[i].Type) {
@@ -204,10 +258,13 @@ func (t Type) compatible(u Type) bool {
 	case C:
 		return t.Name == u.Name
 	case Pointer:
-		return t.Elem.compatible(*u.Elem)
+		return t.Elem == u.Elem || t.Elem.compatible(*u.Elem)
 	case Tuple:
 		if len(t.Fields) != len(u.Fields) {
 			return false
+		}
+		if len(t.Fields) > 0 && &t.Fields[0] == &u.Fields[0] {
+			return true
 		}
 		for i, f := range t.Fields {
 			if !f.Type.compatible(u.Fields[i].Type) {
@@ -218,8 +275,13 @@ func (t Type) compatible(u Type) bool {
 		if len(t.Fields) != len(u.Fields) {
 			return false
 		}
-		for _, f := range t.Fields {
-			if g := u.field(f.Name); g == nil || !f.Type.compatible(g.Type) {
+		if len(t.Fields) > 0 && &t.Fields[0] == &u.Fields[0] {
+			return true
+		}
+		find := u.fields()
+		for i := range t.Fields {
+			f := &t.Fields[i]
+			if g := find(f.Name); g == nil || !f.Type.compatible(g.Type) {
 				return false
 			}
 		}
@@ -252,8 +314,9 @@ func (t Type) fits(u Type) bool {
 		}
 		return true
 	case Record:
-		for _, f := range t.Fields {
-			if !f.Type.fits(u.field(f.Name).Type) {
+		find := u.fields()
+		for i := range t.Fields {
+			if f := &t.Fields[i]; !f.Type.fits(find(f.Name).Type) {
 				return false
 			}
 		}
@@ -262,13 +325,27 @@ func (t Type) fits(u Type) bool {
 	return t.Equal(u)
 }
 
-func (t Type) field(name string) *Field {
+func (t *Type) field(name string) *Field {
 	for i := range t.Fields {
 		if t.Fields[i].Name == name {
 			return &t.Fields[i]
 		}
 	}
 	return nil
+}
+
+// fields returns field for many names: of a large record it has an index.
+func (t *Type) fields() func(name string) *Field {
+	if len(t.Fields) < 16 {
+		return t.field
+	}
+	index := make(map[string]*Field, len(t.Fields))
+	for i := range t.Fields {
+		if f := &t.Fields[i]; index[f.Name] == nil {
+			index[f.Name] = f
+		}
+	}
+	return func(name string) *Field { return index[name] }
 }
 
 // castable reports whether an aggregation has a number as its value.
@@ -304,11 +381,7 @@ func (t Type) align() uint64 {
 	case t.bytes():
 		return 1
 	case t.Kind == Tuple || t.Kind == Record:
-		a := uint64(1)
-		for _, f := range t.Fields {
-			a = max(a, f.Type.align())
-		}
-		return a
+		return max(1, uint64(t.aligned))
 	case t.Kind == C:
 		return max(1, uint64(alignof(t.BTF)))
 	case t.Size <= 2:
@@ -333,7 +406,7 @@ func simple(k Kind, size uint64) Type    { return Type{Kind: k, Size: size} }
 func aggregate(k Kind, signed bool) Type { return Type{Kind: k, Size: 8, Signed: signed} }
 
 func pointer(to Type, s Space) Type {
-	return Type{Kind: Pointer, Size: 8, Elem: &to, Space: s, weight: to.weight + 1}
+	return Type{Kind: Pointer, Size: 8, Elem: &to, Space: s, weight: added(0, to.weight)}
 }
 
 // pointee returns the type of a pointer's target, in the pointer's address space.
@@ -346,15 +419,19 @@ func (t Type) pointee() Type {
 }
 
 func array(n uint64, elem Type) Type {
-	return Type{Kind: Array, Size: n * elem.Size, Elem: &elem, Len: n, weight: elem.weight + 1}
+	return Type{Kind: Array, Size: n * elem.Size, Elem: &elem, Len: n, weight: added(0, elem.weight)}
 }
+
+// added returns the weight of a type with another one in it. It does not overflow.
+func added(weight, other int32) int32 { return min(weight+other+1, 2*mostWeight) }
 
 // group returns the tuple or record of fields, and sets their offsets.
 func group(k Kind, fields []Field) Type {
 	t := Type{Kind: k, Fields: fields}
 	for i := range fields {
-		t.weight += fields[i].Type.weight + 1
+		t.weight = added(t.weight, fields[i].Type.weight)
 		a := fields[i].Type.align()
+		t.aligned = max(t.aligned, uint8(min(a, 128)))
 		fields[i].Offset = (t.Size + a - 1) / a * a
 		t.Size = fields[i].Offset + fields[i].Type.Size
 	}

@@ -3,6 +3,8 @@
 package flow
 
 import (
+	"slices"
+
 	"github.com/borescope/borescope/probe/script/internal/fold"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
@@ -11,8 +13,16 @@ import (
 // added.
 type Report func(n syntax.Node, s syntax.Severity, msg string) *syntax.Error
 
-// checker reports errors and warnings.
-type checker struct{ report Report }
+// checker reports errors and warnings. It remembers what is known of blocks, since the blocks
+// around them ask, too.
+type checker struct {
+	report         Report
+	jumps, returns map[*syntax.Block]bool
+}
+
+func newChecker(report Report) *checker {
+	return &checker{report, map[*syntax.Block]bool{}, map[*syntax.Block]bool{}}
+}
 
 func (c *checker) fail(n syntax.Node, msg string) *syntax.Error {
 	return c.report(n, syntax.SeverityError, msg)
@@ -22,7 +32,7 @@ func (c *checker) warn(n syntax.Node, msg string) { c.report(n, syntax.SeverityW
 
 // Probe checks the jumps of a probe.
 func Probe(n *syntax.Probe, report Report) {
-	c := &checker{report}
+	c := newChecker(report)
 	c.loopReturns(n)
 	c.jumpsIn(n.Body, "probe", "break", "continue")
 	c.unreachable(n.Body)
@@ -30,11 +40,11 @@ func Probe(n *syntax.Probe, report Report) {
 
 // Func checks the jumps of a function, and adds a return at its end if it has none.
 func Func(n *syntax.Func, report Report) {
-	c := &checker{report}
+	c := newChecker(report)
 	c.loopReturns(n)
 	c.jumpsIn(n.Body, "function", "break", "continue")
 	c.unreachable(n.Body)
-	if !returns(n.Body) {
+	if !c.ends(n.Body) {
 		c.addReturn(n.Body)
 	}
 }
@@ -94,7 +104,7 @@ func (c *checker) unreachable(n syntax.Node) {
 			continue
 		}
 		for i, s := range b.Stmts {
-			if !jumps(s) {
+			if !c.leaves(s) {
 				continue
 			}
 			if i+1 < len(b.Stmts) {
@@ -108,46 +118,48 @@ func (c *checker) unreachable(n syntax.Node) {
 	}
 }
 
-// jumps reports whether a statement always leaves its block.
-func jumps(n syntax.Node) bool {
+// leaves reports whether a statement always leaves its block.
+func (c *checker) leaves(n syntax.Node) bool {
 	switch n := n.(type) {
 	case *syntax.Jump:
 		return true
 	case *syntax.ExprStmt:
-		return jumps(n.X)
+		return c.leaves(n.X)
 	case *syntax.If:
-		return n.Then != nil && jumps(n.Then) && jumps(n.Else)
+		return n.Then != nil && c.leaves(n.Then) && c.leaves(n.Else)
 	case *syntax.Call:
 		return n.Name == "exit" && len(n.Args) <= 1
 	case *syntax.Block:
-		for _, s := range n.Stmts {
-			if jumps(s) {
-				return true
-			}
-		}
-		return n.Value != nil && jumps(n.Value)
+		return remember(c.jumps, n, c.leaves)
 	}
 	return false
 }
 
-// returns reports whether a statement or expression always ends with a return.
-func returns(n syntax.Node) bool {
+// remember returns whether f is true for a statement of a block, or for its value, and stores
+// that.
+func remember(known map[*syntax.Block]bool, b *syntax.Block, f func(syntax.Node) bool) bool {
+	if is, ok := known[b]; ok {
+		return is
+	}
+	is := slices.ContainsFunc(b.Stmts, func(s syntax.Stmt) bool { return f(s) }) ||
+		b.Value != nil && f(b.Value)
+	known[b] = is
+	return is
+}
+
+// ends reports whether a statement or expression always ends with a return.
+func (c *checker) ends(n syntax.Node) bool {
 	switch n := n.(type) {
 	case *syntax.Jump:
 		return n.Keyword == "return"
 	case *syntax.ExprStmt:
-		return returns(n.X)
+		return c.ends(n.X)
 	case *syntax.If:
-		return returns(n.Cond) || n.Then != nil && returns(n.Then) && returns(n.Else)
+		return c.ends(n.Cond) || n.Then != nil && c.ends(n.Then) && c.ends(n.Else)
 	case *syntax.Block:
-		for _, s := range n.Stmts {
-			if returns(s) {
-				return true
-			}
-		}
-		return n.Value != nil && returns(n.Value)
+		return remember(c.returns, n, c.ends)
 	case *syntax.Unroll:
-		return returns(n.Body)
+		return c.ends(n.Body)
 	}
 	return false
 }
@@ -176,10 +188,10 @@ func (c *checker) withReturn(x syntax.Expr) syntax.Expr {
 		if x.Then == nil {
 			break
 		}
-		if !returns(x.Then) {
+		if !c.ends(x.Then) {
 			x.Then = c.withReturn(x.Then)
 		}
-		if !returns(x.Else) {
+		if !c.ends(x.Else) {
 			x.Else = c.withReturn(x.Else)
 		}
 		return x

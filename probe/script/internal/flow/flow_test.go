@@ -74,3 +74,22 @@ func check(t *testing.T, script string) (string, *syntax.File) {
 	}
 	return strings.Join(said, "\n"), f
 }
+
+// TestManyScopes: before, each variable was looked for in all scopes around it, and each of the
+// declared ones in all scopes: 10,000 of them took a second. What each of them is stays so.
+func TestManyScopes(t *testing.T) {
+	many := strings.Repeat
+	for script, want := range map[string]string{
+		"begin { " + many("{ let $a; $a = 1; } ", 3) + "}":                         "",
+		"begin { $a = 1; { $b = 1; { $a = 2; } print($a); } print($b); }":          "ERROR Undefined or undeclared variable: $b",
+		"begin { { let $a; } { let $a; $a = 1; } { $a = 1; print($a); } }":         "WARNING Variable $a was never assigned to.",
+		"begin { { $a = 1; } let $a; $a = 2; print($a); }":                         "",
+		"begin { { let $a; let $b; $b = 1; } }":                                    "WARNING Variable $a was never assigned to.",
+		"begin { for ($i : 0..2) { $a = $i; } for ($i : 0..2) { print($a); } }":    "ERROR Undefined or undeclared variable: $a",
+		"begin { " + many("if (pid) { ", 200) + "return; " + many("} ", 200) + "}": "",
+	} {
+		if got, _ := check(t, script); got != want {
+			t.Errorf("%.70s: said is %q, want %q", script, got, want)
+		}
+	}
+}

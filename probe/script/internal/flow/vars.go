@@ -5,9 +5,14 @@ import "github.com/borescope/borescope/probe/script/syntax"
 // Variables checks that the variables of a probe or function are declared or assigned before
 // they are used, and declared only once.
 func Variables(n syntax.Node, report Report) {
-	v := &varChecker{checker: checker{report}, vars: map[syntax.Node]map[string]*varInfo{}}
+	v := &varChecker{checker: checker{report: report}, vars: map[string]*varInfo{}}
 	v.visit(n)
-	v.unassigned()
+	for _, d := range v.order {
+		if !d.assigned {
+			n := d.origin.(*syntax.VarDecl)
+			v.warn(n, "Variable "+n.Var.Name+" was never assigned to.")
+		}
+	}
 }
 
 // varInfo is a known variable.
@@ -20,38 +25,39 @@ type varInfo struct {
 // varChecker checks that variables are declared or assigned before they are used.
 type varChecker struct {
 	checker
-	scopes []syntax.Node
-	vars   map[syntax.Node]map[string]*varInfo
-	order  []*syntax.VarDecl
-	meta   int // depth within sizeof, typeof …
+	scopes [][]hidden          // of each open scope, what its variables hide
+	vars   map[string]*varInfo // the visible variables
+	order  []*varInfo          // those with a declaration
+	meta   int                 // depth within sizeof, typeof …
 }
 
-func (c *varChecker) find(name string) *varInfo {
-	for _, s := range c.scopes {
-		if v := c.vars[s][name]; v != nil {
-			return v
-		}
-	}
-	return nil
+// hidden is the variable of a name that is visible again after a scope, or nil.
+type hidden struct {
+	name string
+	v    *varInfo
 }
+
+func (c *varChecker) find(name string) *varInfo { return c.vars[name] }
 
 func (c *varChecker) add(name string, v *varInfo) {
-	s := c.scopes[len(c.scopes)-1]
-	if c.vars[s] == nil {
-		c.vars[s] = map[string]*varInfo{}
-	}
-	c.vars[s][name] = v
-	if d, ok := v.origin.(*syntax.VarDecl); ok {
-		c.order = append(c.order, d)
+	here := &c.scopes[len(c.scopes)-1]
+	*here = append(*here, hidden{name, c.vars[name]})
+	c.vars[name] = v
+	if _, ok := v.origin.(*syntax.VarDecl); ok {
+		c.order = append(c.order, v)
 	}
 }
 
-func (c *varChecker) unassigned() {
-	for _, d := range c.order {
-		for _, vars := range c.vars {
-			if v := vars[d.Var.Name]; v != nil && v.origin == d && !v.assigned {
-				c.warn(d, "Variable "+d.Var.Name+" was never assigned to.")
-			}
+func (c *varChecker) push() { c.scopes = append(c.scopes, nil) }
+
+func (c *varChecker) pop() {
+	here := c.scopes[len(c.scopes)-1]
+	c.scopes = c.scopes[:len(c.scopes)-1]
+	for i := len(here) - 1; i >= 0; i-- {
+		if h := here[i]; h.v != nil {
+			c.vars[h.name] = h.v
+		} else {
+			delete(c.vars, h.name)
 		}
 	}
 }
@@ -61,20 +67,20 @@ func (c *varChecker) visit(n syntax.Node) {
 	syntax.Walk(n, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.Probe:
-			c.in(n, n.Body)
+			c.in(n.Body)
 			return false
 		case *syntax.Func:
 			c.function(n)
 			return false
 		case *syntax.Block:
-			c.scopes = append(c.scopes, n)
+			c.push()
 			for _, s := range n.Stmts {
 				c.visit(s)
 			}
 			if n.Value != nil {
 				c.visit(n.Value)
 			}
-			c.scopes = c.scopes[:len(c.scopes)-1]
+			c.pop()
 			return false
 		case *syntax.For:
 			c.loop(n)
@@ -118,14 +124,14 @@ func (c *varChecker) inspected(n syntax.Node) bool {
 	return false
 }
 
-func (c *varChecker) in(scope, body syntax.Node) {
-	c.scopes = append(c.scopes, scope)
+func (c *varChecker) in(body syntax.Node) {
+	c.push()
 	c.visit(body)
-	c.scopes = c.scopes[:len(c.scopes)-1]
+	c.pop()
 }
 
 func (c *varChecker) function(n *syntax.Func) {
-	c.scopes = append(c.scopes, n)
+	c.push()
 	for _, a := range n.Args {
 		c.add(a.Var.Name, &varInfo{a, "This is the function parameter.", true})
 	}
@@ -136,7 +142,7 @@ func (c *varChecker) function(n *syntax.Func) {
 	if n.Result != nil {
 		c.visit(n.Result)
 	}
-	c.scopes = c.scopes[:len(c.scopes)-1]
+	c.pop()
 }
 
 func (c *varChecker) loop(n *syntax.For) {
@@ -145,10 +151,10 @@ func (c *varChecker) loop(n *syntax.For) {
 		e.Notes = []syntax.Note{{Loc: *v.origin.At(), Msg: v.why}}
 	}
 	c.visit(n.Over)
-	c.scopes = append(c.scopes, n)
+	c.push()
 	c.add(n.Var.Name, &varInfo{n.Var, "This is the loop variable.", true})
 	c.visit(n.Body)
-	c.scopes = c.scopes[:len(c.scopes)-1]
+	c.pop()
 }
 
 func (c *varChecker) assign(n *syntax.Assign) {

@@ -10,6 +10,9 @@ import (
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
+// mostText is the largest length of a string that is made of two.
+const mostText = 64 << 10
+
 const overflows = "unable to fold literals due to overflow or underflow"
 
 // Report is called with an error or a warning about n.
@@ -314,6 +317,10 @@ func (f *folder) foldText(n *syntax.Binary, s *syntax.String, other syntax.Expr)
 		case "||":
 			return boolean(s.Value != "" || o.Value == "")
 		case "+":
+			if len(s.Value)+len(o.Value) > mostText {
+				f.fail(n, "the string has more than "+strconv.Itoa(mostText)+" bytes")
+				return nil
+			}
 			return &syntax.String{Loc: n.Loc, Value: s.Value + o.Value}
 		}
 		f.fail(n, "illegal literal operation with strings")

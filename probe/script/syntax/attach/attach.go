@@ -2,6 +2,7 @@ package attach
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,14 +23,26 @@ type Options struct {
 	Arch string
 }
 
+// Limits of the work that a script can cause.
+const (
+	mostErrors = 100    // errors that are recorded
+	mostPoints = 25_000 // attach points, as in the parser: wildcards in providers make more of them
+)
+
 // Parse parses the attach points of a script and fills in their fields. A point becomes
-// several points if its provider has wildcards. The error is a [syntax.Errors].
+// several points if its provider has wildcards. A script may have up to 25,000 points. The
+// error is a [syntax.Errors].
 func Parse(f *syntax.File, o *Options) error {
 	if o == nil {
 		o = &Options{}
 	}
 	var errs syntax.Errors
-	fail := func(l syntax.Loc, msg string) { errs = append(errs, &syntax.Error{Loc: l, Msg: msg}) }
+	fail := func(l syntax.Loc, msg string) {
+		if len(errs) < mostErrors {
+			errs = append(errs, &syntax.Error{Loc: l, Msg: msg})
+		}
+	}
+	points := 0
 	for _, d := range f.Decls {
 		pr, ok := d.(*syntax.Probe)
 		if !ok {
@@ -37,10 +50,14 @@ func Parse(f *syntax.File, o *Options) error {
 		}
 		var read []*syntax.AttachPoint
 		a := &attacher{Options: o}
-		for todo := pr.Points; len(todo) > 0; {
-			ap := todo[0]
-			todo = todo[1:]
-			a.AttachPoint, a.parts = ap, nil
+		todo := slices.Clone(pr.Points)
+		for i := 0; i < len(todo); i++ {
+			ap := todo[i]
+			if points++; points > mostPoints {
+				fail(ap.Loc, "the script has more than "+strconv.Itoa(mostPoints)+" attach points")
+				return errs.Err()
+			}
+			a.AttachPoint, a.parts = ap, a.parts[:0]
 			more, err := a.read()
 			switch {
 			case err == errSkip:
@@ -50,7 +67,7 @@ func Parse(f *syntax.File, o *Options) error {
 					read = append(read, ap)
 				}
 			case more != nil:
-				todo = append(todo[:len(todo):len(todo)], more...)
+				todo = append(todo, more...)
 			case ap.Provider != "":
 				read = append(read, ap)
 			}

@@ -1,6 +1,7 @@
 package attach_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -236,5 +237,27 @@ func TestWatchpointModes(t *testing.T) {
 				t.Errorf("%s on %s: error is %q, want %q", mode, arch, got, want)
 			}
 		}
+	}
+}
+
+// TestMost: before, each of many points with wildcards in the provider copied the list of those
+// that were still to be parsed, and all their errors were kept.
+func TestMost(t *testing.T) {
+	f := parsed(t, strings.Repeat("[hs]*:a,", 13_000)+"k:f {}")
+	err := attach.Parse(f, nil)
+	if err == nil || !strings.Contains(syntax.Text(err), "more than 25000 attach points") {
+		t.Errorf("error is %.200v", err)
+	}
+	f = parsed(t, strings.Repeat("*:*,", 3_000)+"k:f {}")
+	err = attach.Parse(f, nil)
+	if errs, ok := errors.AsType[syntax.Errors](err); !ok || len(errs) != 100 {
+		t.Errorf("%d errors, want 100", len(errs))
+	}
+	f = parsed(t, strings.Repeat("i:y:1,", 3_000)+"k:f {}")
+	if err = attach.Parse(f, nil); err == nil {
+		err = attach.Check(f, nil)
+	}
+	if errs, ok := errors.AsType[syntax.Errors](err); !ok || len(errs) != 100 {
+		t.Errorf("%d errors, want 100", len(errs))
 	}
 }

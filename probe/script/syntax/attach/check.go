@@ -33,7 +33,9 @@ type checker struct {
 
 func (c *checker) fail(a *syntax.AttachPoint, msg string) *syntax.Error {
 	e := &syntax.Error{Loc: a.Loc, Msg: msg}
-	c.errs = append(c.errs, e)
+	if len(c.errs) < mostErrors {
+		c.errs = append(c.errs, e)
+	}
 	return e
 }
 

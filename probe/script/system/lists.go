@@ -1,0 +1,72 @@
+package system
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+)
+
+// name is the name of a tracepoint or a kernel function, and its group: a tracepoint's
+// category, or the module.
+type name struct{ group, name string }
+
+// tracepoints returns all tracepoints, nil if they cannot be listed.
+func (s *System) tracepoints() []name {
+	const all = "tracepoint"
+	list, ok := s.lists[all]
+	if !ok {
+		list = names(probe.Tracepoint{Group: "*", Name: "*"}, s.env, math.MaxInt)
+		s.lists[all] = list
+	}
+	return list
+}
+
+// rawTracepoints returns all raw tracepoints in a module's types.
+func (s *System) rawTracepoints(module string) []name {
+	key := "rawtracepoint:" + module
+	list, ok := s.lists[key]
+	if !ok {
+		list = names(probe.RawTracepoint{Module: module, Name: "*"}, s.env, math.MaxInt)
+		s.lists[key] = list
+	}
+	return list
+}
+
+// listed reports whether an event may exist: whether it is listed, or nothing could be.
+func (s *System) listed(provider string, n name) bool {
+	var list []name
+	if provider == "tracepoint" {
+		list = s.tracepoints()
+	} else {
+		list = s.rawTracepoints(n.group)
+	}
+	_, found := slices.BinarySearchFunc(list, n, func(a, b name) int {
+		return cmp.Or(strings.Compare(a.group, b.group), strings.Compare(a.name, b.name))
+	})
+	return found || len(list) == 0
+}
+
+// names lists up to most matches of a target with wildcards.
+func names(t probe.Target, e *probe.Env, most int) []name {
+	var list []name
+	matches, _ := probe.List(t.String(), &probe.ListOptions{Env: e})
+	for m := range matches {
+		switch t := m.Target.(type) {
+		case probe.Tracepoint:
+			list = append(list, name{t.Group, t.Name})
+		case probe.RawTracepoint:
+			list = append(list, name{t.Module, t.Name})
+		case probe.Fentry:
+			list = append(list, name{t.Module, t.Symbol})
+		case probe.Fexit:
+			list = append(list, name{t.Module, t.Symbol})
+		}
+		if len(list) >= most {
+			break
+		}
+	}
+	return list
+}
