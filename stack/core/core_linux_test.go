@@ -24,14 +24,22 @@ import (
 // of it with gdb's.
 func TestCoreMatchesEuStack(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Long, testenv.Tool("gcore"), testenv.Tool("eu-stack"), testenv.Tool("gdb"))
-	pid := stacktest.Workload{Name: "python3", Argv: []string{"python3", "-c", `
+	testenv.Need(t, testenv.Tool("python3"))
+	// It says when its threads are where they stay: a busy machine had not started them.
+	pid, _ := stacktest.StartPython(t, "python3", `
 import threading, json, time
+ready = threading.Barrier(3)
 def f(n):
     if n: return f(n-1)
+    ready.wait()
+    if threading.current_thread() is threading.main_thread(): print(flush=True)
     while True: json.dumps(list(range(1000)))
+def sleep():
+    ready.wait()
+    time.sleep(1000)
 threading.Thread(target=f, args=(20,), daemon=True).start()
-threading.Thread(target=lambda: time.sleep(1000), daemon=True).start()
-f(5)`}}.Start(t)
+threading.Thread(target=sleep, daemon=True).start()
+f(5)`)
 	dir := t.TempDir()
 	stacktest.Gcore(t, filepath.Join(dir, "core"), pid)
 	path := filepath.Join(dir, "core."+strconv.Itoa(pid))
