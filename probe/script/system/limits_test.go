@@ -125,6 +125,25 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestFunctionLimits: functions are listed up to the one that exceeds the limit.
+func TestFunctionLimits(t *testing.T) {
+	s := system.New(probetest.Env(t), nil)
+	for script, want := range map[string]string{
+		`config = { max_probes = 2 } fentry:vfs_* { @ = 1; }`:               "",
+		`config = { max_probes = 1 } fentry:vfs_* { @ = 1; }`:               "attach to 2 probes",
+		`config = { max_bpf_progs = 1 } fexit:vfs_* { @ = retval; }`:        "more than 1 BPF programs",
+		`config = { max_probes = 2 } fentry:vfs_* { } end { }`:              "attach to 3 probes",
+		`config = { max_probes = 3 } fentry:vfs_* { } fexit:vfs_* { }`:      "attach to 4 probes",
+		`config = { max_bpf_progs = 2 } fentry:vfs_* { } begin, end { }`:    "",
+		`config = { max_probes = 4 } fentry:vfs_* { } fentry:vfs_*, end {}`: "attach to 5 probes",
+	} {
+		points, err := run(t, s, script)
+		if text := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(text, want) {
+			t.Errorf("%s: %d points, error is %v, want %q", script, len(points), err, want)
+		}
+	}
+}
+
 // TestWildcardsOnce: before, each wildcard read tracefs again, and each raw one decoded all of
 // the kernel's types: 3 s and 20 s for a thousand.
 func TestWildcardsOnce(t *testing.T) {
