@@ -199,8 +199,8 @@ func (x *expansion) matchOne(g *glob.Pattern, pattern, name string) bool {
 	return g.Match(name)
 }
 
-// functions returns the kernel functions with trampolines that match, but no more than one
-// more than are allowed.
+// functions returns the kernel functions with trampolines that match, but no more than exceed
+// the limit by one. The first is the point itself, which is counted.
 func (x *expansion) functions(p pattern) []name {
 	var t probe.Target = probe.Fentry{Module: p.group, Symbol: p.name}
 	needs := feature.Fentry
@@ -218,5 +218,5 @@ func (x *expansion) functions(p pattern) []name {
 	if x.work += each * len(all.Traceable); x.work > mostMatching {
 		return nil
 	}
-	return names(t, x.env, x.count.Left()+1)
+	return names(t, x.env, 1+x.count.Left()+1)
 }

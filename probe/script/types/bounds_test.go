@@ -43,6 +43,7 @@ func hostile() map[string]string {
 		"wideRecord":  "begin { @ = (" + numbered(8_000, "f%d = 1, ") + "g = 1) }",
 		"wideInDeep":  "begin { @ = " + in(300, "(1, ", wide, ")") + " }",
 		"wideAgain":   "begin { $a = " + wide + "; $b = (" + many(9_000, "300, ") + "1); " + many(300, "$b = $a; ") + "}",
+		"deepAgain":   "begin { $a = " + in(300, "(1, ", "1", ")") + "; $b = " + in(300, "(300, ", "1", ")") + "; " + many(100, "$b = $a; ") + "}",
 		"recordAgain": "begin { $a = (" + numbered(2_000, "f%d = 1, ") + "g = 1); $b = (g = 1" + numbered(2_000, ", f%d = 1") + "); " + many(300, "$b = $a; ") + "}",
 		"wideText":    "begin { $a = " + wide + "; " + many(1_000, "print($a + 1); ") + "}",
 		"printed":     "begin { $v0 = (1, 1); " + numbered(400, "$w%d = ($v0, %d); print($w%d); ") + "}",
@@ -171,7 +172,7 @@ func TestProbeLimits(t *testing.T) {
 
 // TestErrorBehindWarnings: before, an error behind a hundred warnings was not returned.
 func TestErrorBehindWarnings(t *testing.T) {
-	_, err := check("begin { "+strings.Repeat("1; ", 500)+`@ = 1; @ = "a"; }`, nil)
+	_, err := check("begin { "+strings.Repeat("{ return; 1; } ", 200)+`@ = 1; @ = "a"; }`, nil)
 	if err == nil || !strings.Contains(syntax.Text(err), "ERROR: Type mismatch for @") {
 		t.Errorf("error is %v", err)
 	}
