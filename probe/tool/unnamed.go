@@ -14,7 +14,7 @@ var leftOut = [...]struct {
 	advice string
 }{
 	{symbol.ReasonServed, "-unsafe reads it"},
-	{symbol.ReasonBudget, "-p names one process alone"},
+	{symbol.ReasonBudget, "-p PID gives one process more"},
 }
 
 // unnamed counts the different addresses that were left out, in leftOut's order.
