@@ -70,7 +70,8 @@ type lookedUp struct {
 	err   error
 }
 
-// wantedName is a name without wildcards that a target has, and its language, "" for a symbol.
+// wantedName is a name without wildcards that a target has, and its language. The names of
+// languages other than C++ and Rust are those of symbols.
 type wantedName struct{ lang, name string }
 
 // byName finds the functions of the names of all targets in one look through the symbols.
@@ -82,8 +83,10 @@ type byName struct {
 
 // add calls f for each wanted name that a symbol's name is.
 func (b *byName) add(raw []byte, f func(wantedName)) {
-	if n := (wantedName{"", string(raw)}); b.want[n] {
-		f(n)
+	for _, lang := range []string{"", "go"} {
+		if n := (wantedName{lang, string(raw)}); b.want[n] {
+			f(n)
+		}
 	}
 	for _, lang := range b.langs {
 		if !mangled(lang, string(raw)) {
@@ -200,7 +203,7 @@ func exactNames(t Target, to map[wantedName]bool) {
 		n = wantedName{t.Lang, t.Symbol}
 	}
 	if _, _, versioned := userfile.CutVersion(n.name); n.name == "" || versioned ||
-		glob.IsPattern(n.name) {
+		glob.IsPattern(n.name) || n.lang != "" && !langs[n.lang] {
 		return
 	}
 	to[n] = true

@@ -31,6 +31,7 @@ func TestUserFileOnce(t *testing.T) {
 	texts := []string{
 		"uprobe:/bin/target:add", "uprobe:/bin/target:helper_one", "uretprobe:/bin/target:helper_two",
 		"uprobe:/bin/target:helper_*", "uprobe:/bin/target:add+0", "uprobe:/bin/target:add",
+		"uprobe:/bin/target:go:helper_two",
 	}
 	var targets []Target
 	want := ""

@@ -20,7 +20,7 @@ const (
 )
 
 // mostLooked is the number of bytes that may be looked at, and mostLooks the number for each
-// byte of the text: scripts take up to 5.
+// byte of the text: the scripts of bpftrace take up to 2.
 const (
 	mostLooked = 1 << 20
 	mostLooks  = 100
