@@ -49,7 +49,7 @@ func Example() {
 	//   -replay DIR          show a recording instead; needs no root
 	//   -v                   print how the probes are attached
 	//   -requires            print the privileges that the run needs, and end
-	//   -unsafe              probe inside instructions, read others' FUSE files
+	//   -unsafe              probe within instructions, read others' FUSE
 	//
 	// Examples:
 	//   switches 1          every second

@@ -256,7 +256,7 @@ func (t *Tool) Parse(args []string, stdout *Output) error {
 		{&t.replay, "replay DIR", "show a recording instead; needs no root"},
 		{&t.verbose, "v", "print how the probes are attached"},
 		{&t.requires, "requires", "print the privileges that the run needs, and end"},
-		{&t.unsafe, "unsafe", "probe inside instructions, read others' FUSE files"},
+		{&t.unsafe, "unsafe", "probe within instructions, read others' FUSE"},
 	} {
 		t.lines = append(t.lines, flagLine{"-" + c.name, c.usage})
 		name, _, _ := strings.Cut(c.name, " ")
