@@ -36,6 +36,11 @@ type walker struct {
 // walk resolves a path below a root directory, which is open. Absolute links and ".." stay
 // below it. It returns a descriptor that only identifies the file.
 func (w *walker) walk(root int, name string) (fd int, err error) {
+	if w.as == nil {
+		if fd, err = w.within(root, name); !errors.Is(err, errSlow) {
+			return fd, err
+		}
+	}
 	defer func() {
 		for _, dir := range w.dirs {
 			unix.Close(dir)
@@ -83,6 +88,42 @@ func (w *walker) walk(root int, name string) (fd int, err error) {
 	}
 	n := len(w.dirs) - 1
 	fd, w.dirs = w.dirs[n], w.dirs[:n]
+	return fd, nil
+}
+
+// errSlow is the error for a path that has to be resolved name by name.
+var errSlow = errors.New("the path leaves the mount")
+
+// within resolves a path that stays in the mount of the root directory, which is checked: the
+// kernel then asks no other file system. It returns errSlow for others.
+func (w *walker) within(root int, name string) (fd int, err error) {
+	if _, err := w.look(root); err != nil {
+		return -1, err
+	}
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	if w.noLink {
+		how.Flags |= unix.O_NOFOLLOW
+	}
+	fd, err = unix.Openat2(root, name, &how)
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.ENOENT) && name != "", errors.Is(err, unix.EACCES),
+		errors.Is(err, unix.ENOTDIR):
+		return -1, err
+	default: // EXDEV, EAGAIN after a rename, ENOSYS where a filter has no openat2
+		return -1, errSlow
+	}
+	mode, err := w.look(fd)
+	if err == nil && mode&unix.S_IFMT == unix.S_IFLNK {
+		err = unix.ELOOP
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
 	return fd, nil
 }
 
