@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -33,9 +34,10 @@ func TestModulesOpenOnce(t *testing.T) {
 	}
 	for c.startFile(os.Getpid()) {
 	}
-	again, err := c.Modules(os.Getpid())
-	if err != nil || !slices.Equal(hasCFI(again), hasCFI(first)) {
-		t.Errorf("%q, %v; want %q", hasCFI(again), err, hasCFI(first))
+	again, err2 := c.Modules(os.Getpid())
+	// Some kernels' vdso has no table.
+	if fmt.Sprint(err2) != fmt.Sprint(err) || !slices.Equal(hasCFI(again), hasCFI(first)) {
+		t.Errorf("%q, %v; want %q, %v", hasCFI(again), err2, hasCFI(first), err)
 	}
 	for key, o := range c.latest {
 		o.at = o.at.Add(-2 * openedFor)
