@@ -291,22 +291,44 @@ type unseen struct {
 // fewCalls is the number of calls for which actions of their own are added.
 const fewCalls = 8
 
-// watchUnseen begins to count if a plan has such tracepoints, except for calls that the tool
-// decodes. It returns nil if there is nothing to count, or the kernel cannot; err says why.
-func (s *Session) watchUnseen(plan *probe.Plan) (_ *unseen, err error) {
+// unseenCounter is a source that can count. A run of stacks cannot: counting takes the compiler,
+// with which a profiler would be a tenth larger.
+type unseenCounter interface {
+	watchUnseen(s *Session, names []string) (unseenCount, error)
+}
+
+// unseenCount is an *unseen, behind an interface for the same reason.
+type unseenCount interface {
+	count() (uint64, error)
+	Detach() error
+	Close() error
+}
+
+// unseenBy begins to count if a run's plan has such tracepoints, except for calls that the tool
+// decodes. It returns nil if there is nothing to count, or it cannot be; err says why.
+func (s *Session) unseenBy(src source) (unseenCount, error) {
 	t := s.tool
-	env := t.Options.Env // RunStacks keeps none
-	defer func() { t.Options.Env = env }()
-	u := &unseen{names: unseenCalls(runtime.GOARCH, plan, t.decoded)}
-	if len(u.names) == 0 {
+	names := unseenCalls(runtime.GOARCH, src.Plan(), t.decoded)
+	if len(names) == 0 {
 		return nil, nil
 	}
 	if t.compat == "" {
 		t.compat = "are not seen, and not counted"
 	}
+	counter, ok := src.(unseenCounter)
+	if !ok {
+		return nil, errors.New("they have no tracepoints in group syscalls")
+	}
 	if err := t.tellsCompat(); err != nil {
 		return nil, err
 	}
+	return counter.watchUnseen(s, names)
+}
+
+// watchUnseen implements unseenCounter.
+func (*programRun) watchUnseen(s *Session, names []string) (_ unseenCount, err error) {
+	t := s.tool
+	u := &unseen{names: names}
 	u.counts = action.NewCounter[uint32]("unseen", 512)
 	p := action.NewProgram("unseen")
 	p.IncludeSelf = true // the tool makes no such calls, and leaving it out costs a helper call
@@ -384,9 +406,6 @@ func family(name string) string {
 
 // count returns the number of calls so far.
 func (u *unseen) count() (n uint64, err error) {
-	if u == nil {
-		return 0, nil
-	}
 	table, err := u.counts.Table(u.Session)
 	if err != nil {
 		return 0, err
@@ -398,19 +417,4 @@ func (u *unseen) count() (n uint64, err error) {
 		}
 	}
 	return n, err
-}
-
-// detach ends counting.
-func (u *unseen) detach() error {
-	if u == nil {
-		return nil
-	}
-	return u.Detach()
-}
-
-func (u *unseen) close() error {
-	if u == nil {
-		return nil
-	}
-	return u.Close()
 }

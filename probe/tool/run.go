@@ -159,7 +159,7 @@ func (s *Session) open(ctx context.Context, src source) error {
 		return err
 	}
 	s.live = src
-	s.unseen, s.uncounted = s.watchUnseen(src.Plan())
+	s.unseen, s.uncounted = s.unseenBy(src)
 	s.data.Zero, s.data.Began = kernel.MonotonicZero(), time.Now()
 	s.tick = s.data.Began
 	for _, p := range src.Plan().Programs {
@@ -417,11 +417,12 @@ func (s *Session) countLost() error {
 		}
 		l.Events += stats.Lost
 	}
-	n, err := s.unseen.count()
-	if err != nil {
-		return err
+	if s.unseen != nil {
+		var err error
+		if l.Calls, err = s.unseen.count(); err != nil {
+			return err
+		}
 	}
-	l.Calls = n
 	return s.live.lost(l)
 }
 
@@ -436,7 +437,10 @@ func (s *Session) close() error {
 	if s.live != nil {
 		errs = append(errs, s.live.Close())
 	}
-	errs = append(errs, s.unseen.close(), s.names.close())
+	if s.unseen != nil {
+		errs = append(errs, s.unseen.Close())
+	}
+	errs = append(errs, s.names.close())
 	if s.tool.recording != nil {
 		errs = append(errs, s.tool.recording.Close())
 	}

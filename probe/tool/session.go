@@ -27,7 +27,7 @@ type Session struct {
 	out     output
 	streams []eventStream
 	names   names
-	unseen  *unseen
+	unseen  unseenCount // nil without
 	// uncounted is why calls of 32-bit processes are not counted.
 	uncounted error
 	data      recorded
@@ -98,7 +98,11 @@ func (s *Session) Detach() error {
 		return nil
 	}
 	s.drained = true
-	return errors.Join(s.live.Detach(), s.unseen.detach())
+	err := s.live.Detach()
+	if s.unseen != nil {
+		err = errors.Join(err, s.unseen.Detach())
+	}
+	return err
 }
 
 // Every calls fn at the end of every interval and, for the rest of the current one, at the
