@@ -149,7 +149,7 @@ func NewBorrowed(f *os.File) (*File, error) {
 	}
 	ef := &File{r: f, size: st.Size(), stored: procfs.Stored(st)}
 	ef.most, ef.bound = ef.room(), maxInflate
-	if m, err := mapFile(f, ef.size); err == nil {
+	if m, err := mapFile(f, st); err == nil {
 		ef.mapped, ef.r = m, nil
 	}
 	if err := ef.parse(); err != nil {

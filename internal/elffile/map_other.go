@@ -8,6 +8,6 @@ import (
 )
 
 // mapFile is not supported: files are read section by section.
-func mapFile(*os.File, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
+func mapFile(*os.File, os.FileInfo) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 func unmap([]byte) error { return nil }

@@ -127,7 +127,7 @@ func OpenMapping(pid int, m *Mapping, served bool) (fs.File, error) {
 		if err != nil {
 			return nil, &os.PathError{Op: "open", Path: path, Err: err}
 		}
-		return reopen(fd, path, false)
+		return reopenAs(fd, path, uint32(st.Mode)&unix.S_IFMT, false)
 	})
 }
 
@@ -179,8 +179,11 @@ func IsMapped(f fs.File, pid int, m *Mapping) bool {
 }
 
 // IsRemote reports whether a process or another machine answers for the file, so that a page
-// of a mapping of it may come late, or never.
-func IsRemote(f *os.File) bool {
+// of a mapping of it may come late, or never. info is the file's Stat.
+func IsRemote(f *os.File, info fs.FileInfo) bool {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && unix.Major(uint64(st.Dev)) != 0 {
+		return false // on a disk
+	}
 	var st unix.Statx_t
 	at, err := look(int(f.Fd()), os.Getpid(), &st, found{}, true)
 	return err == nil && at.system.remote
@@ -260,11 +263,16 @@ func rootPath(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/root" }
 // reopen opens the file of an O_PATH descriptor for reading.
 func reopen(fd int, name string, dir bool) (*os.File, error) {
 	var st unix.Stat_t
-	err := unix.Fstat(fd, &st)
-	kind := st.Mode & unix.S_IFMT
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return reopenAs(fd, name, st.Mode&unix.S_IFMT, dir)
+}
+
+// reopenAs is reopen for a file whose kind is known.
+func reopenAs(fd int, name string, kind uint32, dir bool) (f *os.File, err error) {
 	n := -1
 	switch {
-	case err != nil:
 	case kind == unix.S_IFREG:
 		n, err = unix.Open(selfFD(fd), readOnly, 0)
 	case kind == unix.S_IFDIR && dir:

@@ -90,7 +90,7 @@ func CheckServed(int, int) error { return nil }
 func HasOwnRoot(int) bool { return false }
 
 // IsRemote returns false: what serves a file is only known on Linux.
-func IsRemote(*os.File) bool { return false }
+func IsRemote(*os.File, fs.FileInfo) bool { return false }
 
 // CheckAttachable returns nil: nothing is attached to files on other systems.
 func CheckAttachable(int, int) error { return nil }

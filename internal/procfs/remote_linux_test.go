@@ -79,7 +79,7 @@ func TestLateServer(t *testing.T) {
 	if err := read(0); err != nil {
 		t.Error(err)
 	}
-	if plain, err := Open(dir + "/program"); err != nil || !IsRemote(plain) {
+	if plain, err := Open(dir + "/program"); err != nil || !IsRemote(plain, st) {
 		t.Errorf("by its path: %v", err)
 	} else {
 		plain.Close()
