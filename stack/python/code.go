@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"unicode/utf16"
 )
 
@@ -68,8 +70,11 @@ func (p *Interpreter) readCode(addr uint64) (*Code, error) {
 	return c, nil
 }
 
-// bytes reads a bytes object.
-func (p *Interpreter) bytes(addr uint64) ([]byte, error) {
+// buffers are for bytes objects, as *[]byte: a process may have a large one in every frame.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// bytes reads a bytes object into a buffer.
+func (p *Interpreter) bytes(buf *[]byte, addr uint64) ([]byte, error) {
 	n, err := p.word(addr + p.layout.bytesSize)
 	if err != nil {
 		return nil, err
@@ -77,8 +82,8 @@ func (p *Interpreter) bytes(addr uint64) ([]byte, error) {
 	if n > maxLines {
 		return nil, fmt.Errorf("bytes object of %d bytes", n)
 	}
-	b := make([]byte, n)
-	return b, p.mem.ReadMemory(b, addr+p.layout.bytesData)
+	*buf = slices.Grow((*buf)[:0], int(n))[:n]
+	return *buf, p.mem.ReadMemory(*buf, addr+p.layout.bytesData)
 }
 
 // text reads a str object, in one of its three widths (PEP 393).
@@ -133,7 +138,9 @@ func (p *Interpreter) line(c *Code, instr uint64) (int, error) {
 	if instr < c.instrs {
 		return c.FirstLine, nil // it has not begun
 	}
-	table, err := p.bytes(c.lines)
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	table, err := p.bytes(buf, c.lines)
 	if err != nil {
 		return c.FirstLine, err
 	}
