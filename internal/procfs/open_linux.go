@@ -172,8 +172,7 @@ func IsMapped(f fs.File, pid int, m *Mapping) bool {
 	if !ok {
 		return false
 	}
-	var st unix.Statx_t
-	at, err := look(fd, pid, &st, found{}, true)
+	at, err := mountOf(fd, pid, true)
 	return err == nil && !at.onDisk() && at.system.fstype != "" &&
 		(at.system.fstype == "overlay" || at.system.dev == fmt.Sprintf("%d:%d", m.Dev>>32, uint32(m.Dev)))
 }
@@ -184,8 +183,7 @@ func IsRemote(f *os.File, info fs.FileInfo) bool {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && unix.Major(uint64(st.Dev)) != 0 {
 		return false // on a disk
 	}
-	var st unix.Statx_t
-	at, err := look(int(f.Fd()), os.Getpid(), &st, found{}, true)
+	at, err := mountOf(int(f.Fd()), os.Getpid(), true)
 	return err == nil && at.system.remote
 }
 
@@ -229,8 +227,7 @@ func lookup(path string, served bool) (int, error) {
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if pid, ok := magicPath(path); ok && err == nil {
-		var st unix.Statx_t
-		if _, err = look(fd, pid, &st, found{}, served); err != nil {
+		if _, err = mountOf(fd, pid, served); err != nil {
 			unix.Close(fd)
 		}
 	}

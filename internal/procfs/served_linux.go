@@ -48,16 +48,14 @@ func (e *mountEntry) isRemote() bool {
 // in whose mount namespace the file was found, or this process. fd may only identify the file
 // (O_PATH). No file system is asked for anything that it could answer late.
 func CheckServed(fd, pid int) error {
-	var st unix.Statx_t
-	_, err := look(fd, pid, &st, found{}, false)
+	_, err := mountOf(fd, pid, false)
 	return err
 }
 
 // CheckAttachable is CheckServed for a file that the kernel itself is to read, which must not
 // wait for a process of root's either.
 func CheckAttachable(fd, pid int) error {
-	var st unix.Statx_t
-	m, err := look(fd, pid, &st, found{}, false)
+	m, err := mountOf(fd, pid, false)
 	if err == nil && isFUSE(m.system.fstype) {
 		err = &ServedError{
 			m.system.fstype,
@@ -96,6 +94,12 @@ func (s *fileSystem) refused(served bool) error {
 type found struct {
 	mount
 	system fileSystem
+}
+
+// mountOf returns a file's mount, which it checks.
+func mountOf(fd, pid int, served bool) (found, error) {
+	var st unix.Statx_t
+	return look(fd, pid, &st, found{}, served)
 }
 
 // look describes a file by what the kernel knows, and returns its mount, which it checks

@@ -378,16 +378,7 @@ func betweenSlashes(l syntax.Loc) syntax.Loc {
 // attach point.
 func speaksOfProbe(p *syntax.Probe) bool {
 	for n := range syntax.All(p) {
-		name := ""
-		switch n := n.(type) {
-		case *syntax.Builtin:
-			name = n.Name
-		case *syntax.Identifier:
-			name = n.Name
-		case *syntax.Call:
-			name = n.Name
-		}
-		switch builtinName(name) {
+		switch builtinName(limit.NameOf(n)) {
 		case "args", "ctx", "func", "retval", "probe", "probetype", "usermode":
 			return true
 		}

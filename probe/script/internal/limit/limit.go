@@ -94,20 +94,24 @@ func refusal(a *syntax.AttachPoint, msg string, hints ...string) *syntax.Error {
 	return &syntax.Error{Loc: a.Loc, Msg: msg, Hints: hints}
 }
 
+// NameOf returns the name of what may be a builtin, "" for other nodes.
+func NameOf(n syntax.Node) string {
+	switch n := n.(type) {
+	case *syntax.Builtin:
+		return n.Name
+	case *syntax.Identifier:
+		return n.Name
+	case *syntax.Call:
+		return n.Name
+	}
+	return ""
+}
+
 // namesProbe reports whether an action uses the builtin probe, whose value is another one at
 // each attach point.
 func namesProbe(p *syntax.Probe) bool {
 	for n := range syntax.All(p) {
-		name := ""
-		switch n := n.(type) {
-		case *syntax.Builtin:
-			name = n.Name
-		case *syntax.Identifier:
-			name = n.Name
-		case *syntax.Call:
-			name = n.Name
-		}
-		if name == "probe" || name == "__builtin_probe" {
+		if name := NameOf(n); name == "probe" || name == "__builtin_probe" {
 			return true
 		}
 	}
