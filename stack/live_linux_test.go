@@ -2,6 +2,7 @@ package stack
 
 import (
 	"debug/elf"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -30,7 +31,11 @@ func stopped(t *testing.T, pid int, f func(*Regs)) {
 	defer runtime.UnlockOSThread()
 	testenv.Need(t, testenv.Got("ptrace of a child", syscall.PtraceAttach(pid)))
 	var ws syscall.WaitStatus
-	if _, err := syscall.Wait4(pid, &ws, syscall.WALL, nil); err != nil {
+	_, err := syscall.Wait4(pid, &ws, syscall.WALL, nil)
+	for errors.Is(err, syscall.EINTR) { // the runtime's signals interrupt it
+		_, err = syscall.Wait4(pid, &ws, syscall.WALL, nil)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	regs, err := ptraceRegs(pid)

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"testing"
@@ -39,8 +40,14 @@ func TestUnended(t *testing.T) {
 		t.Fatal(err)
 	}
 	setLast(t, c, 1<<30)
-	if err := unix.Nanosleep(&unix.Timespec{Nsec: 50e6}, nil); err != nil {
-		t.Fatal(err)
+	for {
+		err := unix.Nanosleep(&unix.Timespec{Nsec: 50e6}, nil)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EINTR) { // the runtime's signals interrupt it
+			t.Fatal(err)
+		}
 	}
 	samples, err := c.Samples()
 	if err != nil {
