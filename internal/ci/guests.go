@@ -159,10 +159,6 @@ func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests,
 ) (*guest.Report, error) {
 	var log bytes.Buffer
 	o := guest.Options{Kernel: k, Log: &log, Modules: []string{"fuse", "overlay"}}
-	if k.Arch == "amd64" {
-		// one CPU of the host for each guest, as on arm64
-		o.Threads = "single"
-	}
 	if k.Version == soaked && k.Arch == "amd64" {
 		o.Env = []string{"PROBE_SOAK=20s"}
 	}
@@ -180,9 +176,6 @@ func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests,
 		return nil, err
 	}
 	fmt.Fprintf(c.out, "===== %s ended after %.1f s\n", k, r.Wall.Seconds())
-	if r.Lost != "" {
-		fmt.Fprintf(c.out, "%s was booted again: %s\n", k, r.Lost)
-	}
 	return r, nil
 }
 

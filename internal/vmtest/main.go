@@ -91,7 +91,7 @@ func parse(args []string) (*config, error) {
 	f.IntVar(&c.guest.Nodes, "nodes", 0, "this `many` NUMA nodes, of one CPU each, instead of -smp")
 	f.IntVar(&c.guest.MemoryMiB, "memory", 1024, "guest memory in `MiB`, besides what the files take")
 	f.StringVar(&c.guest.Threads, "threads", "",
-		"QEMU's `threads`: multi, one for each CPU, or single")
+		"QEMU's `threads`: single, or multi, one for each CPU (default single)")
 	f.StringVar(&c.guest.Append, "append", "", "further kernel `arguments`")
 	f.Var(&c.modules, "mod", "load these kernel `modules` first")
 	f.Var(&c.disks, "disk", "attach a raw disk `image` as /dev/vda and so on; writes are dropped")
@@ -265,9 +265,6 @@ func split(line string) ([]string, error) {
 // Print prints the summary of a run.
 func Print(w io.Writer, k *kernel.Kernel, r *guest.Report) {
 	fmt.Fprintf(w, "\n=== %s (%s), %.1f s\n", k, r.Release, r.Wall.Seconds())
-	if r.Lost != "" {
-		fmt.Fprintf(w, "booted again: %s\n", r.Lost)
-	}
 	for i := range r.Jobs {
 		j := &r.Jobs[i]
 		verdict := "ok"

@@ -60,7 +60,7 @@ func (c *console) line(s string) error {
 		c.r.Trouble = t
 	}
 	if lostTimer(s) {
-		c.r.Lost = s
+		c.r.Trouble = "a CPU's timer never fires: " + s
 		if c.stands != nil {
 			c.stands()
 		}

@@ -70,12 +70,12 @@ func TestConsoleStands(t *testing.T) {
 	const line = "[   23.9] rcu: \tPossible timer handling issue on cpu=1 timer-softirq=1"
 	var got []string
 	c := newConsole(nil, nil)
-	c.stands = func() { got = append(got, c.r.Lost) }
+	c.stands = func() { got = append(got, c.r.Trouble) }
 	c.Write([]byte("@vmtest-ready 6\n" + line[len("[   23.9] "):] + "\n" +
 		"[   23.8] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n" +
 		"[   23.8] rcu: \t1-...!: (0 ticks this GP) idle=7b30/0/0x0 softirq=16/16 fqs=0 (false positive?)\n" +
 		line + "\r\n[   23.9] rcu: rcu_preempt kthread starved for 5258 jiffies!\n"))
-	if !slices.Equal(got, []string{line}) {
+	if !slices.Equal(got, []string{"a CPU's timer never fires: " + line}) {
 		t.Errorf("%q", got)
 	}
 }

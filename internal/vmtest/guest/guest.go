@@ -41,8 +41,9 @@ type Options struct {
 	// Nodes is the number of NUMA nodes, each with part of the memory and one CPU; 0 means a
 	// machine without NUMA. It replaces SMP.
 	Nodes int
-	// Threads is QEMU's option: "multi" is one thread for each CPU, "single" one for all, and
-	// "" QEMU's default.
+	// Threads is QEMU's option: "multi" is one thread for each CPU, "single" one for all. ""
+	// means "single": with several, the emulation sometimes loses the interrupt of a CPU's timer
+	// or runs an instruction that another CPU is changing.
 	Threads string
 	// MemoryMiB is the guest's memory in addition to that for the initramfs; 0 means 1024.
 	MemoryMiB int
@@ -61,14 +62,11 @@ type Report struct {
 	// Release is the output of uname -r, empty if the guest did not come up.
 	Release string
 	Jobs    []JobReport
-	// Trouble is the reason why the guest as a whole failed: a panic, an oops, a timeout, an
-	// error of init. It is empty if it did not.
+	// Trouble is the reason why the guest as a whole failed: a panic, an oops, a CPU whose timer
+	// never fires, a timeout, an error of init. It is empty if it did not.
 	Trouble string
 	// Wall is the time from the start of QEMU to its end.
 	Wall time.Duration
-	// Lost is the kernel's line about a timer that the emulator lost, after which the guest
-	// was booted again. It is empty if it was booted once.
-	Lost string
 }
 
 // JobReport is the result of a job.
@@ -107,9 +105,6 @@ func (r *Report) OK() bool {
 // Run boots a guest, runs the jobs, and returns a report. It returns an error if the guest
 // could not be started, or its files not be received; the report contains problems inside the
 // guest.
-//
-// On a busy host, QEMU's emulation sometimes loses the interrupt of a CPU's timer. The guest
-// then hangs, and its kernel reports it. Run boots it again then, once, and sets Report.Lost.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	tmp, err := os.MkdirTemp("", "vmtest")
 	if err != nil {
@@ -121,12 +116,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r, err := m.boot(ctx)
-	if err == nil && r.Lost != "" {
-		first := r.Lost
-		if r, err = m.boot(ctx); err == nil {
-			r.Lost = first
-		}
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,13 +120,9 @@ func (m *machine) arguments(drives []string) error {
 		smp = strconv.Itoa(o.Nodes)
 		memory -= memory % o.Nodes
 	}
-	accel := "tcg"
-	if o.Threads != "" {
-		accel += ",thread=" + o.Threads
-	}
 	console := "console=ttyS0"
 	m.args = []string{
-		"-accel", accel, "-nographic", "-no-reboot", "-net", "none",
+		"-accel", "tcg,thread=" + cmp.Or(o.Threads, "single"), "-nographic", "-no-reboot", "-net", "none",
 		"-m", strconv.Itoa(memory) + "M", "-smp", smp,
 		"-kernel", o.Kernel.Image, "-initrd", m.initrd,
 	}
@@ -186,8 +183,7 @@ func findQEMU(arch string) (string, error) {
 	return path, nil
 }
 
-// boot runs QEMU and reads its console to the end, or until it reports that the guest hangs
-// (Report.Lost).
+// boot runs QEMU and reads its console to the end, or until it reports that the guest hangs.
 func (m *machine) boot(ctx context.Context) (*Report, error) {
 	if m.outDisk != "" {
 		if err := sparse(m.outDisk, outDiskSize); err != nil {
@@ -215,9 +211,7 @@ func (m *machine) boot(ctx context.Context) (*Report, error) {
 	r := c.report()
 	r.Wall = time.Since(start)
 	switch {
-	case r.Lost != "":
-		r.Trouble = "the emulator lost a timer: " + r.Lost
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && r.Trouble == "":
 		r.Trouble = context.Cause(ctx).Error()
 	case err != nil && r.Release == "" && r.Trouble == "":
 		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(m.qemu), err, c.tail())
