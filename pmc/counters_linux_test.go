@@ -3,14 +3,12 @@ package pmc
 import (
 	"errors"
 	"io/fs"
-	"math"
 	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -61,37 +59,14 @@ func rusage(t *testing.T) unix.Rusage {
 	return r
 }
 
-// TestPageFaults: the event against the kernel's own accounting (getrusage).
+// TestPageFaults: the event against the kernel's own accounting (getrusage), which is read
+// right inside and right outside of what the event counts, because the Go runtime may fault
+// between reading the one and the other.
 func TestPageFaults(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	lockThread(t)
 	c := openAll(t, Scope{}, nil, PageFaults(), MinorFaults(), MajorFaults())
 	const pages = 500
-	// The Go runtime may fault between reading the one and the other account:
-	// then the next try tells.
-	var total []Value
-	var minor, major uint64
-	for range 5 {
-		total, minor, major = countFaults(t, c, pages)
-		for _, v := range total {
-			if v.Confidence != Exact || v.Coverage != 1 {
-				t.Fatalf("%s: %s, coverage %v", v.Event, v.Confidence, v.Coverage)
-			}
-		}
-		if minor < pages {
-			t.Fatalf("%d minor faults for %d pages", minor, pages)
-		}
-		if total[0].Count == minor+major && total[1].Count == minor && total[2].Count == major {
-			return
-		}
-	}
-	t.Errorf("faults %d, minor %d, major %d; getrusage says %d and %d", total[0].Count, total[1].Count, total[2].Count, minor, major)
-}
-
-// countFaults touches pages, and returns what the events and the kernel's own
-// account say.
-func countFaults(t *testing.T, c *Counters, pages int) (total []Value, minor, major uint64) {
-	t.Helper()
 	mem, err := unix.Mmap(-1, 0, pages*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
@@ -101,17 +76,26 @@ func countFaults(t *testing.T, c *Counters, pages int) (total []Value, minor, ma
 		t.Log(err) // without CONFIG_TRANSPARENT_HUGEPAGE
 	}
 	before, after := read(t, c), read(t, c) // both have their memory now
-	r0 := rusage(t)
-	err1 := c.Read(&before)
+	var r [4]unix.Rusage
+	errs := []error{unix.Getrusage(unix.RUSAGE_THREAD, &r[0]), c.Read(&before), unix.Getrusage(unix.RUSAGE_THREAD, &r[1])}
 	for i := range pages {
 		mem[i*os.Getpagesize()] = 1
 	}
-	err2 := c.Read(&after)
-	r1 := rusage(t)
-	if err := errors.Join(err1, err2); err != nil {
+	errs = append(errs, unix.Getrusage(unix.RUSAGE_THREAD, &r[2]), c.Read(&after), unix.Getrusage(unix.RUSAGE_THREAD, &r[3]))
+	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	return after.Sub(before).Totals(), uint64(r1.Minflt - r0.Minflt), uint64(r1.Majflt - r0.Majflt)
+	least := [3]int64{1: r[2].Minflt - r[1].Minflt, 2: r[2].Majflt - r[1].Majflt}
+	most := [3]int64{1: r[3].Minflt - r[0].Minflt, 2: r[3].Majflt - r[0].Majflt}
+	least[0], most[0] = least[1]+least[2], most[1]+most[2]
+	if least[1] < pages {
+		t.Fatalf("%d minor faults for %d pages", least[1], pages)
+	}
+	for i, v := range after.Sub(before).Totals() {
+		if v.Confidence != Exact || v.Coverage != 1 || int64(v.Count) < least[i] || int64(v.Count) > most[i] {
+			t.Errorf("%s: %d, %s, coverage %v; getrusage says %d to %d", v.Event, v.Count, v.Confidence, v.Coverage, least[i], most[i])
+		}
+	}
 }
 
 // TestContextSwitches: the event against /proc.
@@ -144,27 +128,24 @@ func threadTime(t *testing.T) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// TestTaskClock: within 1 % of the thread's CPU time.
+// TestTaskClock: the event counts at least the thread's CPU time that was read inside, and at
+// most the time that went by outside. What a hypervisor takes away in between is in the one and
+// not in the other.
 func TestTaskClock(t *testing.T) {
 	testenv.Need(t, testenv.Root)
 	lockThread(t)
 	c := openAll(t, Scope{}, nil, TaskClock())
-	// What a hypervisor steals from between is in the one clock and not in the
-	// other, so the best of a few tries counts; reading takes time too, most in
-	// an emulated machine, so the tries grow.
-	best := 1.0
-	for d := 4 * time.Millisecond; best > 0.01 && d <= time.Second; d += d / 4 {
-		for range 5 {
-			t0, k0 := threadTime(t), read(t, c)
-			for threadTime(t)-t0 < d {
-			}
-			k1, t1 := read(t, c), threadTime(t)
-			got, want := float64(k1.Sub(k0).Totals()[0].Count), float64(t1-t0)
-			best = min(best, math.Abs(got-want)/want)
-		}
+	begin := time.Now()
+	k0 := read(t, c)
+	t0 := threadTime(t)
+	for threadTime(t)-t0 < 50*time.Millisecond {
 	}
-	if best > 0.01 {
-		t.Errorf("task clock and thread CPU time are %.2f %% apart", 100*best)
+	least := threadTime(t) - t0
+	got := time.Duration(read(t, c).Sub(k0).Totals()[0].Count)
+	most := time.Since(begin)
+	// NTP may run the system's clock 0.05 % slow (Documentation/timers, adjtimex).
+	if got < least || got > most+most/1000 {
+		t.Errorf("task clock %v, the thread ran for %v in %v", got, least, most)
 	}
 }
 
@@ -364,7 +345,10 @@ func TestCgroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	mount := perfCgroupMount(string(mounts))
-	if mount == "" {
+	switch {
+	case mount == "" && testenv.InGuest():
+		mount = testenv.Cgroup2(t)
+	case mount == "":
 		testenv.SkipUnsupported(t, &UnsupportedError{Feature: "cgroups", Hint: "none is mounted"})
 	}
 	dir := mount + "/borescope-pmc-" + strconv.Itoa(os.Getpid())
@@ -378,8 +362,11 @@ func TestCgroup(t *testing.T) {
 		if !strings.Contains(err.Error(), "cgroup.subtree_control") {
 			t.Fatalf("no way out named: %v", err)
 		}
+		if !testenv.InGuest() { // nor does it write there
+			testenv.SkipUnsupported(t, err)
+		}
 		if err := os.WriteFile(mount+"/cgroup.subtree_control", []byte("+pids"), 0); err != nil {
-			testenv.Need(t, testenv.Got("cgroup.subtree_control", err))
+			t.Fatal(err)
 		}
 		c, err = Open([]Event{PageFaults(), TaskClock()}, Scope{Cgroup: dir}, nil)
 	}
@@ -387,32 +374,10 @@ func TestCgroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	cmd := testenv.Command(t, "/proc/self/exe").Here()
-	cmd.Env = append(os.Environ(), "PMC_CHILD=1")
-	fd, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fd.Close()
-	if strings.Contains(string(mounts), mount+" cgroup2") {
-		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(fd.Fd())}
-		err = cmd.Run()
-	} else {
-		// cgroup v1 has no clone into one: move this thread there and back.
-		lockThread(t)
-		move := func(to string) error {
-			return os.WriteFile(to+"/tasks", []byte(strconv.Itoa(unix.Gettid())), 0)
-		}
-		if err := move(dir); err != nil {
-			t.Fatal(err)
-		}
-		err = cmd.Run()
-		if e := move(mount); e != nil {
-			t.Fatal(e)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
+	cmd := testenv.Command(t, "/proc/self/exe")
+	cmd.Env = append(os.Environ(), "PMC_CHILD=1", "PMC_CGROUP="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	if v := read(t, c).Totals(); v[0].Count < 100 || v[1].Count == 0 {
 		t.Errorf("a program in the cgroup: %+v", v)
