@@ -91,35 +91,31 @@ func TestAttribution(t *testing.T) {
 }
 
 // sampleAll runs the tool for three seconds with idle CPUs counted, and checks
-// the sum against the clock: 99 samples a second and CPU for three seconds at
-// least, and no longer than the tool ran. A guest's clock, and now and then a
-// loaded host's, lose ticks, so natively one of three runs must be right, and in
-// a guest none.
+// the sum against the clock: at most 99 samples a second and CPU while the tool ran.
+// The timer's ticks that are late are left out (hrtimer_forward in perf_swevent_hrtimer,
+// kernel/events/core.c), and the kernel does not count them: it is only required that they
+// are fewer than half.
 func sampleAll(t *testing.T) (folded *profile.Folded, note string) {
 	t.Helper()
 	const seconds = 3
 	perSecond := 99 * float64(runtime.NumCPU())
-	for range 3 {
-		var out, errs bytes.Buffer
-		begin := time.Now()
-		cmd := self(t, "-d", fmt.Sprint(seconds), "-f", "-idle")
-		cmd.Stdout, cmd.Stderr = &out, &errs
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("%v: %s", err, errs.String())
-		}
-		var err error
-		if folded, err = profile.ParseFolded(&out); err != nil {
-			t.Fatal(err)
-		}
-		note = errs.String()
-		total, least, most := float64(folded.Total()), 0.98*seconds*perSecond, 1.02*time.Since(begin).Seconds()*perSecond
-		if testenv.InGuest() || total >= least && total <= most {
-			return folded, note
-		}
-		t.Logf("%.0f samples, want %.0f to %.0f", total, least, most)
+	var out, errs bytes.Buffer
+	begin := time.Now()
+	cmd := self(t, "-d", fmt.Sprint(seconds), "-f", "-idle")
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, errs.String())
 	}
-	t.Error("no run had the right number of samples")
-	return folded, note
+	folded, err := profile.ParseFolded(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := float64(folded.Total())
+	least, most := seconds*perSecond/2, (time.Since(begin).Seconds()+0.01)*perSecond
+	if total < least || total > most {
+		t.Errorf("%.0f samples, want %.0f to %.0f", total, least, most)
+	}
+	return folded, errs.String()
 }
 
 func commOf(t *testing.T, pid int) string {

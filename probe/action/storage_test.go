@@ -52,13 +52,18 @@ func TestTaskStorage(t *testing.T) {
 	if err != nil || st.Full != 0 || st.Busy != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	// From Linux 7.2 a system call's program may be preempted, and misses the
-	// calls that other threads make on its CPU meanwhile.
+	// From Linux 6.13 a system call's program may be preempted, and misses the
+	// calls that other threads make on its CPU meanwhile. A thread that misses some
+	// counts less far.
 	made, missed := uint64(4*23), st.Missed
-	for k, n := range tableOf(t, s, counts) {
+	if missed > 0 && !feature.KernelAtLeast("6.13") {
+		t.Errorf("%d calls were missed, which this kernel has no cause for", missed)
+	}
+	table := tableOf(t, s, counts)
+	for k, n := range table {
 		made -= n
-		if k < 1 || k > 23 || n > 4 || n < 4 && missed == 0 {
-			t.Errorf("call %d: %d threads, want 4, %d missed", k, n, missed)
+		if k < 1 || k > 23 || n > 4 || n < 4 && missed == 0 || k > 1 && n > table[k-1] {
+			t.Errorf("call %d: %d threads, want 4 or as few as %d, %d missed", k, n, table[k-1], missed)
 		}
 	}
 	if made > missed {
