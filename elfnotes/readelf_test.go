@@ -76,7 +76,7 @@ func elfFiles(t *testing.T, dirs ...string) []string {
 		})
 	}
 	if len(files) == 0 {
-		testenv.Need(t, testenv.Got("ELF files", errors.New("none on this machine")))
+		testenv.Need(t, testenv.Missing("ELF files", "none on this machine"))
 	}
 	return files
 }

@@ -353,7 +353,7 @@ func TestCgroup(t *testing.T) {
 	}
 	dir := mount + "/borescope-pmc-" + strconv.Itoa(os.Getpid())
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		testenv.Need(t, testenv.Got("cgroup", err))
+		testenv.Need(t, testenv.Got("cgroup", err, "read-only file system"))
 	}
 	defer os.Remove(dir)
 	c, err := Open([]Event{PageFaults(), TaskClock()}, Scope{Cgroup: dir}, nil)

@@ -31,7 +31,7 @@ func TestFUSE(t *testing.T) {
 		return
 	}
 	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	testenv.Need(t, testenv.Got("/dev/fuse", err))
+	testenv.Need(t, testenv.Got("/dev/fuse", err, "no such device"))
 	server := testenv.Command(t, "/proc/self/exe", "-test.run=^TestFUSE$")
 	server.Env = append(os.Environ(), fuseVar+"="+probetest.TargetPath())
 	server.ExtraFiles = []*os.File{dev}

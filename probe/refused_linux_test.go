@@ -118,6 +118,6 @@ func refuseBPF(t *testing.T) {
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
-		testenv.Need(t, testenv.Got("seccomp", errno))
+		testenv.Need(t, testenv.Got("seccomp", errno, "invalid argument"))
 	}
 }

@@ -29,7 +29,7 @@ func stopped(t *testing.T, pid int, f func(*Regs)) {
 	defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	testenv.Need(t, testenv.Got("ptrace of a child", syscall.PtraceAttach(pid)))
+	testenv.Need(t, testenv.Got("ptrace of a child", syscall.PtraceAttach(pid), "operation not permitted"))
 	var ws syscall.WaitStatus
 	_, err := syscall.Wait4(pid, &ws, syscall.WALL, nil)
 	for errors.Is(err, syscall.EINTR) { // the runtime's signals interrupt it

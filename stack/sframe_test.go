@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -132,11 +133,13 @@ int main(int argc, char **argv) { return f(argc) + h(argc, 2, 3, 4, 5, 6, 7, 8);
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, "a")
-	err := testenv.Command(t, "gcc", "-O2", "-fno-inline", "-Wa,--gsframe", "-o", bin, src).Run()
-	testenv.Need(t, testenv.Got("gcc that writes SFrame", err))
+	out, err := testenv.Command(t, "gcc", "-O2", "-fno-inline", "-Wa,--gsframe", "-o", bin, src).CombinedOutput()
+	if err != nil {
+		testenv.Need(t, testenv.Got("gcc that writes SFrame", fmt.Errorf("%w: %s", err, out), "gsframe"))
+	}
 	s, err := OpenSFrame(bin)
 	if errors.Is(err, ErrNoTable) || errors.Is(err, errors.ErrUnsupported) {
-		testenv.Need(t, testenv.Got("linker that keeps SFrame", err))
+		testenv.Need(t, testenv.Missing("linker that keeps SFrame", err.Error()))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -165,7 +165,7 @@ func TestRawNames(t *testing.T) {
 // hostFiles are files of this machine that differ in how they were made.
 func hostFiles(t *testing.T) []string {
 	if runtime.GOOS != "linux" {
-		testenv.Need(t, testenv.Got("ELF files", errors.New("this is "+runtime.GOOS)))
+		testenv.Need(t, testenv.OS("linux"))
 	}
 	var files []string
 	exe, err := os.Executable()
@@ -209,7 +209,7 @@ func compareWithDebugELF(t *testing.T, path string) {
 	text := ref.Section(".text")
 	isGo := ref.Section(".gopclntab") != nil
 	if len(syms)+len(dyn) == 0 || isGo && len(syms) == 0 {
-		testenv.Need(t, testenv.Got("symbols in "+path, errors.New("stripped")))
+		testenv.Need(t, testenv.Missing("symbols in "+path, "stripped"))
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	wrong, named := 0, 0
@@ -265,7 +265,7 @@ func TestBytesPerSymbol(t *testing.T) {
 		e.Close()
 	}
 	if n == 0 {
-		testenv.Need(t, testenv.Got("a file with 500 symbols", errors.New("not found")))
+		testenv.Need(t, testenv.Missing("a file with 500 symbols", "not found"))
 	}
 }
 
@@ -274,7 +274,7 @@ func TestBytesPerSymbol(t *testing.T) {
 func TestNoSections(t *testing.T) {
 	m, _ := filepath.Glob("/usr/lib/*-linux-gnu/libstdc++.so.6")
 	if len(m) == 0 {
-		testenv.Need(t, testenv.Got("libstdc++", errors.New("not found")))
+		testenv.Need(t, testenv.Missing("libstdc++", "not found"))
 	}
 	b, err := os.ReadFile(m[0])
 	if err != nil {
@@ -338,8 +338,11 @@ func TestPLT(t *testing.T) {
 func TestHostile(t *testing.T) {
 	m, _ := filepath.Glob("/lib*/ld-linux-*.so.*")
 	exe, err := os.Executable()
-	if err != nil || len(m) == 0 {
-		testenv.Need(t, testenv.Got("a dynamic linker to read", errors.Join(err, errors.New("not found"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m) == 0 {
+		testenv.Need(t, testenv.Missing("a dynamic linker to read", "not found"))
 	}
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, path := range []string{m[0], exe} {
@@ -405,7 +408,7 @@ func covering(f *elf.File, syms []elf.Symbol, addr uint64) (names []string) {
 // process must live, and the answer be a reason.
 func TestTruncatedWhileMapped(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		testenv.Need(t, testenv.Got("truncating mapped files", errors.New("Windows refuses it")))
+		testenv.Need(t, testenv.Missing("truncating mapped files", "Windows refuses it"))
 	}
 	image := buildELF(t, testFile{syms: testSyms})
 	big := append(slices.Clone(image), make([]byte, 1<<16)...)

@@ -62,7 +62,7 @@ func TestJVM(t *testing.T) {
 	defer cancel()
 	if err := p.WritePerfMap(ctx); err != nil {
 		if strings.Contains(err.Error(), "answered") {
-			testenv.Need(t, testenv.Got("perf maps of JDK 17", err))
+			testenv.Need(t, testenv.Got("perf maps of JDK 17", err, "answered"))
 		}
 		t.Fatal(err)
 	}

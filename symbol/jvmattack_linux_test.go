@@ -70,7 +70,7 @@ const nobody = 65534
 func fakeJVM(t *testing.T, answer string, prepare func(root string, pid int)) error {
 	t.Helper()
 	root := t.TempDir()
-	testenv.Need(t, testenv.Got("user 65534", os.Chown(root, nobody, nobody)))
+	testenv.Need(t, testenv.Got("user 65534", os.Chown(root, nobody, nobody), "invalid argument"))
 	if err := errors.Join(os.Chmod(root, 0o755), os.WriteFile(root+"/libjvm.so", make([]byte, 4096), 0o644)); err != nil {
 		t.Fatal(err)
 	}

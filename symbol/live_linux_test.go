@@ -295,7 +295,7 @@ func memoryFile(t *testing.T, f *os.File) {
 		t.Fatal(err)
 	}
 	mem, err := unix.Mmap(int(f.Fd()), 0, 0x1000, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_SHARED)
-	testenv.Need(t, testenv.Got("code in "+f.Name(), err)) // may be mounted noexec
+	testenv.Need(t, testenv.Got("code in "+f.Name(), err, "operation not permitted")) // mounted noexec
 	defer unix.Munmap(mem)
 	at := uint64(uintptr(unsafe.Pointer(&mem[0])))
 	path := "/tmp/perf-" + strconv.Itoa(os.Getpid()) + ".map"

@@ -25,7 +25,7 @@ func TestDebugFile(t *testing.T) {
 		}
 		return nil
 	}
-	testenv.Need(t, testenv.Got("cc with sys/sdt.h", tool("cc", "-O2", "-Wl,--build-id", "-DSTAP_SDT_ARG_CONSTRAINT=m", "-o", exe, source)))
+	testenv.Need(t, testenv.Got("cc with sys/sdt.h", tool("cc", "-O2", "-Wl,--build-id", "-DSTAP_SDT_ARG_CONSTRAINT=m", "-o", exe, source), testenv.NoSDT...))
 	argument := func(debugDir string) Arg {
 		f, err := Open(exe)
 		if err != nil {

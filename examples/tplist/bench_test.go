@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,7 +45,7 @@ func probed(b *testing.B) (files []string, notes int) {
 			files, notes = append(files, path), notes+len(sites)
 		}
 		if notes == before {
-			testenv.Need(b, testenv.Got("files with probes", errors.New("none here")))
+			testenv.Need(b, testenv.Missing("files with probes", "none here"))
 		}
 	}
 	return files, notes

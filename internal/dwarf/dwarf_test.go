@@ -70,7 +70,8 @@ func compileSource(t *testing.T, name, source string, args ...string) string {
 	cmd := testenv.Command(t, cc, append(slices.Clone(args), "-O2", "-o", "prog", name)...)
 	cmd.Dir = dir
 	if msg, err := cmd.CombinedOutput(); err != nil {
-		testenv.Need(t, testenv.Got(fmt.Sprintf("%s %v", cc, args), fmt.Errorf("%w: %s", err, msg)))
+		testenv.Need(t, testenv.Got(fmt.Sprintf("%s %v", cc, args), fmt.Errorf("%w: %s", err, msg),
+			"cannot find ", "unrecognized", "unknown argument"))
 	}
 	if pkg {
 		// The package is all that is left of what was split off.
@@ -223,7 +224,7 @@ func TestLibc(t *testing.T) {
 	}
 	defer f.Close()
 	syms, err := f.Symbols()
-	testenv.Need(t, testenv.Got("symbols", err))
+	testenv.Need(t, testenv.Got("symbols", err, "no symbol section"))
 	rng := rand.New(rand.NewPCG(5, 6))
 	var pcs []uint64
 	for len(pcs) < 2000 {

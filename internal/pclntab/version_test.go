@@ -44,7 +44,8 @@ func build(t *testing.T, version string, cgo bool, args ...string) string {
 	cmd := testenv.Command(t, "go", append(append([]string{"build", "-o", out}, args...), ".")...)
 	cmd.Dir, cmd.Env = dir, env
 	if msg, err := cmd.CombinedOutput(); err != nil {
-		testenv.Need(t, testenv.Got(fmt.Sprintf("Go %s %v", version, args), fmt.Errorf("%w: %s", err, msg)))
+		testenv.Need(t, testenv.Got(fmt.Sprintf("Go %s %v", version, args), fmt.Errorf("%w: %s", err, msg),
+			"toolchain not available", "module lookup disabled by GOPROXY=off", "dial tcp", "dial udp"))
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package testenv
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -197,9 +198,40 @@ func Arch(names ...string) Requirement {
 	}}
 }
 
-// Got returns the requirement that something was created or found: err is nil.
-func Got(name string, err error) Requirement {
-	return Requirement{name, func() error { return err }}
+// Got returns the requirement that something was created or found: err is nil. Another error
+// is a reason to skip if it is an *UnsupportedError, or means that something does not exist or
+// is not supported, or is not permitted to others than root, or if its text contains one of
+// says: what the kernel or a program says of what is missing. For others the test fails.
+func Got(name string, err error, says ...string) Requirement {
+	return Requirement{name, func() error {
+		if err == nil || missing(err) ||
+			slices.ContainsFunc(says, func(s string) bool { return strings.Contains(err.Error(), s) }) {
+			return err
+		}
+		return &otherError{err}
+	}}
+}
+
+// otherError is an error that does not prove that something is missing.
+type otherError struct{ error }
+
+func (e *otherError) Unwrap() error { return e.error }
+
+// missing reports whether an error alone proves that something is missing.
+func missing(err error) bool {
+	var no *feature.UnsupportedError
+	var dunno *feature.UnknownError
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) ||
+		errors.Is(err, errors.ErrUnsupported) || errors.As(err, &no) || errors.As(err, &dunno) ||
+		errors.Is(err, fs.ErrPermission) && checkRoot() != nil
+}
+
+// NoSDT is what compilers say where sys/sdt.h, with its macros for USDT probes, is missing.
+var NoSDT = []string{"sys/sdt.h: No such file", "'sys/sdt.h' file not found"}
+
+// Missing returns a requirement that is not met, because of a fact that the test has found.
+func Missing(name, fact string) Requirement {
+	return Requirement{name, func() error { return errors.New(fact) }}
 }
 
 // Check returns the requirement that check returns nil.
@@ -267,7 +299,10 @@ func cause(err error) string {
 func unproven(err error) string {
 	var no *feature.UnsupportedError
 	var dunno *feature.UnknownError
+	var other *otherError
 	switch {
+	case errors.As(err, &other):
+		return "that may have any cause"
 	case errors.As(err, &no):
 		return contradiction(no)
 	case errors.As(err, &dunno) && checkRoot() == nil:

@@ -4,6 +4,8 @@ package testenv_test
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -112,11 +114,33 @@ func TestSkipsAreProven(t *testing.T) {
 	}
 }
 
+// An error is a reason to skip only if it says what is missing.
+func TestGotIsProven(t *testing.T) {
+	said := fmt.Errorf("exit status 1: prog.c:1:10: fatal error: sys/sdt.h: No such file or directory")
+	reqs := map[string]testenv.Requirement{
+		"missing":   testenv.Got("x", &fs.PathError{Op: "open", Path: "/x", Err: fs.ErrNotExist}),
+		"said":      testenv.Got("x", said, testenv.NoSDT...),
+		"not said":  testenv.Got("x", said, "cannot find -lc"),
+		"any other": testenv.Got("x", errors.New("exit status 1")),
+	}
+	if r := role(); r != "" {
+		testenv.Need(t, reqs[r])
+		return
+	}
+	for name := range reqs {
+		out, ok := child(t, "TestGotIsProven", name)
+		proven := name == "missing" || name == "said"
+		if ok != proven || strings.Contains(out, testenv.SkipPrefix) != proven {
+			t.Errorf("%s: ok %v:\n%s", name, ok, out)
+		}
+	}
+}
+
 func TestNeedNamesAllThatIsMissing(t *testing.T) {
 	if role() != "" {
 		testenv.Need(t, testenv.Tool("no-such-tool"), testenv.CPUs(1), testenv.CPUs(1<<20),
 			testenv.File("/no/such/file"), testenv.Arch(runtime.GOARCH), testenv.Arch("pdp11", "vax"),
-			testenv.Got("cake", nil), testenv.Got("tea", errors.New("sold out")))
+			testenv.Got("cake", nil), testenv.Missing("tea", "sold out"))
 		return
 	}
 	out, ok := child(t, "TestNeedNamesAllThatIsMissing", "need")

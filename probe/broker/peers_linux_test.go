@@ -307,7 +307,7 @@ func deaf(t *testing.T, dir string) (int, *target) {
 	t.Helper()
 	testenv.Need(t, testenv.Guest)
 	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	testenv.Need(t, testenv.Got("/dev/fuse", err))
+	testenv.Need(t, testenv.Got("/dev/fuse", err, "no such device"))
 	up, end := make(chan *target), make(chan struct{})
 	var mounted error
 	var in func()
@@ -338,7 +338,7 @@ func deaf(t *testing.T, dir string) (int, *target) {
 	t.Cleanup(func() { close(end) })
 	if mounted != nil {
 		unix.Close(dev)
-		testenv.Need(t, testenv.Got("mounting FUSE", mounted))
+		testenv.Need(t, testenv.Got("mounting FUSE", mounted, "no such device"))
 		t.Fatal(mounted)
 	}
 	return dev, p

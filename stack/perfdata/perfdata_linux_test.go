@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +51,7 @@ func recordPerf(t *testing.T, perf string, pid int, file, size string, args ...s
 		cmd.Stdout = to
 	}
 	if err := cmd.Run(); err != nil {
-		testenv.Need(t, testenv.Got("perf record", fmt.Errorf("%w: %s", err, out.String())))
+		t.Fatalf("perf record: %v: %s", err, out.String())
 	}
 }
 
@@ -258,7 +257,7 @@ func perfScript(t *testing.T, perf, file string) [][]uint64 {
 	cmd.Stdin = in
 	out, err := cmd.Output()
 	if err != nil {
-		testenv.Need(t, testenv.Got("perf script", err))
+		t.Fatalf("perf script: %v", err)
 	}
 	var list [][]uint64
 	for line := range strings.Lines(string(out)) {

@@ -24,7 +24,7 @@ const batch = 1000
 func startC(b *testing.B) func() time.Duration {
 	exe := b.TempDir() + "/fire"
 	if out, err := testenv.Command(b, "cc", "-O2", "-o", exe, "testdata/fire.c").CombinedOutput(); err != nil {
-		testenv.Need(b, testenv.Got("cc with sys/sdt.h", fmt.Errorf("%w: %s", err, out)))
+		testenv.Need(b, testenv.Got("cc with sys/sdt.h", fmt.Errorf("%w: %s", err, out), testenv.NoSDT...))
 	}
 	f, err := usdt.Open(exe)
 	if err != nil {

@@ -40,7 +40,7 @@ var long = flag.Bool("long", false, "fire 10 million times in TestExactUnderPres
 
 func supported(t testing.TB) {
 	if _, ok := usdtfire.Targets[runtime.GOARCH]; !ok || runtime.GOOS != "linux" {
-		testenv.Need(t, testenv.Got("provider", errors.New("none on "+runtime.GOOS+"/"+runtime.GOARCH)))
+		testenv.Need(t, testenv.Missing("provider", "none on "+runtime.GOOS+"/"+runtime.GOARCH))
 	}
 }
 

@@ -1,7 +1,6 @@
 package static_test
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -27,7 +26,7 @@ func Example() {
 // TestLayout pins what usdtlink reads out of a file.
 func TestLayout(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
-		testenv.Need(t, testenv.Got("64-bit machine", errors.New("this is "+runtime.GOARCH)))
+		testenv.Need(t, testenv.Missing("64-bit machine", "this is "+runtime.GOARCH))
 	}
 	p := (*[8]uint64)(unsafe.Pointer(&request))
 	name := (*string)(unsafe.Add(unsafe.Pointer(&request), usdtfire.ProbeName))
@@ -48,7 +47,7 @@ func TestLayout(t *testing.T) {
 // TestStubs fires every stub of this program, as if usdtlink had been here.
 func TestStubs(t *testing.T) {
 	if usdtfire.Stub(1) == 0 {
-		testenv.Need(t, testenv.Got("stubs", errors.New("none on "+runtime.GOARCH)))
+		testenv.Need(t, testenv.Missing("stubs", "none on "+runtime.GOARCH))
 	}
 	if usdtfire.Stub(0) != 0 || usdtfire.Stub(usdtfire.PoolSize+1) != 0 {
 		t.Error("stubs out of range")

@@ -20,7 +20,7 @@ func StartCompiled(t *testing.T, name, source string) int {
 		filepath.Join(dir, name), "-")
 	cmd.Stdin = strings.NewReader(source)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		testenv.Need(t, testenv.Got("gcc -static", fmt.Errorf("%w: %s", err, out)))
+		testenv.Need(t, testenv.Got("gcc -static", fmt.Errorf("%w: %s", err, out), "cannot find -lc"))
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	return Workload{Name: name, Argv: []string{name}}.Start(t)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/binary"
-	"errors"
 	"flag"
 	"io"
 	"os"
@@ -69,7 +68,7 @@ func TestLink(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if test.goarch != runtime.GOARCH && !*cross {
-				testenv.Need(t, testenv.Got("-cross", errors.New("not given: the standard library would be built")))
+				testenv.Need(t, testenv.Missing("-cross", "not given: the standard library would be built"))
 			}
 			exe := build(t, test.goarch, test.flags...)
 			before := tool(t, "go", "version", "-m", exe)
