@@ -17,7 +17,11 @@ const memoryLimit = 2 << 30
 // file descriptor open or a goroutine running. It is for TestMain, and does not return. It
 // reports a descriptor with what it refers to and, if a test called Need, the test in which it
 // appeared; and a goroutine with its stack and where it was started.
+//
+// Programs that the tests build are not stamped with the state of the repository, which git
+// refuses to tell if the checkout belongs to somebody else.
 func Main(m *testing.M) {
+	os.Setenv("GOFLAGS", strings.TrimSpace(os.Getenv("GOFLAGS")+" -buildvcs=false"))
 	if _, err := limitMemory(memoryLimit); err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 		os.Exit(1)

@@ -238,7 +238,7 @@ func TestForeignModule(t *testing.T) {
 	testenv.Need(t, testenv.Go)
 	exe := filepath.Join(t.TempDir(), "forks")
 	build := testenv.Command(t, "go", "build", "-C", "testdata/foreign", "-o", exe, ".")
-	build.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOPROXY=off", "GOWORK=off")
+	build.Env = append(os.Environ(), "GOFLAGS=-mod=readonly "+os.Getenv("GOFLAGS"), "GOPROXY=off", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
