@@ -29,7 +29,7 @@ func buildGo(t *testing.T, arch string) string {
 	}
 	out := filepath.Join(dir, "prog")
 	cmd := testenv.Command(t, "go", "build", "-o", out, src)
-	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=", "GOPROXY=off", "GOARCH="+arch)
+	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOPROXY=off", "GOARCH="+arch)
 	if b, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, b)
 	}

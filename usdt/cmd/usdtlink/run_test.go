@@ -32,7 +32,7 @@ func build(t *testing.T, goarch string, flags ...string) string {
 	testenv.Need(t, testenv.Go)
 	exe := filepath.Join(t.TempDir(), "prog")
 	cmd := testenv.Command(t, "go", append(append([]string{"build", "-o", exe}, flags...), "../../static/testdata/prog")...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+goarch, "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+goarch, "GOFLAGS=-buildvcs=false")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
