@@ -198,7 +198,7 @@ var unlinked = []string{
 
 // TestReadmeProgram checks that README's program compiles, and links only what it needs.
 func TestReadmeProgram(t *testing.T) {
-	testenv.Need(t, testenv.Go)
+	testenv.Need(t, testenv.Go, testenv.Long)
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func TestNamesWithoutCapabilities(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	testenv.Need(t, testenv.Root, testenv.Tracefs, testenv.Go, testenv.Long)
+	testenv.Need(t, testenv.Long, testenv.Root, testenv.Tracefs, testenv.Go, testenv.Long)
 	dir := t.TempDir()
 	buildTools(t, dir, "./offcputime")
 	self, err := os.ReadFile("/proc/self/exe")

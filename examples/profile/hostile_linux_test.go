@@ -72,7 +72,7 @@ func profileOf(t testing.TB, name string) (kB int, cpu time.Duration, out string
 // of these, and of honest ones to compare. How much time it takes is a benchmark
 // (internal/bench/neighbours).
 func TestHostileNeighbours(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Arch("amd64"))
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Arch("amd64"), testenv.Long)
 	testenv.LimitMemory(t, 512<<20)
 	if testenv.InGuest() {
 		testenv.Need(t, testenv.Missing("room for the files", "this is a guest"))

@@ -155,7 +155,7 @@ func harmlessRun(t *testing.T, role string, env ...string) error {
 // TestLeftIsSeen: a step that leaves one of everything that a test could leave fails, and the
 // error says what.
 func TestLeftIsSeen(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Mounts, testenv.Tracefs, testenv.Uprobes, testenv.Tool("sleep"), testenv.Go)
+	testenv.Need(t, testenv.Long, testenv.Root, testenv.Mounts, testenv.Tracefs, testenv.Uprobes, testenv.Tool("sleep"), testenv.Go)
 	if !testenv.OwnMounts(t) {
 		return
 	}

@@ -141,7 +141,7 @@ func (c *check) handle(line []byte, runs map[string]*packageRun) {
 
 // native runs the README's test command.
 func native(ctx context.Context, c *check) (testlog.Counts, error) {
-	return c.goTest(ctx, "native", "-count=1", "-timeout=5m", "./...")
+	return c.goTestEnv(ctx, "native", []string{"BORESCOPE_LONG=1"}, "-count=1", "-timeout=5m", "./...")
 }
 
 // vmtest runs the tests that boot guests in internal/vmtest/guest, which go test ./... does

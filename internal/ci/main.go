@@ -41,7 +41,7 @@ type step struct {
 var steps = []step{
 	{"setup", "install what the other steps need", 10 * time.Minute, setup},
 	{
-		"native", "go test ./... on this machine, as the user that runs this", 10 * time.Minute,
+		"native", "BORESCOPE_LONG=1 go test ./... on this machine, as the user that runs this", 10 * time.Minute,
 		harmless(native),
 	},
 	{

@@ -84,6 +84,7 @@ var readers = []reader{
 // occupies, and a second, for files that any user may write and map, and that tools of root
 // read. They took gigabytes and minutes.
 func TestBombs(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	testenv.LimitMemory(t, 1<<30)
 	for _, b := range elfbuild.Bombs() {
 		if b.Kind == elfbuild.Recorded {
@@ -408,6 +409,7 @@ func readORC(_ *testing.T, f *file) func() string {
 // TestRecordingBombs is TestBombs for files of recordings, which are read part after part: each
 // takes at most 64 MiB more than the file occupies, and all of them end.
 func TestRecordingBombs(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	testenv.LimitMemory(t, 512<<20)
 	for _, b := range elfbuild.Bombs() {
 		if b.Kind != elfbuild.Recorded {

@@ -71,10 +71,14 @@ var (
 		}
 		return nil
 	}}
-	// Long: -short is not set, for tests that take long.
-	Long = Requirement{"no -short", func() error {
+	// Long: the environment variable BORESCOPE_LONG=1 asks for tests that take long, as the
+	// check (.ci/run) does, and -short is not set.
+	Long = Requirement{"BORESCOPE_LONG=1", func() error {
 		if testing.Short() {
-			return errors.New("it is set")
+			return errors.New("-short is set")
+		}
+		if os.Getenv("BORESCOPE_LONG") != "1" {
+			return errors.New("it is not set")
 		}
 		return nil
 	}}

@@ -193,6 +193,6 @@ func exists(path string) bool {
 func Environment(o *Options) []string {
 	return append([]string{
 		"PATH=/bin:/usr/bin:/sbin:/usr/sbin:/vmtest", "HOME=/root", "USER=root", "TMPDIR=/tmp",
-		"LANG=C.UTF-8", "BORESCOPE_GUEST=" + o.Kernel.Version,
+		"LANG=C.UTF-8", "BORESCOPE_GUEST=" + o.Kernel.Version, "BORESCOPE_LONG=1",
 	}, o.Env...)
 }
