@@ -24,9 +24,6 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv("PROFILE_MAIN") == "1" {
 		os.Unsetenv("PROFILE_MAIN")
-		if dir := os.Getenv("PROFILE_HIDE"); dir != "" {
-			hide(dir)
-		}
 		main()
 	}
 	testenv.Main(m)

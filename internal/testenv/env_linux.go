@@ -73,8 +73,12 @@ func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
-// inOwnMounts is the variable with the name of the test that runs in its own mount namespace.
-const inOwnMounts = "BORESCOPE_OWN_MOUNTS"
+// inOwnMounts is the variable with the name of the test that runs in its own mount namespace,
+// fromMounts that with the namespace that it ran in before.
+const (
+	inOwnMounts = "BORESCOPE_OWN_MOUNTS"
+	fromMounts  = "BORESCOPE_FROM_MOUNTS"
+)
 
 // OwnMounts runs the test, which must not be a subtest, again in a process with its own mount
 // namespace, and returns true there. No other process sees its mounts and unmounts, and they
@@ -82,10 +86,19 @@ const inOwnMounts = "BORESCOPE_OWN_MOUNTS"
 // ends. The test needs Root and Mounts.
 func OwnMounts(t *testing.T) bool {
 	t.Helper()
+	namespace, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := again(t, inOwnMounts)
 	if cmd == nil {
+		// The variable alone, which anybody can set, is not enough.
+		if from := os.Getenv(fromMounts); from == "" || from == namespace {
+			t.Fatalf("%s is set, but not the namespace of mounts that this test ran in before", inOwnMounts)
+		}
 		return true
 	}
+	cmd.Env = append(cmd.Env, fromMounts+"="+namespace)
 	// With this flag, package syscall makes the new namespace's mounts private.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()

@@ -49,6 +49,9 @@ func TestInPIDNamespace(t *testing.T) {
 	if os.Getenv("COLLECT_WORKLOAD") != "pidns" {
 		return
 	}
+	if os.Getpid() != 1 { // before anything is mounted
+		t.Fatalf("process %d, want the first", os.Getpid())
+	}
 	for _, m := range []struct {
 		from, to, kind string
 		flags          uintptr
@@ -56,9 +59,6 @@ func TestInPIDNamespace(t *testing.T) {
 		if err := syscall.Mount(m.from, m.to, m.kind, m.flags, ""); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if os.Getpid() != 1 {
-		t.Fatalf("process %d, want the first", os.Getpid())
 	}
 	exe, err := os.Executable()
 	if err != nil {
