@@ -272,6 +272,10 @@ func (a *attacher) explainTracing(g *Program, err error) error {
 func (a *attacher) iter(prog *ebpf.Program, s *Site) error {
 	var task *kernel.IterTask
 	if s.PID != 0 {
+		// The kernel looks only when the iterator is read, and then finds nothing.
+		if errors.Is(syscall.Kill(s.PID, 0), syscall.ESRCH) {
+			return notexist.Errorf("no process %d", s.PID)
+		}
 		task = &kernel.IterTask{PID: uint32(s.PID)}
 	}
 	fd, err := kernel.Iter(prog.FD(), task)

@@ -46,6 +46,7 @@ func TestAttachErrors(t *testing.T) {
 			site(p).Target = x
 		}), "at most kernel.perf_event_max_sample_rate", nil},
 		{"sampled process", change("software:page-faults:1 pid=1", func(p *Plan) { site(p).PID = 1<<22 - 1 }), "no process", fs.ErrNotExist},
+		{"iterated process", change("iter:task pid=1", func(p *Plan) { site(p).PID = 1<<22 - 1 }), "no process 4194303", fs.ErrNotExist},
 		{"interface", change("socket:nosuch0", func(*Plan) {}), "no interface nosuch0", fs.ErrNotExist},
 		{"method", change("profile:hz:9", func(p *Plan) { p.Programs[0].Method = MethodNone }), "the plan has no method", nil},
 	} {
