@@ -253,10 +253,14 @@ func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) StopReason 
 			continue
 		}
 		v, end := w.value(t, s, cfa, sp, block, rule.Lo, mem)
-		if end != StopUnknown {
+		switch {
+		case end == StopUnknown:
+			w.vals[i] = v
+		case w.needed(int(s.Num)):
 			return end
+		default:
+			w.lost |= 1 << s.Num
 		}
-		w.vals[i] = v
 	}
 	return w.enter(rule, cfa)
 }
@@ -264,6 +268,12 @@ func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) StopReason 
 // unknown reports whether a register is computed from one that is not known.
 func (w *CFIWalker) unknown(s *rules.SavedReg) bool {
 	return (s.Kind == rules.RegReg || s.Kind == rules.RegAtReg) && w.regs.Have&(1<<s.Reg) == 0
+}
+
+// needed reports whether a walk ends where a register can't be restored. Of the others few
+// rules make use.
+func (w *CFIWalker) needed(n int) bool {
+	return n == int(rules.ReturnReg(w.regs.Machine)) || n == w.regs.spNum() || n == w.regs.fpNum()
 }
 
 // enter puts the values that apply found into the registers.
@@ -404,7 +414,7 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 		}
 		addr = v
 	}
-	if addr < sp && int(s.Num) != AMD64RIP {
+	if addr < sp && int(s.Num) != AMD64RIP && int(s.Num) != w.regs.spNum() {
 		// GCC's epilogues do not describe that a register was popped: a slot below the
 		// stack pointer is free again, and the register holds its value.
 		return w.regs.R[s.Num], StopUnknown

@@ -412,8 +412,15 @@ func (g *bpfGen) one(i int) {
 
 	g.label(name("lost")) // what it is computed from: then it is not known either
 	for _, must := range []int{g.regs.ra, g.regs.newSP} {
-		g.add(asm.JEq.Imm(asm.R1, int32(must), "ss_norule"))
+		g.add(asm.JEq.Imm(asm.R1, int32(must), "ss_unknown"))
 	}
+	g.add(asm.Ja.Label(name("forget")))
+	g.label(name("unread"))
+	g.target(i, "ss_broken")
+	for _, must := range []int{g.regs.ra, g.regs.newSP, g.regs.fp} {
+		g.add(asm.JEq.Imm(asm.R1, int32(must), "ss_badmem"))
+	}
+	g.label(name("forget"))
 	g.add(asm.Mov.Imm(asm.R5, 1), asm.LSh.Reg(asm.R5, asm.R1))
 	if g.regs.shift > 0 {
 		g.add(asm.RSh.Imm(asm.R5, int32(g.regs.shift)))
@@ -422,6 +429,7 @@ func (g *bpfGen) one(i int) {
 
 	g.label(name("slot"))
 	g.add(asm.Add.Reg(asm.R5, asm.R4))
+	g.add(asm.JEq.Imm(asm.R1, int32(g.regs.newSP), name("read")))
 	if !g.arm {
 		g.add(asm.JEq.Imm(asm.R1, int32(g.regs.ra), name("read")))
 	}
@@ -431,7 +439,7 @@ func (g *bpfGen) one(i int) {
 	g.register(asm.R5, asm.R1)
 	g.add(asm.Ja.Label(name("value")))
 	g.label(name("read"))
-	g.readTo(int32(slotValue(i)), asm.R5, 8, "ss_badmem")
+	g.readTo(int32(slotValue(i)), asm.R5, 8, name("unread"))
 	g.load(asm.R5, slotValue(i))
 	g.label(name("value"))
 	g.store(slotValue(i), asm.R5)
