@@ -629,7 +629,7 @@ func (g *bpfGen) signalFrame() {
 func (g *bpfGen) growGo() {
 	g.label("ss_grow")
 	g.add(asm.Mov.Imm(asm.R2, int32(g.regs.g)))
-	g.known(asm.R2, "ss_norule")
+	g.known(asm.R2, "ss_unknown")
 	g.load(asm.R8, g.at(g.regs.g))
 	g.add(
 		asm.JEq.Imm(asm.R8, 0, "ss_norule"),

@@ -258,6 +258,20 @@ func TestWalkerMatchesGoWalker(t *testing.T) {
 			t.Errorf("%d of %d stacks are whole", whole, samples)
 		}
 	})
+	// The program found no caller of the loader's code, which counts from rbx, nor of vfork,
+	// whose return address is in rdi.
+	for name, start := range map[string]func(t *testing.T) int{
+		"lazy":  stacktest.StartLazy,
+		"vfork": func(t *testing.T) int { return stacktest.StartCompiled(t, "vfork", stacktest.Vfork) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			// A cache of its own: files of the other may have left their inodes to these.
+			samples, whole := b.compare(t, &w, new(stack.CFICache), start(t))
+			if 1000*whole < 995*samples {
+				t.Errorf("%d of %d stacks are whole", whole, samples)
+			}
+		})
+	}
 	t.Run("garbage", func(t *testing.T) {
 		b.compare(t, &w, &cache, stacktest.StartCompiled(t, "garbage", stacktest.Garbage))
 	})
