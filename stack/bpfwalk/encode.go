@@ -29,16 +29,15 @@ const (
 
 	// A register that is restored. If all are at the CFA and close together, they are sorted
 	// by their place, and the program reads them at once: the block.
-	slotTarget = 0 // uint8: its word in the state; slotNone: there are no more
+	slotTarget = 0 // uint8: the byte at which it is in the state; slotNone: there are no more
 	slotFrom   = 1 // uint8
 	slotOff    = 2 // int16: in words of 8 bytes
 
-	slotNone   = 0xff
-	fromCFA    = 1 << 7 // saved at the CFA + off; bits 3 to 6: at which byte of the block
-	fromSaved  = 1 << 6 // saved at a register + off, else it is register + off
-	fromReg    = 1<<6 - 1
-	blockBytes = 0x78
-	maxBlock   = 15 // words
+	slotNone  = 0xff
+	fromCFA   = 1 << 7 // saved at the CFA + off; added to this, the byte of the block
+	fromSaved = 1 << 6 // saved at a register + off, else it is register + off
+	fromReg   = 1<<6 - 1
+	maxBlock  = 15 // words
 )
 
 // How the CFA is computed.
@@ -56,14 +55,17 @@ const (
 	bpfCFAKind = 15
 )
 
-// words are the places of registers in the state, in words.
+// words are the places of registers in the state, in words. Word newSP comes before the
+// kernel's struct.
 type words struct {
 	ip, sp, fp, ra int
-	newSP          int // not a register: the caller's stack pointer, the CFA to begin with
 	shift          int // of the masks ruleKeep and ruleSet
-	saved          []uint8
 	g              int // Go's descriptor of the goroutine
+	saved          []uint8
 }
+
+// newSP is not a register: the caller's stack pointer, which is the CFA in almost all rules.
+const newSP = 0
 
 // savedAMD64 and savedARM64 are the registers that functions keep besides the frame
 // pointer: the first is the one that glibc's lazy binding counts from.
@@ -77,20 +79,20 @@ var (
 func wordsOf(m elf.Machine) *words {
 	if m == elf.EM_AARCH64 {
 		return &words{
-			ip: stack.ARM64PC, sp: stack.ARM64SP, fp: stack.ARM64FP, ra: stack.ARM64LR,
-			newSP: 33, shift: 16, saved: savedARM64, g: 28,
+			ip: stack.ARM64PC + 1, sp: stack.ARM64SP + 1, fp: stack.ARM64FP + 1,
+			ra: stack.ARM64LR + 1, shift: 17, g: 29, saved: savedARM64,
 		}
 	}
-	return &words{ip: 16, sp: 19, fp: 4, ra: 16, newSP: 20, saved: savedAMD64, g: 1}
+	return &words{ip: 17, sp: 20, fp: 5, ra: 17, g: 2, saved: savedAMD64}
 }
 
 // wordOf returns a register's place in the state.
 func wordOf(m elf.Machine, reg uint8) (int, bool) {
 	if m == elf.EM_AARCH64 {
-		return int(reg), reg <= stack.ARM64PC
+		return int(reg) + 1, reg <= stack.ARM64PC
 	}
 	i := slices.Index(rules.KernelEntry[:], int(reg))
-	return i, i >= 0
+	return i + 1, i >= 0
 }
 
 // encoder encodes the rules of a table.
@@ -228,7 +230,7 @@ func (e *encoder) rule(r *rules.Rule) (b [bpfRuleSize]byte) {
 		at := b[ruleSlot+4*i:]
 		at[slotTarget] = slotNone
 		if i < len(slots) {
-			at[slotTarget], at[slotFrom] = uint8(slots[i].target), slots[i].from
+			at[slotTarget], at[slotFrom] = uint8(8*slots[i].target), slots[i].from
 			o.PutUint16(at[slotOff:], uint16(slots[i].off))
 		}
 	}
@@ -270,7 +272,7 @@ func (e *encoder) slots(r *rules.Rule) (slots []slot, flags uint8, ok bool) {
 			return nil, flags, false
 		}
 		if one.target, one.must = w, must; w == e.w.sp {
-			one.target = e.w.newSP
+			one.target = newSP
 		}
 		if can {
 			slots = append(slots, one)
@@ -300,7 +302,7 @@ func (e *encoder) slot(r *rules.RegRule) (s slot, ok bool) {
 	case rules.RegAtCFA:
 		s.from, ok = fromCFA, true
 	case rules.RegCFA:
-		s.from, ok = uint8(e.w.newSP), true
+		s.from, ok = uint8(newSP), true
 	case rules.RegReg:
 		s.from, s.off = uint8(reg), 0
 	case rules.RegAtReg:
@@ -355,7 +357,7 @@ func (e *encoder) masks(r *rules.Rule, slots []slot) (keep, set uint16) {
 		}
 	}
 	for i := range slots {
-		if w := slots[i].target; w != e.w.newSP {
+		if w := slots[i].target; w != newSP {
 			set |= bit(w)
 		}
 	}

@@ -136,7 +136,7 @@ func (s *snapshots) bpf(t *testing.T, r *stack.Regs) Stack {
 	clear(s.state)
 	for n := range stack.ARM64PC + 1 {
 		if w, ok := wordOf(s.m, uint8(n)); ok {
-			binary.NativeEndian.PutUint64(s.state[stRegs+8*w:], r.R[n])
+			binary.NativeEndian.PutUint64(s.state[8*w:], r.R[n])
 		}
 	}
 	m := s.b.maps["shared"]

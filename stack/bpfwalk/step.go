@@ -270,11 +270,11 @@ func (g *bpfGen) cfa() {
 	g.signedHalf(asm.R1, ruleOff2, 0)
 	g.add(asm.Add.Reg(asm.R9, asm.R1))
 	g.label("ss_cfa")
-	g.store(g.at(g.regs.newSP), asm.R9)
+	g.store(g.at(newSP), asm.R9)
 }
 
 // at is the place of a word of the registers.
-func (g *bpfGen) at(word int) int16 { return int16(stRegs + 8*word) }
+func (g *bpfGen) at(word int) int16 { return int16(8 * word) }
 
 // known goes to unknown unless the word of the registers that reg numbers is known. It
 // leaves nothing but the number in reg, and changes R3.
@@ -293,7 +293,7 @@ func (g *bpfGen) register(dst, reg asm.Register) {
 	g.add(
 		asm.LSh.Imm(reg, 3),
 		asm.Add.Reg(reg, asm.R6),
-		asm.LoadMem(dst, reg, stRegs, asm.DWord),
+		asm.LoadMem(dst, reg, 0, asm.DWord),
 	)
 }
 
@@ -334,9 +334,8 @@ func (g *bpfGen) slots() {
 		g.target(i, "ss_restored")
 		g.add(
 			asm.LoadMem(asm.R2, asm.R7, slotAt(i, slotFrom), asm.Byte),
-			asm.And.Imm(asm.R2, blockBytes),
 			asm.Add.Reg(asm.R2, asm.R6),
-			asm.LoadMem(asm.R2, asm.R2, stBuf, asm.DWord),
+			asm.LoadMem(asm.R2, asm.R2, stBuf-fromCFA, asm.DWord),
 		)
 		g.restore()
 	}
@@ -355,14 +354,9 @@ func (g *bpfGen) target(i int, none string) {
 	)
 }
 
-// restore stores R2 in the word of the registers that R1 numbers.
+// restore stores R2 at the byte of the state that R1 says.
 func (g *bpfGen) restore() {
-	g.add(
-		asm.And.Imm(asm.R1, fromReg),
-		asm.LSh.Imm(asm.R1, 3),
-		asm.Add.Reg(asm.R1, asm.R6),
-		asm.StoreMem(asm.R1, stRegs, asm.R2, asm.DWord),
-	)
+	g.add(asm.Add.Reg(asm.R1, asm.R6), asm.StoreMem(asm.R1, 0, asm.R2, asm.DWord))
 }
 
 // oneByOne finds the registers that a rule restores, each in its own way, and then
@@ -411,17 +405,17 @@ func (g *bpfGen) one(i int) {
 	)
 
 	g.label(name("lost")) // what it is computed from: then it is not known either
-	for _, must := range []int{g.regs.ra, g.regs.newSP} {
-		g.add(asm.JEq.Imm(asm.R1, int32(must), "ss_unknown"))
+	for _, must := range []int{g.regs.ra, newSP} {
+		g.add(asm.JEq.Imm(asm.R1, int32(8*must), "ss_unknown"))
 	}
 	g.add(asm.Ja.Label(name("forget")))
 	g.label(name("unread"))
 	g.target(i, "ss_broken")
-	for _, must := range []int{g.regs.ra, g.regs.newSP, g.regs.fp} {
-		g.add(asm.JEq.Imm(asm.R1, int32(must), "ss_badmem"))
+	for _, must := range []int{g.regs.ra, newSP, g.regs.fp} {
+		g.add(asm.JEq.Imm(asm.R1, int32(8*must), "ss_badmem"))
 	}
 	g.label(name("forget"))
-	g.add(asm.Mov.Imm(asm.R5, 1), asm.LSh.Reg(asm.R5, asm.R1))
+	g.add(asm.RSh.Imm(asm.R1, 3), asm.Mov.Imm(asm.R5, 1), asm.LSh.Reg(asm.R5, asm.R1))
 	if g.regs.shift > 0 {
 		g.add(asm.RSh.Imm(asm.R5, int32(g.regs.shift)))
 	}
@@ -429,15 +423,17 @@ func (g *bpfGen) one(i int) {
 
 	g.label(name("slot"))
 	g.add(asm.Add.Reg(asm.R5, asm.R4))
-	g.add(asm.JEq.Imm(asm.R1, int32(g.regs.newSP), name("read")))
+	g.add(asm.JEq.Imm(asm.R1, 8*newSP, name("read")))
 	if !g.arm {
-		g.add(asm.JEq.Imm(asm.R1, int32(g.regs.ra), name("read")))
+		g.add(asm.JEq.Imm(asm.R1, int32(8*g.regs.ra), name("read")))
 	}
 	g.load(asm.R2, stLow)
 	g.add(asm.JGE.Reg(asm.R5, asm.R2, name("read")))
-	g.add(asm.And.Imm(asm.R1, fromReg)) // popped already: see CFIWalker.value
-	g.register(asm.R5, asm.R1)
-	g.add(asm.Ja.Label(name("value")))
+	g.add( // popped already: see CFIWalker.value
+		asm.Add.Reg(asm.R1, asm.R6),
+		asm.LoadMem(asm.R5, asm.R1, 0, asm.DWord),
+		asm.Ja.Label(name("value")),
+	)
 	g.label(name("read"))
 	g.readTo(int32(slotValue(i)), asm.R5, 8, name("unread"))
 	g.load(asm.R5, slotValue(i))
@@ -473,7 +469,7 @@ func (g *bpfGen) caller() {
 		g.putBack(-8, "ss_ret")
 	}
 	// Only a leaf may have no stack of its own.
-	g.load(asm.R9, g.at(g.regs.newSP))
+	g.load(asm.R9, g.at(newSP))
 	g.load(asm.R1, g.at(g.regs.sp))
 	g.add(asm.JNE.Reg(asm.R1, asm.R9, "ss_further"))
 	g.load(asm.R1, stTag)
@@ -498,7 +494,7 @@ func (g *bpfGen) haveAll() {
 
 // have notes that the registers in R1 are known, and those that always are.
 func (g *bpfGen) have() {
-	always := uint64(1)<<g.regs.ip | 1<<g.regs.sp | 1<<g.regs.newSP
+	always := uint64(1)<<g.regs.ip | 1<<g.regs.sp | 1<<newSP
 	g.add(asm.LoadImm(asm.R2, int64(always), asm.DWord), asm.Or.Reg(asm.R1, asm.R2))
 	g.store(stHave, asm.R1)
 }

@@ -29,8 +29,8 @@ type Walker struct {
 	// the user's registers on kernels before 5.15, which lack bpf_task_pt_regs.
 	// 0 uses the helper.
 	TaskStackOffset int
-	// Preset takes the registers that the caller has put at the state's beginning instead of
-	// looking for the user's own: the kernel's struct pt_regs, or on arm64 struct
+	// Preset takes the registers that the caller has put at RegsOffset in the state instead
+	// of looking for the user's own: the kernel's struct pt_regs, or on arm64 struct
 	// user_pt_regs. All of them count as known.
 	Preset bool
 	// Returns describes where the kernel keeps the return addresses that uretprobes
@@ -74,8 +74,8 @@ const StackNeed = 64
 // The state, in a map value: the registers that a walk goes on with, and what
 // it found.
 const (
-	stRegs   = 0                     // struct pt_regs, or user_pt_regs
-	stHave   = stRegs + arm64RegsLen // uint64: bit n is set where word n of them is known
+	stRegs   = 8                     // struct pt_regs, or user_pt_regs, behind word newSP
+	stHave   = stRegs + arm64RegsLen // uint64: bit n is set where word n of the state is known
 	stTag    = stHave + 8            // uint64: bpfExact or bpfByFP, of the frame to come
 	stFirst  = stTag + 8             // uint32: the process's first mapping
 	stCount  = stTag + 12            // uint32: their number; 0: not known
@@ -115,6 +115,9 @@ type Stack struct {
 // StateSize returns the size of the state in bytes. The state may be at the beginning of a
 // map value or at any multiple of 8 in it.
 func (w *Walker) StateSize() int { return stPCs + 8*w.maxFrames() }
+
+// RegsOffset returns the offset in the state of the registers to begin with, for Preset.
+func (w *Walker) RegsOffset() int { return stRegs }
 
 // PCsOffset returns the offset of the frames in the state: eight bytes each, innermost
 // first; DecodeFrame reads them.
