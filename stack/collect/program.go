@@ -8,6 +8,7 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
@@ -453,30 +454,53 @@ func (b *builder) accumulate(name string, base asm.Register, off, slot int32, wo
 // the first time: an exec is over by then.
 const secondSight = 100_000_000
 
+// A process's value in mapSeen is the time at which it was announced last. Its lowest bits
+// count how often that was, up to sightsMost.
+const (
+	sightsMask = 15
+	sightsMost = 10
+)
+
 // firstSight sends the process's ids when it is seen for the first time under a name, so
 // that a reader can look at it while it lives, and again when it runs another program. That
 // may have the same name, and a process that is seen in the middle of an exec has no
-// mappings: it is sent once more when it is seen later. mapSeen has the time of the first
-// sighting, then 0.
+// mappings: it is sent once more when it is seen later. From then on it is sent where a stack
+// leads out of the mappings that the walker knows, as a library's that was loaded since; each
+// time after twice as long as before, for code can be in no file at all.
 func (b *builder) firstSight() {
-	first, note := b.unique("first"), b.unique("note")
+	first, again, note := b.unique("first"), b.unique("again"), b.unique("note")
 	b.lookup(mapSeen, regScratch, int32(b.key+keyPID))
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, first),
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
-		asm.JEq.Imm(asm.R1, 0, "release"),
 		asm.StoreMem(asm.RFP, slotValue, asm.R1, asm.DWord),
+		asm.And.Imm(asm.R1, sightsMask),
+		asm.JLE.Imm(asm.R1, 1, again),
+		asm.LoadMem(asm.R2, regScratch, b.key+keyUserEnd, asm.Word),
+		asm.JNE.Imm(asm.R2, userWalked|int32(stack.StopNoMapping), "release"),
+	)
+	b.label(again)
+	b.add(
 		asm.FnKtimeGetNs.Call(),
 		asm.LoadMem(asm.R1, asm.RFP, slotValue, asm.DWord),
-		asm.Sub.Reg(asm.R0, asm.R1),
-		asm.JSLT.Imm(asm.R0, secondSight, "release"),
-		asm.Mov.Imm(asm.R0, 0),
+		asm.Mov.Reg(asm.R2, asm.R1),
+		asm.And.Imm(asm.R2, sightsMask),
+		asm.Mov.Imm(asm.R3, secondSight/2),
+		asm.LSh.Reg(asm.R3, asm.R2),
+		asm.Add.Reg(asm.R3, asm.R1),
+		asm.JLT.Reg(asm.R0, asm.R3, "release"),
+		asm.JGE.Imm(asm.R2, sightsMost, note),
+		asm.Add.Imm(asm.R2, 1),
 		asm.Ja.Label(note),
 	)
 	b.label(first)
-	b.add(asm.FnKtimeGetNs.Call())
+	b.add(asm.FnKtimeGetNs.Call(), asm.Mov.Imm(asm.R2, 1))
 	b.label(note)
-	b.add(asm.StoreMem(asm.RFP, slotValue, asm.R0, asm.DWord))
+	b.add(
+		asm.And.Imm(asm.R0, ^sightsMask),
+		asm.Or.Reg(asm.R0, asm.R2),
+		asm.StoreMem(asm.RFP, slotValue, asm.R0, asm.DWord),
+	)
 	b.update(mapSeen, regScratch, int32(b.key+keyPID), asm.RFP, slotValue, bpfAny)
 	b.add(asm.StoreMem(asm.RFP, slotValue, regID, asm.DWord))
 	b.loadMap(asm.R1, mapFirst)
