@@ -191,7 +191,7 @@ func TestTablesBudget(t *testing.T) {
 func TestWalkerInstructions(t *testing.T) {
 	for name, w := range map[string]*Walker{
 		"amd64": {}, "plain": {PlainLoop: true, TaskStackOffset: 24}, "preset": {Preset: true}, "arm64": {Machine: elf.EM_AARCH64, MaxFrames: 512},
-		"returns": {Returns: &ReturnProbes{}}, "arm64 returns": {Machine: elf.EM_AARCH64, Returns: &ReturnProbes{}},
+		"returns": {Returns: &ReturnProbes{}}, "task": {Task: &TaskOffsets{}}, "arm64 returns": {Machine: elf.EM_AARCH64, Returns: &ReturnProbes{}},
 	} {
 		ins := w.Instructions()
 		symbols := make(map[string]bool)

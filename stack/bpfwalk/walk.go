@@ -37,6 +37,12 @@ type Walker struct {
 	// replaced, so that the walk puts them back. Nil leaves them as they are, and the walk
 	// ends there. (The kernel's own walker puts them back since Linux 6.12.)
 	Returns *ReturnProbes
+	// Task describes what else there is to know of a task. A process that was not given to
+	// Tables and has executed nothing since another one started it is walked as that one;
+	// those given must have their numbers of the initial pid namespace. A process that ends
+	// has no user stack any more when its memory is gone, where the kernel has
+	// bpf_task_pt_regs. Nil walks both by frame pointers.
+	Task *TaskOffsets
 	// Python also reads the interpreted frames of CPython 3.11 to 3.13, in the processes
 	// given to Tables.SetPython, and puts them behind the native ones; python.Merge puts
 	// them where they ran. It needs PythonMap and bpf_loop. It searches up to 256 threads
@@ -279,7 +285,12 @@ func (g *bpfGen) walk() {
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.RSh.Imm(asm.R0, 32),
 	)
-	g.lookup(MapProcesses, asm.R0, "stack_walk_unknown")
+	parent := "stack_walk_unknown"
+	if g.w.Task != nil {
+		parent = "stack_walk_parent"
+	}
+	g.lookup(MapProcesses, asm.R0, parent)
+	g.label("stack_walk_known")
 	g.add(
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
 		asm.StoreMem(asm.R6, stFirst, asm.R1, asm.Word),
@@ -287,6 +298,11 @@ func (g *bpfGen) walk() {
 		asm.StoreMem(asm.R6, stCount, asm.R1, asm.Word),
 		asm.Ja.Label("stack_walk_go"),
 	)
+	if g.w.Task != nil {
+		g.label(parent)
+		g.parent("stack_walk_unknown")
+		g.add(asm.Ja.Label("stack_walk_known"))
+	}
 	g.label("stack_walk_unknown")
 	g.add(
 		asm.Mov.Imm(asm.R1, bpfUnknownProcess),
@@ -365,6 +381,14 @@ func (g *bpfGen) readUserRegs(off int16, taskStack int, none string) {
 		g.add(
 			asm.FnGetCurrentTaskBtf.Call(),
 			asm.Mov.Reg(asm.R1, asm.R0),
+		)
+		if g.w.Task != nil {
+			g.add(
+				asm.LoadMem(asm.R2, asm.R1, int16(g.w.Task.MM), asm.DWord),
+				asm.JEq.Imm(asm.R2, 0, none), // as perf_callchain has it
+			)
+		}
+		g.add(
 			asm.FnTaskPtRegs.Call(),
 			asm.Mov.Reg(asm.R3, asm.R0),
 		)

@@ -101,6 +101,7 @@ func (c *Collector) loadWalker() error {
 	}
 	w := walker
 	w.Returns = returnProbes(c.env)
+	w.Task = c.taskOffsets()
 	w.Python = true
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
@@ -148,6 +149,23 @@ func returnProbes(env *probe.Env) *bpfwalk.ReturnProbes {
 	return &bpfwalk.ReturnProbes{
 		Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]),
 		Stack: int(at[3]), Addr: int(at[4]),
+	}
+}
+
+// taskOffsets finds where the kernel keeps what the walker asks of a task; nil if its types do
+// not describe that, or processes have other numbers here than the kernel's own.
+func (c *Collector) taskOffsets() *bpfwalk.TaskOffsets {
+	spec, err := c.env.BTF()
+	if err != nil || c.ns != nil {
+		return nil
+	}
+	at, err := kernel.MemberOffsets(spec, "task_struct.real_parent", "task_struct.tgid",
+		"task_struct.mm", "mm_struct.exe_file")
+	if err != nil {
+		return nil
+	}
+	return &bpfwalk.TaskOffsets{
+		Parent: int(at[0]), TGID: int(at[1]), MM: int(at[2]), Executable: int(at[3]),
 	}
 }
 
