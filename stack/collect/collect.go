@@ -392,8 +392,10 @@ func addUp(counters mapx.Table[uint32, []uint64]) (total [numCounters]uint64, er
 // for the first time, so that a reader can look at it while it lives. It has another record
 // when one of its threads is first seen under another name, as after an exec. Each is
 // repeated once when it is seen again after 100 ms or more: the first sighting may have
-// been before an exec of the same name, or in the middle of one. ParseProcess reads a
-// record.
+// been before an exec of the same name, or in the middle of one. After LoadWalker there is
+// another record when a stack leads out of the mappings that AddProcess found, as a library's
+// that was loaded since; not more often than that at first, and each time after twice as
+// long. ParseProcess reads a record.
 func (c *Collector) Processes() mapx.Source { return c.first }
 
 // Detach stops collecting, and frees the resources that are only needed for it. The counts

@@ -44,6 +44,42 @@ func StartLazy(t *testing.T) int {
 	return Workload{Name: name, Argv: []string{name}}.Start(t)
 }
 
+// StartLater starts a program that loads a library after half a second and remains there. It
+// skips the test if gcc can't compile it.
+func StartLater(t *testing.T) int {
+	t.Helper()
+	const name = "later"
+	dir := t.TempDir()
+	lib := filepath.Join(dir, "liblater.so")
+	compile(t, "volatile int n; void spin(void) { for (;;) n++; }", "-shared", "-fPIC", "-o", lib)
+	compile(t, `
+#include <dlfcn.h>
+#include <time.h>
+volatile int n;
+int main(void) {
+	for (clock_t end = clock() + CLOCKS_PER_SEC / 2; clock() < end;) n++;
+	((void (*)(void))dlsym(dlopen("`+lib+`", RTLD_NOW), "spin"))();
+	return n;
+}
+`, "-o", filepath.Join(dir, name))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return Workload{Name: name, Argv: []string{name}}.Start(t)
+}
+
+// Forks has two children: one that computes, and one that executes the program again to do
+// that.
+const Forks = `
+#include <unistd.h>
+volatile int n;
+__attribute__((noinline)) void spin(void) { for (;;) n++; }
+int main(int c, char **v) {
+	if (c > 1 || fork() == 0) spin();
+	if (fork() == 0) execl("/proc/self/exe", "forks", "again", (char *)0);
+	pause();
+	return n;
+}
+`
+
 // lazyMain forgets again and again where functions are (System V ABI, procedure linkage
 // table: the first three entries are the linker's).
 const lazyMain = `
