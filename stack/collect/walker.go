@@ -31,9 +31,8 @@ const cfiBytes = 16 << 20
 // Collecting goes on meanwhile: loading takes some ten milliseconds. It needs Linux 5.17
 // and the kernel's BTF. Without them it returns an *UnsupportedError and changes nothing;
 // where control groups leave no memory for it, that error wraps syscall.ENOMEM. The tables
-// take 13 MiB of kernel memory, and six bytes of this process's for each row of the files'
+// take 14 MiB of kernel memory, and six bytes of this process's for each row of the files'
 // rules.
-// memory and six bytes of this process's for each row of the files' rules.
 func (c *Collector) LoadWalker() error {
 	if c.link == nil || c.filter.noUser || c.tables != nil {
 		return nil
@@ -54,7 +53,7 @@ func (c *Collector) LoadWalker() error {
 // The memory that the walker's tables take, and that must be left for this process: with
 // less, it would be killed and not get an error.
 const (
-	walkerBytes = 13 << 20
+	walkerBytes = 14 << 20
 	spareBytes  = 32 << 20
 )
 
