@@ -123,15 +123,14 @@ func newEncoder(t *rules.Table) *encoder {
 	}
 	// Rows that differ from the one before in nothing but some of these registers.
 	rows, extra := 0, make([]int, 1<<len(e.w.saved))
-	last := -1
-	for _, r := range t.Rows.All() {
-		switch {
-		case last < 0 || ids[r] != ids[last]:
+	last := uint16(0)
+	for _, r := range t.Rows.Index {
+		if ids[r] != ids[last] {
 			rows++
-		default:
+		} else {
 			extra[e.differing(&t.Rules[last], &t.Rules[r])]++
 		}
-		last = int(r)
+		last = r
 	}
 	var chosen int
 	for _, bit := range e.order(t) {
@@ -197,13 +196,15 @@ func (e *encoder) order(t *rules.Table) (bits []int) {
 	return bits
 }
 
+var cfaKinds = [...]uint8{
+	rules.CFANone: bpfCFANone, rules.CFAReg: bpfCFAReg, rules.CFADeref: bpfCFARef,
+	rules.CFAIndex: bpfCFAIdx, rules.CFAPLT: bpfCFAPLT, rules.CFASwitch: bpfCFAOver,
+	rules.CFAGrow: bpfCFAGrow, rules.CFASignal: bpfCFASig, rules.CFAExpr: bpfCFAHard,
+}
+
 // rule keeps of a rule what the program needs.
 func (e *encoder) rule(r *rules.Rule) (b [bpfRuleSize]byte) {
-	kind := map[rules.CFAKind]uint8{
-		rules.CFAReg: bpfCFAReg, rules.CFADeref: bpfCFARef, rules.CFAIndex: bpfCFAIdx,
-		rules.CFAPLT: bpfCFAPLT, rules.CFASwitch: bpfCFAOver, rules.CFAGrow: bpfCFAGrow,
-		rules.CFASignal: bpfCFASig, rules.CFAExpr: bpfCFAHard,
-	}[r.CFA.Kind]
+	kind := cfaKinds[r.CFA.Kind]
 	only := [bpfRuleSize]byte{ruleCFA: kind}
 	if kind == bpfCFANone || kind == bpfCFASig || kind == bpfCFAHard {
 		return only
