@@ -29,6 +29,21 @@ const (
 	mapFirst    = "first"
 	mapPIDs     = "pids"
 	mapMode     = "mode"
+
+	// With Options.Windows there are two maps of each of these, and one that names them both.
+	mapCountsOf   = "counts_of"
+	mapTotalsOf   = "totals_of"
+	mapSegmentsOf = "segments_of"
+)
+
+// halves are the names of the two maps that a table has with Options.Windows.
+func halves(name string) [2]string { return [2]string{name + ".a", name + ".b"} }
+
+// The words of mapMode.
+const (
+	wordMode   = 0 // modeHelper, modeWalker or modeHold
+	wordWindow = 4 // which halves are written to
+	modeSize   = 8
 )
 
 // mapSpecs returns the maps of a collector with room for maxStacks stacks.
@@ -50,7 +65,7 @@ func (f *filter) mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
 			Name: mapSeen, Type: ebpf.LRUHash,
 			KeySize: seenSize, ValueSize: 8, MaxEntries: 1 << 14,
 		},
-		mapMode:  {Name: mapMode, Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1},
+		mapMode:  {Name: mapMode, Type: ebpf.Array, KeySize: 4, ValueSize: modeSize, MaxEntries: 1},
 		mapFirst: {Name: mapFirst, Type: ebpf.RingBuf, MaxEntries: 1 << 16},
 	}
 	if f.sums() {
@@ -74,7 +89,35 @@ func (f *filter) mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
 			KeySize: 4, ValueSize: 4, MaxEntries: 1,
 		}
 	}
+	if f.windows {
+		for name, of := range f.windowed() {
+			spec := specs[name]
+			delete(specs, name)
+			outer := &ebpf.MapSpec{
+				Name: of, Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 2, InnerMap: spec,
+			}
+			for i, half := range halves(name) {
+				s := spec.Copy()
+				s.Name = half
+				specs[half] = s
+				outer.Contents = append(outer.Contents, ebpf.MapKV{Key: uint32(i), Value: half})
+			}
+			specs[of] = outer
+		}
+	}
 	return specs
+}
+
+// windowed are the maps that there are two of with Options.Windows, and what names both. The
+// stacks of waits are in one map: a wait that begins in one window may end in another.
+func (f *filter) windowed() map[string]string {
+	switch {
+	case f.waits != 0:
+		return map[string]string{mapTotals: mapTotalsOf}
+	case f.sums():
+		return map[string]string{mapTotals: mapTotalsOf, mapSegments: mapSegmentsOf}
+	}
+	return map[string]string{mapCounts: mapCountsOf, mapSegments: mapSegmentsOf}
 }
 
 // pidsSpec is the map of the processes to keep.
@@ -102,6 +145,10 @@ const (
 	slotTotal = -40 // Total to add
 	slotNow   = -48 // u64 time of the event
 	slotGap   = -52 // u32 1 if the thread that leaves was not seen to come
+
+	// With Options.Windows, the maps to write to.
+	slotTable    = -64 // mapCounts or mapTotals
+	slotSegments = -72
 )
 
 // A new segment's id: the count above the CPU above the scratch slot. It stays
@@ -116,6 +163,7 @@ type filter struct {
 	noKernel, noUser bool
 	idle             bool
 	perThread        bool
+	windows          bool // Options.Windows
 	self             uint32 // this process, 0 to keep it
 	pids             bool   // only those in mapPIDs
 	comm             string
@@ -134,6 +182,9 @@ func (f *filter) sums() bool { return f.value != "" || f.waits != 0 }
 // adds; without, by the kernel's helper.
 func (f *filter) program(p *probe.Program, index int, walk bool) (asm.Instructions, error) {
 	b := builder{key: scratchKey}
+	if f.windows {
+		b.halves = f.windowed()
+	}
 	b.begin(p)
 	if !f.noUser {
 		b.returnUnlessMode(walk)
@@ -164,6 +215,7 @@ func (f *filter) event(b *builder, p *probe.Program, index int, walk bool) error
 	f.fillKey(b, index)
 	f.filterComm(b)
 	b.count(counterSamples)
+	b.findHalves("release")
 	f.findStacks(b, walk)
 	if f.value != "" {
 		b.clearWaker()
@@ -217,7 +269,7 @@ func (b *builder) returnUnlessMode(walk bool) {
 	b.lookupIndex(mapMode, 0)
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, "return"),
-		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
+		asm.LoadMem(asm.R1, asm.R0, wordMode, asm.Word),
 		asm.JNE.Imm(asm.R1, mode, "return"),
 	)
 }
