@@ -77,8 +77,8 @@ type Collector struct {
 	ring   *mapx.Ring
 	mode   uint32 // what mapMode has; guarded by window.mu
 	window window
-	served bool   // Options.Served
-	pids   []int  // with Options.Hold: whose rules come first
+	served bool  // Options.Served
+	pids   []int // with Options.Hold: whose rules come first
 
 	closed  atomic.Bool
 	mu      sync.Mutex

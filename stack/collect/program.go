@@ -163,7 +163,7 @@ type filter struct {
 	noKernel, noUser bool
 	idle             bool
 	perThread        bool
-	windows          bool // Options.Windows
+	windows          bool   // Options.Windows
 	self             uint32 // this process, 0 to keep it
 	pids             bool   // only those in mapPIDs
 	comm             string
