@@ -48,6 +48,7 @@ type CFIWalker struct {
 	buf        [maxBlock]byte
 	one        [8]byte // not buf, which may hold a block meanwhile
 	vals       [numRegs]uint64
+	lost       uint64 // of a rule's registers, those that can't be restored
 }
 
 // ReturnProbe is a return address that a uretprobe replaced while the function runs: the
@@ -244,15 +245,35 @@ func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) StopReason 
 		sp = 0 // the table has the end of each slot, and slots below the stack pointer
 	}
 	block := w.readBlock(rule, cfa, sp, mem)
+	w.lost = 0
 	for i := range rule.Saved {
 		s := &rule.Saved[i]
-		v, end := w.value(t, s, cfa, sp, block, rule.Lo, mem)
-		if end != StopUnknown {
-			return end
+		if w.unknown(s) {
+			w.lost |= 1 << s.Num
+			continue
 		}
-		w.vals[i] = v
+		v, end := w.value(t, s, cfa, sp, block, rule.Lo, mem)
+		switch {
+		case end == StopUnknown:
+			w.vals[i] = v
+		case w.needed(int(s.Num)):
+			return end
+		default:
+			w.lost |= 1 << s.Num
+		}
 	}
 	return w.enter(rule, cfa)
+}
+
+// unknown reports whether a register is computed from one that is not known.
+func (w *CFIWalker) unknown(s *rules.SavedReg) bool {
+	return (s.Kind == rules.RegReg || s.Kind == rules.RegAtReg) && w.regs.Have&(1<<s.Reg) == 0
+}
+
+// needed reports whether a walk ends where a register can't be restored. Of the others few
+// rules make use.
+func (w *CFIWalker) needed(n int) bool {
+	return n == int(rules.ReturnReg(w.regs.Machine)) || n == w.regs.spNum() || n == w.regs.fpNum()
 }
 
 // enter puts the values that apply found into the registers.
@@ -273,6 +294,12 @@ func (w *CFIWalker) enter(rule *rules.Rule, cfa uint64) StopReason {
 		case s.Kind == rules.RegUndef:
 			if s.Num == raNum {
 				return StopBottom
+			}
+			r.Have &^= 1 << s.Num
+			continue
+		case w.lost&(1<<s.Num) != 0:
+			if s.Num == raNum || s.Num == spNum {
+				return StopNoRule
 			}
 			r.Have &^= 1 << s.Num
 			continue
@@ -373,21 +400,13 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 	case rules.RegCFA:
 		return addr, StopUnknown
 	case rules.RegReg:
-		v, ok := w.regs.Reg(int(s.Reg))
-		if !ok {
-			return 0, StopNoRule
-		}
-		return v, StopUnknown
+		return w.regs.R[s.Reg], StopUnknown
 	case rules.RegAtCFA:
 		if block != nil {
 			return binary.LittleEndian.Uint64(block[s.Off-lo:]), StopUnknown
 		}
 	case rules.RegAtReg:
-		base, ok := w.regs.Reg(int(s.Reg))
-		if !ok {
-			return 0, StopNoRule
-		}
-		addr = base + uint64(int64(s.Off))
+		addr = w.regs.R[s.Reg] + uint64(int64(s.Off))
 	case rules.RegAtExpr, rules.RegValExpr:
 		v, err := w.expr.eval(t.exprs[s.Off], &w.regs, mem, cfa, true)
 		if err != nil || s.Kind == rules.RegValExpr {
@@ -395,7 +414,7 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 		}
 		addr = v
 	}
-	if addr < sp && int(s.Num) != AMD64RIP {
+	if addr < sp && int(s.Num) != AMD64RIP && int(s.Num) != w.regs.spNum() {
 		// GCC's epilogues do not describe that a register was popped: a slot below the
 		// stack pointer is free again, and the register holds its value.
 		return w.regs.R[s.Num], StopUnknown

@@ -100,6 +100,26 @@ func TestCFIWalker(t *testing.T) {
 			[]uint64{0x2000, 0x3010, 0x1010},
 			StopBottom,
 		},
+		{
+			// A register that no rule needs ended the walk where it could not be restored.
+			"saved_in_unknown_register", plain().FDE(0x2000, 0x100, "", cfaRegister, AMD64RBX, AMD64R11), regs(0x2000),
+			words(sp, 0x1010),
+			[]uint64{0x2000, 0x1010},
+			StopBottom,
+		},
+		{
+			"saved_in_no_memory", plain().FDE(0x2000, 0x100, "", cfaExpression, AMD64RBX, 2, opBreg0+AMD64R13, 0x38), regs(0x2000),
+			words(sp, 0x1010),
+			[]uint64{0x2000, 0x1010},
+			StopBottom,
+		},
+		{
+			// It was taken for a register that is popped already.
+			"stack_pointer_below", plain().FDE(0x2000, 0x100, "", cfaExpression, AMD64RSP, 2, opBreg0+AMD64R13, 0x68).FDE(0x3000, 0x100, ""),
+			regs(0x2000), words(0x6ff0, 0x7018, 0, 0x3005, 0, 0, 0x1010),
+			[]uint64{0x2000, 0x3005, 0x1010},
+			StopBottom,
+		},
 		{"no_rule", plain(), regs(0x2005), words(sp, 0x1010), []uint64{0x2005}, StopNoRule},
 		{"no_module", plain(), regs(0x9999), words(sp, 0x1010), []uint64{0x9999}, StopNoMapping},
 		{"returns_nowhere", plain().FDE(0x2000, 0x100, ""), regs(0x2000), words(sp, 0xffff), []uint64{0x2000, 0xffff}, StopNoMapping},

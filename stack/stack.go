@@ -34,6 +34,7 @@ const (
 	StopSuspect                     // the frame pointer chain broke off before the thread's start
 	StopNone                        // there is no such stack: a kernel thread has no user stack
 	StopFault                       // the kernel's helper refused (an address it could not read)
+	StopLeftOut                     // a rule that the walker inside BPF leaves out: see package bpfwalk
 )
 
 // Frame is one frame of a walked stack, innermost first.

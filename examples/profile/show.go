@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/borescope/borescope/probe"
@@ -77,13 +80,16 @@ func describe(p *profile.Profile, probes []string) (title string) {
 type counts struct {
 	Samples    int64  `json:"samples"`
 	Lost       uint64 `json:"lost"`
-	Unresolved int64  `json:"unresolved"`        // samples with a frame that has no name
-	User       int64  `json:"user"`              // samples with a user stack
-	Truncated  int64  `json:"truncated"`         // of those, the ones that seem to be cut off
-	Stopped    []int  `json:"stopped,omitempty"` // CPUs that went offline: not sampled from then on
+	Unresolved int64  `json:"unresolved"` // samples with a frame that has no name
+	User       int64  `json:"user"`       // samples with a user stack
+	Truncated  int64  `json:"truncated"`  // of those, the ones that seem to be cut off
+	// LeftOut are samples whose stacks end at rules that the walker leaves out, by file.
+	LeftOut map[string]int64 `json:"left_out,omitempty"`
+	Stopped []int            `json:"stopped,omitempty"` // CPUs that went offline: not sampled from then on
 }
 
 func count(p *profile.Profile) (c counts) {
+	c.LeftOut = p.LeftOut()
 	for i := range p.Samples {
 		s := &p.Samples[i]
 		n := s.Values[0]
@@ -151,6 +157,9 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 	if c.User > 0 {
 		line += fmt.Sprintf(", user stacks that look truncated %d of %d (%.0f%%)",
 			c.Truncated, c.User, 100*float64(c.Truncated)/float64(c.User))
+	}
+	for _, file := range slices.Sorted(maps.Keys(c.LeftOut)) {
+		line += fmt.Sprintf(", %d at rules of %s that are left out", c.LeftOut[file], cmp.Or(file, "unknown files"))
 	}
 	if len(c.Stopped) > 0 {
 		line += fmt.Sprintf(", not sampled since they went offline: CPUs %v", c.Stopped)

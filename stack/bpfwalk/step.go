@@ -2,6 +2,7 @@ package bpfwalk
 
 import (
 	"debug/elf"
+	"fmt"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -23,7 +24,7 @@ func (g *bpfGen) step() {
 		asm.JGE.Imm(asm.R7, int32(g.w.maxFrames()), "ss_limit"),
 	)
 	// R8: the address to look up, one less for a return address.
-	g.load(asm.R1, stIP)
+	g.load(asm.R1, g.at(g.regs.ip))
 	g.load(asm.R2, stTag)
 	g.add(
 		asm.Mov.Reg(asm.R8, asm.R2),
@@ -45,8 +46,8 @@ func (g *bpfGen) step() {
 	g.mapping()
 	g.row()
 	g.cfa()
-	g.callerRA()
-	g.callerFP()
+	g.slots()
+	g.caller()
 	g.byFP()
 	g.signalFrame()
 	g.growGo()
@@ -57,7 +58,7 @@ func (g *bpfGen) step() {
 func (g *bpfGen) sigreturn() {
 	g.load(asm.R1, stTag)
 	g.add(asm.RSh.Imm(asm.R1, bpfExactBit), asm.JNE.Imm(asm.R1, 0, "ss_mapping"))
-	g.load(asm.R3, stIP)
+	g.load(asm.R3, g.at(g.regs.ip))
 	g.add(asm.Mov.Reg(asm.R1, asm.R3), asm.And.Imm(asm.R1, 15), asm.JNE.Imm(asm.R1, 0, "ss_mapping"))
 	g.read(asm.R3, 16, "ss_mapping")
 	g.load(asm.R1, stBuf)
@@ -218,50 +219,47 @@ func (g *bpfGen) row() {
 func (g *bpfGen) cfa() {
 	g.add(
 		asm.LoadMem(asm.R1, asm.R7, ruleCFA, asm.Byte),
+		asm.And.Imm(asm.R1, bpfCFAKind),
 		asm.JEq.Imm(asm.R1, bpfCFANone, "ss_fp"),
 		asm.JEq.Imm(asm.R1, bpfCFASig, "ss_signal"),
 		asm.JEq.Imm(asm.R1, bpfCFAGrow, "ss_grow"),
-		asm.JEq.Imm(asm.R1, bpfCFAHard, "ss_norule"),
+		asm.JEq.Imm(asm.R1, bpfCFAHard, "ss_leftout"),
+		asm.JEq.Imm(asm.R1, bpfCFABad, "ss_norule"),
 		asm.LoadMem(asm.R2, asm.R7, ruleReg, asm.Byte),
-		asm.And.Imm(asm.R2, int32(len(bpfRegs)-1)),
-		asm.LSh.Imm(asm.R2, 3),
-		asm.Add.Reg(asm.R2, asm.R6),
-		asm.LoadMem(asm.R9, asm.R2, stRegs, asm.DWord),
-		asm.JEq.Imm(asm.R9, 0, "ss_norule"),
 	)
+	g.known(asm.R2, "ss_unknown")
+	g.register(asm.R9, asm.R2)
 	g.signed(asm.R2, ruleOff)
 	g.add(
 		asm.Add.Reg(asm.R9, asm.R2),
 		asm.JEq.Imm(asm.R1, bpfCFARef, "ss_deref"),
 		asm.JEq.Imm(asm.R1, bpfCFAPLT, "ss_plt"),
-		asm.JEq.Imm(asm.R1, bpfCFAOver, "ss_over"),
+		asm.JEq.Imm(asm.R1, bpfCFAOver, "ss_cfa"),
 	)
 	if !g.arm {
 		g.add(asm.JEq.Imm(asm.R1, bpfCFAIdx, "ss_index"))
 	}
-	g.load(asm.R1, stSP)
+	g.load(asm.R1, g.at(g.regs.sp))
 	g.add(
 		asm.JLT.Reg(asm.R9, asm.R1, "ss_loop"),
 		asm.Ja.Label("ss_cfa"),
 	)
-	g.label("ss_over") // the stack pointer says nothing about the other stack
-	g.add(asm.Mov.Imm(asm.R1, 0))
-	g.store(stSP, asm.R1)
-	g.add(asm.Ja.Label("ss_cfa"))
 	g.label("ss_plt")
-	g.load(asm.R1, stIP)
+	g.load(asm.R1, g.at(g.regs.ip))
 	g.add(
 		asm.And.Imm(asm.R1, 15),
-		asm.LoadMem(asm.R2, asm.R7, ruleOff2, asm.Word),
+		asm.LoadMem(asm.R2, asm.R7, ruleOff2, asm.Half),
 		asm.JLT.Reg(asm.R1, asm.R2, "ss_cfa"),
 		asm.Add.Imm(asm.R9, 8),
 		asm.Ja.Label("ss_cfa"),
 	)
-	if i, ok := bpfRegister(elf.EM_X86_64, stack.AMD64R9); ok && !g.arm {
+	if !g.arm {
 		g.label("ss_index")
-		g.load(asm.R1, stRegs+8*int16(i))
+		r9, _ := wordOf(elf.EM_X86_64, stack.AMD64R9)
+		g.add(asm.Mov.Imm(asm.R2, int32(r9)))
+		g.known(asm.R2, "ss_unknown")
+		g.load(asm.R1, g.at(r9))
 		g.add(
-			asm.JEq.Imm(asm.R1, 0, "ss_norule"),
 			asm.LSh.Imm(asm.R1, 3),
 			asm.Add.Reg(asm.R9, asm.R1),
 		)
@@ -269,29 +267,199 @@ func (g *bpfGen) cfa() {
 	g.label("ss_deref")
 	g.read(asm.R9, 8, "ss_badmem")
 	g.load(asm.R9, stBuf)
-	g.signed(asm.R1, ruleOff2)
+	g.signedHalf(asm.R1, ruleOff2, 0)
 	g.add(asm.Add.Reg(asm.R9, asm.R1))
 	g.label("ss_cfa")
+	g.store(g.at(newSP), asm.R9)
 }
 
-// callerRA leaves the return address in R8.
-func (g *bpfGen) callerRA() {
+// at is the place of a word of the registers.
+func (g *bpfGen) at(word int) int16 { return int16(8 * word) }
+
+// known goes to unknown unless the word of the registers that reg numbers is known. It
+// leaves nothing but the number in reg, and changes R3.
+func (g *bpfGen) known(reg asm.Register, unknown string) {
+	g.add(asm.And.Imm(reg, fromReg))
+	g.load(asm.R3, stHave)
 	g.add(
-		asm.LoadMem(asm.R1, asm.R7, ruleRA, asm.Byte),
-		asm.JEq.Imm(asm.R1, bpfUndef, "ss_bottom"),
+		asm.RSh.Reg(asm.R3, reg),
+		asm.And.Imm(asm.R3, 1),
+		asm.JEq.Imm(asm.R3, 0, unknown),
 	)
-	if g.arm {
-		g.load(asm.R8, stLR)
-		g.add(asm.JNE.Imm(asm.R1, bpfAtCFA, "ss_ra"))
-	} else {
-		g.add(asm.JNE.Imm(asm.R1, bpfAtCFA, "ss_norule"))
+}
+
+// register loads the word of the registers that reg numbers into dst. It changes reg.
+func (g *bpfGen) register(dst, reg asm.Register) {
+	g.add(
+		asm.LSh.Imm(reg, 3),
+		asm.Add.Reg(reg, asm.R6),
+		asm.LoadMem(dst, reg, 0, asm.DWord),
+	)
+}
+
+// signedHalf loads an int16 of the rule in R7, shifted to the left.
+func (g *bpfGen) signedHalf(reg asm.Register, off int16, shift int32) {
+	g.add(
+		asm.LoadMem(reg, asm.R7, off, asm.Half),
+		asm.LSh.Imm(reg, 48),
+		asm.ArSh.Imm(reg, 48-shift),
+	)
+}
+
+// slots restores the registers of the rule, by the CFA in R9.
+func (g *bpfGen) slots() {
+	g.add(
+		asm.LoadMem(asm.R2, asm.R7, ruleCFA, asm.Byte),
+		asm.RSh.Imm(asm.R2, 4),
+		asm.JEq.Imm(asm.R2, 0, "ss_oneByOne"),
+	)
+	g.signedHalf(asm.R3, ruleSlot+slotOff, 3)
+	g.add(
+		asm.Add.Reg(asm.R3, asm.R9),
+		asm.LoadMem(asm.R1, asm.R7, ruleReg, asm.Byte),
+		asm.JSet.Imm(asm.R1, ruleAny, "ss_block"),
+	)
+	g.load(asm.R1, g.at(g.regs.sp))
+	g.add(asm.JLT.Reg(asm.R3, asm.R1, "ss_oneByOne"))
+	g.label("ss_block")
+	g.add(
+		asm.LSh.Imm(asm.R2, 3),
+		asm.Mov.Reg(asm.R1, asm.R6),
+		asm.Add.Imm(asm.R1, stBuf),
+		asm.FnProbeReadUser.Call(),
+		asm.JNE.Imm(asm.R0, 0, "ss_oneByOne"), // up to the slot that can't be read
+		asm.LoadMem(asm.R8, asm.R7, ruleSet, asm.Half),
+	)
+	for i := range ruleSlots {
+		g.target(i, "ss_restored")
+		g.add(
+			asm.LoadMem(asm.R2, asm.R7, slotAt(i, slotFrom), asm.Byte),
+			asm.Add.Reg(asm.R2, asm.R6),
+			asm.LoadMem(asm.R2, asm.R2, stBuf-fromCFA, asm.DWord),
+		)
+		g.restore()
 	}
-	g.signed(asm.R8, ruleRAOff)
-	g.add(asm.Add.Reg(asm.R8, asm.R9))
-	g.read(asm.R8, 8, "ss_badmem")
-	g.load(asm.R8, stBuf)
+	g.add(asm.Ja.Label("ss_restored"))
+	g.oneByOne()
+	g.label("ss_restored")
+}
+
+func slotAt(i int, field int16) int16 { return int16(ruleSlot+4*i) + field }
+
+// target loads into R1 where the rule's i-th register is, or goes to none.
+func (g *bpfGen) target(i int, none string) {
+	g.add(
+		asm.LoadMem(asm.R1, asm.R7, slotAt(i, slotTarget), asm.Byte),
+		asm.JEq.Imm(asm.R1, slotNone, none),
+	)
+}
+
+// restore stores R2 at the byte of the state that R1 says.
+func (g *bpfGen) restore() {
+	g.add(asm.Add.Reg(asm.R1, asm.R6), asm.StoreMem(asm.R1, 0, asm.R2, asm.DWord))
+}
+
+// oneByOne finds the registers that a rule restores, each in its own way, and then
+// restores them: a rule may use what it replaces. R8 are those restored, as ruleSet.
+func (g *bpfGen) oneByOne() {
+	g.label("ss_oneByOne")
+	g.add(
+		asm.LoadMem(asm.R8, asm.R7, ruleSet, asm.Half),
+		asm.LoadMem(asm.R1, asm.R7, ruleReg, asm.Byte),
+		asm.Mov.Imm(asm.R2, 0),
+		asm.JSet.Imm(asm.R1, ruleAny, "ss_low"),
+	)
+	g.load(asm.R2, g.at(g.regs.sp))
+	g.label("ss_low")
+	g.store(stLow, asm.R2)
+	for i := range ruleSlots {
+		g.one(i)
+	}
+	g.label("ss_found")
+	for i := range ruleSlots {
+		g.target(i, "ss_restored")
+		g.load(asm.R2, slotValue(i))
+		g.restore()
+	}
+}
+
+func slotValue(i int) int16 { return int16(stVals + 8*i) }
+
+// one finds one register's value.
+func (g *bpfGen) one(i int) {
+	name := func(s string) string { return fmt.Sprintf("ss_%s%d", s, i) }
+	g.target(i, "ss_found")
+	g.signedHalf(asm.R5, slotAt(i, slotOff), 3)
+	g.add(
+		asm.LoadMem(asm.R2, asm.R7, slotAt(i, slotFrom), asm.Byte),
+		asm.Mov.Reg(asm.R4, asm.R9),
+		asm.JSet.Imm(asm.R2, fromCFA, name("slot")),
+		asm.Mov.Reg(asm.R0, asm.R2),
+	)
+	g.known(asm.R2, name("lost"))
+	g.register(asm.R4, asm.R2)
+	g.add(
+		asm.JSet.Imm(asm.R0, fromSaved, name("slot")),
+		asm.Add.Reg(asm.R5, asm.R4),
+		asm.Ja.Label(name("value")),
+	)
+
+	g.label(name("lost")) // what it is computed from: then it is not known either
+	for _, must := range []int{g.regs.ra, newSP} {
+		g.add(asm.JEq.Imm(asm.R1, int32(8*must), "ss_unknown"))
+	}
+	g.add(asm.Ja.Label(name("forget")))
+	g.label(name("unread"))
+	g.target(i, "ss_broken")
+	for _, must := range []int{g.regs.ra, newSP, g.regs.fp} {
+		g.add(asm.JEq.Imm(asm.R1, int32(8*must), "ss_badmem"))
+	}
+	g.label(name("forget"))
+	g.add(asm.RSh.Imm(asm.R1, 3), asm.Mov.Imm(asm.R5, 1), asm.LSh.Reg(asm.R5, asm.R1))
+	if g.regs.shift > 0 {
+		g.add(asm.RSh.Imm(asm.R5, int32(g.regs.shift)))
+	}
+	g.add(asm.Xor.Imm(asm.R5, -1), asm.And.Reg(asm.R8, asm.R5), asm.Ja.Label(name("value")))
+
+	g.label(name("slot"))
+	g.add(asm.Add.Reg(asm.R5, asm.R4))
+	g.add(asm.JEq.Imm(asm.R1, 8*newSP, name("read")))
+	if !g.arm {
+		g.add(asm.JEq.Imm(asm.R1, int32(8*g.regs.ra), name("read")))
+	}
+	g.load(asm.R2, stLow)
+	g.add(asm.JGE.Reg(asm.R5, asm.R2, name("read")))
+	g.add( // popped already: see CFIWalker.value
+		asm.Add.Reg(asm.R1, asm.R6),
+		asm.LoadMem(asm.R5, asm.R1, 0, asm.DWord),
+		asm.Ja.Label(name("value")),
+	)
+	g.label(name("read"))
+	g.readTo(int32(slotValue(i)), asm.R5, 8, name("unread"))
+	g.load(asm.R5, slotValue(i))
+	g.label(name("value"))
+	g.store(slotValue(i), asm.R5)
+}
+
+// caller goes on to the caller.
+func (g *bpfGen) caller() {
+	g.add(
+		asm.LoadMem(asm.R2, asm.R7, ruleKeep, asm.Half),
+		asm.LoadMem(asm.R3, asm.R7, ruleReg, asm.Byte),
+	)
+	g.load(asm.R1, stHave)
+	if shift := int32(g.regs.shift); shift > 0 {
+		g.add(asm.LSh.Imm(asm.R2, shift), asm.LSh.Imm(asm.R8, shift))
+	}
+	g.add(asm.And.Reg(asm.R1, asm.R2), asm.Or.Reg(asm.R1, asm.R8))
+	g.have()
+	g.add(asm.JSet.Imm(asm.R3, ruleBottom, "ss_bottom"))
 	if g.arm {
-		g.label("ss_ra")
+		g.add(asm.RSh.Imm(asm.R1, int32(g.regs.ra)), asm.And.Imm(asm.R1, 1),
+			asm.JEq.Imm(asm.R1, 0, "ss_norule"))
+	}
+	g.load(asm.R8, g.at(g.regs.ra))
+	if g.arm {
 		g.stripPAC(asm.R8)
 	}
 	g.add(asm.JEq.Imm(asm.R8, 0, "ss_bottom"))
@@ -300,6 +468,16 @@ func (g *bpfGen) callerRA() {
 	} else {
 		g.putBack(-8, "ss_ret")
 	}
+	// Only a leaf may have no stack of its own.
+	g.load(asm.R9, g.at(newSP))
+	g.load(asm.R1, g.at(g.regs.sp))
+	g.add(asm.JNE.Reg(asm.R1, asm.R9, "ss_further"))
+	g.load(asm.R1, stTag)
+	g.add(asm.RSh.Imm(asm.R1, bpfExactBit), asm.JEq.Imm(asm.R1, 0, "ss_loop"))
+	g.label("ss_further")
+	g.add(asm.Mov.Imm(asm.R1, 0))
+	g.store(stTag, asm.R1)
+	g.enter(asm.R8, asm.R9)
 }
 
 // stripPAC is that of the walker in Go, with the default mask.
@@ -308,59 +486,33 @@ func (g *bpfGen) stripPAC(reg asm.Register) {
 	g.add(asm.LoadImm(asm.R1, int64(^mask), asm.DWord), asm.And.Reg(reg, asm.R1))
 }
 
-// callerFP restores the frame pointer and goes on to the caller.
-func (g *bpfGen) callerFP() {
-	// Only a leaf may have no stack of its own.
-	g.load(asm.R1, stSP)
-	g.add(asm.JNE.Reg(asm.R1, asm.R9, "ss_further"))
-	g.load(asm.R1, stTag)
-	g.add(asm.RSh.Imm(asm.R1, bpfExactBit), asm.JEq.Imm(asm.R1, 0, "ss_loop"))
-	g.label("ss_further")
-	g.add(asm.LoadMem(asm.R1, asm.R7, ruleFP, asm.Byte), asm.JEq.Imm(asm.R1, bpfSame, "ss_caller"))
-	g.signed(asm.R3, ruleFPOff)
-	g.add(asm.Mov.Imm(asm.R2, 0), asm.JEq.Imm(asm.R1, bpfUndef, "ss_newfp"))
-	g.load(asm.R2, stFP)
-	g.add(
-		asm.JEq.Imm(asm.R1, bpfAtFP, "ss_slot"),
-		asm.Mov.Reg(asm.R2, asm.R9),
-	)
-	g.label("ss_slot")
-	g.add(asm.Add.Reg(asm.R3, asm.R2))
-	if g.arm {
-		g.add(asm.JEq.Imm(asm.R1, bpfKept, "ss_kept"))
-	}
-	g.load(asm.R2, stSP)
-	g.add(asm.JLT.Reg(asm.R3, asm.R2, "ss_caller")) // popped already: see CFIWalker.value
-	g.label("ss_kept")
-	g.read(asm.R3, 8, "ss_badmem")
-	g.load(asm.R2, stBuf)
-	g.label("ss_newfp")
-	g.store(stFP, asm.R2)
-	g.label("ss_caller")
-	g.add(asm.Mov.Imm(asm.R1, 0))
-	g.store(stTag, asm.R1)
-	g.enter(asm.R8, asm.R9)
+// haveAll notes that all registers are known.
+func (g *bpfGen) haveAll() {
+	g.add(asm.Mov.Imm(asm.R1, -1))
+	g.store(stHave, asm.R1)
 }
 
-// enter makes the caller's program counter and stack pointer current, and
-// forgets registers that a call does not keep.
+// have notes that the registers in R1 are known, and those that always are.
+func (g *bpfGen) have() {
+	always := uint64(1)<<g.regs.ip | 1<<g.regs.sp | 1<<newSP
+	g.add(asm.LoadImm(asm.R2, int64(always), asm.DWord), asm.Or.Reg(asm.R1, asm.R2))
+	g.store(stHave, asm.R1)
+}
+
+// haveOnly notes that no other registers are known.
+func (g *bpfGen) haveOnly(words ...int) {
+	var bits uint64
+	for _, w := range words {
+		bits |= 1 << w
+	}
+	g.add(asm.LoadImm(asm.R1, int64(bits), asm.DWord))
+	g.have()
+}
+
+// enter makes a program counter and stack pointer current.
 func (g *bpfGen) enter(pc, sp asm.Register) {
-	if g.arm {
-		g.store(stLR, pc)
-	}
-	g.enterAt(pc, sp)
-}
-
-// enterAt is enter without a call.
-func (g *bpfGen) enterAt(pc, sp asm.Register) {
-	g.store(stIP, pc)
-	g.store(stSP, sp)
-	if !g.arm {
-		g.add(asm.Mov.Imm(asm.R1, 0))
-		for i := 2; i < len(bpfRegs); i++ {
-			g.store(int16(stRegs+8*i), asm.R1)
-		}
-	}
+	g.store(g.at(g.regs.ip), pc)
+	g.store(g.at(g.regs.sp), sp)
 	g.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
 }
 
@@ -372,7 +524,7 @@ func (g *bpfGen) epilogue() {
 	}
 	g.load(asm.R1, stTag)
 	g.add(asm.RSh.Imm(asm.R1, bpfExactBit), asm.JNE.Imm(asm.R1, 0, "ss_chain"))
-	g.load(asm.R3, stIP)
+	g.load(asm.R3, g.at(g.regs.ip))
 	g.read(asm.R3, 8, "ss_chain")
 	g.load(asm.R1, stBuf)
 	g.add(
@@ -387,12 +539,20 @@ func (g *bpfGen) epilogue() {
 		asm.And.Imm(asm.R1, 0x87),
 		asm.JNE.Imm(asm.R1, 0, "ss_chain"),
 	)
-	g.load(asm.R1, stSP)
+	g.load(asm.R1, g.at(g.regs.sp))
 	g.add(asm.Add.Reg(asm.R9, asm.R1))
 	g.read(asm.R9, 8, "ss_badmem")
 	g.load(asm.R8, stBuf)
 	g.add(asm.JEq.Imm(asm.R8, 0, "ss_bottom"), asm.Add.Imm(asm.R9, 8), asm.Mov.Imm(asm.R1, 0))
 	g.store(stTag, asm.R1)
+	kept := uint64(1) << g.regs.fp
+	for _, reg := range g.regs.saved {
+		w, _ := wordOf(elf.EM_X86_64, reg)
+		kept |= 1 << w
+	}
+	g.load(asm.R1, stHave)
+	g.add(asm.And.Imm(asm.R1, int32(kept)))
+	g.have()
 	g.enter(asm.R8, asm.R9)
 	g.label("ss_chain")
 }
@@ -401,14 +561,16 @@ func (g *bpfGen) epilogue() {
 func (g *bpfGen) byFP() {
 	g.label("ss_fp")
 	g.epilogue()
-	g.load(asm.R9, stFP)
+	g.add(asm.Mov.Imm(asm.R2, int32(g.regs.fp)))
+	g.known(asm.R2, "ss_norule")
+	g.load(asm.R9, g.at(g.regs.fp))
 	g.add(
 		asm.JEq.Imm(asm.R9, 0, "ss_fpend"),
 		asm.Mov.Reg(asm.R1, asm.R9),
 		asm.And.Imm(asm.R1, 7),
 		asm.JNE.Imm(asm.R1, 0, "ss_norule"),
 	)
-	g.load(asm.R1, stSP)
+	g.load(asm.R1, g.at(g.regs.sp))
 	if g.arm {
 		g.add(asm.Add.Imm(asm.R1, -8)) // as in FPWalker.step
 	}
@@ -420,12 +582,13 @@ func (g *bpfGen) byFP() {
 	}
 	g.add(asm.JEq.Imm(asm.R8, 0, "ss_fpend"))
 	g.load(asm.R1, stBuf)
-	g.store(stFP, asm.R1)
+	g.store(g.at(g.regs.fp), asm.R1)
 	if !g.arm { // where the stack pointer was is not known there
 		g.putBack(8, "ss_fpret")
 	}
 	g.add(asm.Add.Imm(asm.R9, 16), asm.LoadImm(asm.R1, bpfByFP, asm.DWord))
 	g.store(stTag, asm.R1)
+	g.haveOnly(g.regs.fp)
 	g.enter(asm.R8, asm.R9)
 	g.label("ss_fpend") // the chain's end, unless it never began
 	g.load(asm.R1, stTag)
@@ -438,15 +601,21 @@ func (g *bpfGen) byFP() {
 
 // signalFrame takes all registers from the frame that the kernel pushed.
 func (g *bpfGen) signalFrame() {
-	off, size := int32(rules.AMD64SigRegs), int32(8*len(rules.AMD64SigOrder))
-	if g.arm {
-		off, size = rules.ARM64SigRegs, rules.ARM64SigLen
-	}
 	g.label("ss_signal")
-	g.load(asm.R3, stSP)
-	g.add(asm.Add.Imm(asm.R3, off))
-	g.read(asm.R3, size, "ss_badmem")
-	g.takeRegs(g.regsInSignal())
+	g.load(asm.R3, g.at(g.regs.sp))
+	if g.arm { // in the order of struct user_pt_regs
+		g.add(asm.Add.Imm(asm.R3, rules.ARM64SigRegs))
+		g.readTo(stRegs, asm.R3, rules.ARM64SigLen, "ss_badmem")
+	} else {
+		g.add(asm.Add.Imm(asm.R3, rules.AMD64SigRegs))
+		g.read(asm.R3, int32(8*len(rules.AMD64SigOrder)), "ss_badmem")
+		for i, reg := range rules.AMD64SigOrder {
+			w, _ := wordOf(elf.EM_X86_64, uint8(reg))
+			g.load(asm.R1, stBuf+8*int16(i))
+			g.store(g.at(w), asm.R1)
+		}
+	}
+	g.haveAll()
 	g.add(asm.LoadImm(asm.R1, int64(-1)<<63, asm.DWord)) // bpfExact
 	g.store(stTag, asm.R1)
 	g.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
@@ -455,7 +624,9 @@ func (g *bpfGen) signalFrame() {
 // growGo goes on where a goroutine's descriptor says: see CFIWalker.grow.
 func (g *bpfGen) growGo() {
 	g.label("ss_grow")
-	g.load(asm.R8, stG)
+	g.add(asm.Mov.Imm(asm.R2, int32(g.regs.g)))
+	g.known(asm.R2, "ss_unknown")
+	g.load(asm.R8, g.at(g.regs.g))
 	g.add(
 		asm.JEq.Imm(asm.R8, 0, "ss_norule"),
 		asm.Mov.Reg(asm.R3, asm.R8),
@@ -472,30 +643,40 @@ func (g *bpfGen) growGo() {
 	g.load(asm.R8, stBuf)
 	g.add(asm.JEq.Imm(asm.R8, 0, "ss_bottom"))
 	g.label("ss_sched")
-	g.store(stG, asm.R8)
+	g.store(g.at(g.regs.g), asm.R8)
 	g.add(asm.Mov.Reg(asm.R3, asm.R8), asm.Add.Imm(asm.R3, rules.GoSchedOfG))
 	g.read(asm.R3, 16, "ss_badmem")
 	g.load(asm.R9, stBuf)
 	g.load(asm.R1, stBuf+8)
 	g.add(asm.JEq.Imm(asm.R1, 0, "ss_norule"))
-	g.store(stIP, asm.R1)
-	g.signed(asm.R3, ruleOff2)
+	g.store(g.at(g.regs.ip), asm.R1)
+	g.signedHalf(asm.R3, ruleOff2, 0)
 	g.add(asm.Add.Reg(asm.R3, asm.R8), asm.Add.Imm(asm.R3, -8))
 	g.read(asm.R3, 16, "ss_badmem") // lr, bp
+	known := []int{g.regs.g, g.regs.fp}
 	if g.arm {
 		g.load(asm.R1, stBuf)
-		g.store(stLR, asm.R1)
+		g.store(g.at(g.regs.ra), asm.R1)
+		known = append(known, g.regs.ra)
 	}
 	g.load(asm.R1, stBuf+8)
-	g.store(stFP, asm.R1)
+	g.store(g.at(g.regs.fp), asm.R1)
 	g.add(asm.LoadImm(asm.R1, int64(-1)<<63, asm.DWord)) // bpfExact
 	g.store(stTag, asm.R1)
-	g.load(asm.R8, stIP)
-	g.enterAt(asm.R8, asm.R9)
+	g.haveOnly(known...)
+	g.load(asm.R8, g.at(g.regs.ip))
+	g.enter(asm.R8, asm.R9)
 }
 
 // ends notes why there is no caller.
 func (g *bpfGen) ends() {
+	// A register of those that tables leave out may not be known for that reason.
+	g.label("ss_unknown")
+	for _, reg := range g.regs.saved {
+		w, _ := wordOf(g.w.Machine, reg)
+		g.add(asm.JEq.Imm(asm.R2, int32(w), "ss_leftout"))
+	}
+	g.add(asm.Ja.Label("ss_norule"))
 	// A return address that a frame pointer led to and that is no code is not
 	// a frame.
 	g.label("ss_unmapped")
@@ -514,6 +695,7 @@ func (g *bpfGen) ends() {
 	}{
 		{"ss_norule", stack.StopNoRule},
 		{"ss_nomapping", stack.StopNoMapping},
+		{"ss_leftout", stack.StopLeftOut},
 		{"ss_badmem", stack.StopBadMemory},
 		{"ss_loop", stack.StopLoop},
 		{"ss_limit", stack.StopLimit},

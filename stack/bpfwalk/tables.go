@@ -2,7 +2,6 @@ package bpfwalk
 
 import (
 	"cmp"
-	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -50,7 +49,6 @@ const (
 	chunkRules    = 4 * chunkRows // offset of the rules
 	chunkSize     = 6 * chunkRows
 	mappingsLog   = 10
-	bpfRuleSize   = 24
 	bpfMappingLen = 40
 )
 
@@ -66,33 +64,6 @@ const (
 	mapChunk = 24 // uint32
 	mapFirst = 28 // uint32; first row in the chunk
 	mapRows  = 32 // uint32; 0: no rules are known here
-)
-
-// A rule, as the program reads it.
-const (
-	ruleCFA    = 0  // uint8, bpfCFA…
-	ruleReg    = 1  // uint8, index of the state's registers
-	ruleFP     = 2  // uint8, bpfAt…
-	ruleRA     = 3  // uint8, bpfAt…
-	ruleOff    = 4  // int32
-	ruleOff2   = 8  // int32
-	ruleFPOff  = 12 // int32
-	ruleRAOff  = 16 // int32
-	bpfCFANone = 0
-	bpfCFAReg  = 1
-	bpfCFARef  = 2
-	bpfCFAPLT  = 3
-	bpfCFASig  = 4
-	bpfCFAHard = 5 // needs a DWARF expression
-	bpfCFAOver = 6 // as bpfCFAReg, on another stack
-	bpfCFAGrow = 7 // as Go's descriptor of the goroutine says
-	bpfCFAIdx  = 8 // as bpfCFARef, with words counted by a register: CfaIndex
-
-	bpfSame  = 0
-	bpfAtCFA = 1
-	bpfAtFP  = 2
-	bpfUndef = 3
-	bpfKept  = 4 // as bpfAtCFA, also below the stack pointer: Go's on arm64
 )
 
 // Limits bound the size of the tables of the walker inside BPF. The zero value and nil are
@@ -314,16 +285,17 @@ func (t *Tables) file(c *stack.CFITable) (*bpfFile, error) {
 	f := &bpfFile{}
 	t.files[c] = f
 	table := c.Rules()
+	enc := newEncoder(table)
 	rules := make([]uint16, len(table.Rules))
 	for i := range table.Rules {
-		id, err := t.rule(encodeRule(table.Machine, &table.Rules[i]))
+		id, err := t.rule(enc.rule(&table.Rules[i]))
 		if err != nil {
 			t.forget(c, f)
 			return nil, err
 		}
 		rules[i] = id
 	}
-	pcs, index := projectRows(c, rules)
+	pcs, index := projectRows(table, rules)
 	for at := 0; at < len(pcs); {
 		chunk, first, n := t.room(len(pcs) - at)
 		if n == 0 {
@@ -349,20 +321,6 @@ func (t *Tables) file(c *stack.CFITable) (*bpfFile, error) {
 		}
 	}
 	return f, nil
-}
-
-// projectRows leaves out registers that the program does not restore: rows that differ only
-// in them become one.
-func projectRows(c *stack.CFITable, rules []uint16) (pcs []uint32, index []uint16) {
-	for pc, rule := range c.Rules().Rows.All() {
-		r := rules[rule]
-		if n := len(index); n > 0 && index[n-1] == r {
-			continue
-		}
-		pcs = append(pcs, pc)
-		index = append(index, r)
-	}
-	return pcs, index
 }
 
 // room finds space for up to want rows in one chunk: all of them where they
@@ -441,94 +399,4 @@ func bpfMapping(start, end, bias uint64, p *bpfPiece) []byte {
 		o.PutUint32(b[mapRows:], uint32(p.rows))
 	}
 	return b
-}
-
-// encodeRule keeps of a rule what the program needs.
-func encodeRule(m elf.Machine, r *rules.Rule) (b [bpfRuleSize]byte) {
-	if r.CFA.Kind == rules.CFANone {
-		return b
-	}
-	hard := [bpfRuleSize]byte{ruleCFA: bpfCFAHard}
-	o := binary.NativeEndian
-	reg, ok := bpfRegister(m, r.CFA.Reg)
-	switch r.CFA.Kind {
-	case rules.CFAReg:
-		b[ruleCFA] = bpfCFAReg
-	case rules.CFADeref:
-		b[ruleCFA] = bpfCFARef
-	case rules.CFAIndex:
-		b[ruleCFA] = bpfCFAIdx
-		ok = ok && m == elf.EM_X86_64
-	case rules.CFAPLT:
-		b[ruleCFA] = bpfCFAPLT
-	case rules.CFASwitch:
-		b[ruleCFA] = bpfCFAOver
-	case rules.CFAGrow:
-		b[ruleCFA] = bpfCFAGrow
-		ok = true
-	case rules.CFASignal:
-		b[ruleCFA] = bpfCFASig
-		return b
-	default:
-		return hard
-	}
-	b[ruleReg] = reg
-	o.PutUint32(b[ruleOff:], uint32(r.CFA.Off))
-	o.PutUint32(b[ruleOff2:], uint32(r.CFA.Off2))
-	ra, fp := uint8(rules.ReturnReg(m)), uint8(stack.AMD64RBP)
-	if m == elf.EM_AARCH64 {
-		fp = stack.ARM64FP
-	}
-	for _, s := range r.Saved {
-		switch s.Num {
-		case fp:
-			b[ruleFP] = bpfSaved(s.RegRule, fp)
-			if stack.FrameSource(r.How) == stack.SourceGo && m == elf.EM_AARCH64 {
-				b[ruleFP] = bpfKept
-			}
-			o.PutUint32(b[ruleFPOff:], uint32(s.Off))
-			ok = ok && b[ruleFP] != bpfCFAHard
-		case ra:
-			b[ruleRA] = bpfSaved(s.RegRule, fp)
-			o.PutUint32(b[ruleRAOff:], uint32(s.Off))
-			ok = ok && b[ruleRA] != bpfCFAHard && b[ruleRA] != bpfAtFP
-		}
-	}
-	if !ok {
-		return hard
-	}
-	return b
-}
-
-// bpfRegister is a register's place in the program's state.
-func bpfRegister(m elf.Machine, n uint8) (uint8, bool) {
-	if m == elf.EM_AARCH64 {
-		switch n {
-		case stack.ARM64SP:
-			return 0, true
-		case stack.ARM64FP:
-			return 1, true
-		}
-		return 0, false
-	}
-	for i, r := range bpfRegs {
-		if r.num == int(n) {
-			return uint8(i), true
-		}
-	}
-	return 0, false
-}
-
-func bpfSaved(r rules.RegRule, fp uint8) uint8 {
-	switch {
-	case r.Kind == rules.RegSame:
-		return bpfSame
-	case r.Kind == rules.RegAtCFA:
-		return bpfAtCFA
-	case r.Kind == rules.RegUndef:
-		return bpfUndef
-	case r.Kind == rules.RegAtReg && r.Reg == fp:
-		return bpfAtFP
-	}
-	return bpfCFAHard
 }

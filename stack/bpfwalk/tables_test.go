@@ -130,7 +130,7 @@ func TestTables(t *testing.T) {
 				if m.CFI == nil || !mapped {
 					continue
 				}
-				want := encodeRule(elf.EM_X86_64, m.CFI.Rules().Lookup(addr-m.Bias))
+				want := newEncoder(m.CFI.Rules()).rule(m.CFI.Rules().Lookup(addr - m.Bias))
 				if string(got) != string(want[:]) {
 					t.Fatalf("%#x of process %d: rule %x, want %x", addr, pid, got, want)
 				}
@@ -191,7 +191,7 @@ func TestTablesBudget(t *testing.T) {
 func TestWalkerInstructions(t *testing.T) {
 	for name, w := range map[string]*Walker{
 		"amd64": {}, "plain": {PlainLoop: true, TaskStackOffset: 24}, "preset": {Preset: true}, "arm64": {Machine: elf.EM_AARCH64, MaxFrames: 512},
-		"returns": {Returns: &ReturnProbes{}}, "arm64 returns": {Machine: elf.EM_AARCH64, Returns: &ReturnProbes{}},
+		"returns": {Returns: &ReturnProbes{}}, "task": {Task: &TaskOffsets{}}, "arm64 returns": {Machine: elf.EM_AARCH64, Returns: &ReturnProbes{}},
 	} {
 		ins := w.Instructions()
 		symbols := make(map[string]bool)
@@ -240,11 +240,16 @@ func TestWalkerInstructions(t *testing.T) {
 
 // TestEncodeIndex: the program knows the rule of OpenSSL's bn_mul_mont.
 func TestEncodeIndex(t *testing.T) {
-	rule := rules.Rule{CFA: rules.CFA{Kind: rules.CFAIndex, Reg: stack.AMD64RSP, Off: 8, Off2: 8}}
-	if b := encodeRule(elf.EM_X86_64, &rule); b[ruleCFA] != bpfCFAIdx {
+	rule := rules.Rule{
+		CFA:   rules.CFA{Kind: rules.CFAIndex, Reg: stack.AMD64RSP, Off: 8, Off2: 8},
+		Saved: []rules.SavedReg{{Num: stack.AMD64RIP, RegRule: rules.RegRule{Kind: rules.RegAtCFA, Off: -8}}},
+	}
+	e := encoder{m: elf.EM_X86_64, w: wordsOf(elf.EM_X86_64)}
+	if b := e.rule(&rule); b[ruleCFA]&bpfCFAKind != bpfCFAIdx {
 		t.Errorf("got %x", b)
 	}
-	if b := encodeRule(elf.EM_AARCH64, &rule); b[ruleCFA] != bpfCFAHard {
+	e = encoder{m: elf.EM_AARCH64, w: wordsOf(elf.EM_AARCH64)}
+	if b := e.rule(&rule); b[ruleCFA] != bpfCFAHard {
 		t.Errorf("on arm64: %x", b)
 	}
 }

@@ -3,7 +3,6 @@ package bpfwalk
 import (
 	"debug/elf"
 	"encoding/binary"
-	"slices"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -30,15 +29,20 @@ type Walker struct {
 	// the user's registers on kernels before 5.15, which lack bpf_task_pt_regs.
 	// 0 uses the helper.
 	TaskStackOffset int
-	// Preset takes the registers that the caller has put into the state's first
-	// nine words instead of looking for the user's own: rip, rsp, rbp, r10, r13,
-	// rax, rsi, r11 and r9, or on arm64 pc, sp, x29 and x30 (zero: not known).
-	// Stacks of Go programs then end where a goroutine's stack is being grown.
+	// Preset takes the registers that the caller has put at RegsOffset in the state instead
+	// of looking for the user's own: the kernel's struct pt_regs, or on arm64 struct
+	// user_pt_regs. All of them count as known.
 	Preset bool
 	// Returns describes where the kernel keeps the return addresses that uretprobes
 	// replaced, so that the walk puts them back. Nil leaves them as they are, and the walk
 	// ends there. (The kernel's own walker puts them back since Linux 6.12.)
 	Returns *ReturnProbes
+	// Task describes what else there is to know of a task. A process that was not given to
+	// Tables and has executed nothing since another one started it is walked as that one;
+	// those given must have their numbers of the initial pid namespace. A process that ends
+	// has no user stack any more when its memory is gone, where the kernel has
+	// bpf_task_pt_regs. Nil walks both by frame pointers.
+	Task *TaskOffsets
 	// Python also reads the interpreted frames of CPython 3.11 to 3.13, in the processes
 	// given to Tables.SetPython, and puts them behind the native ones; python.Merge puts
 	// them where they ran. It needs PythonMap and bpf_loop. It searches up to 256 threads
@@ -76,44 +80,24 @@ const StackNeed = 64
 // The state, in a map value: the registers that a walk goes on with, and what
 // it found.
 const (
-	stIP     = 0 // uint64, as are the eight that follow
-	stRegs   = 8 // bpfRegs
-	stSP     = stRegs
-	stFP     = stRegs + 8
-	stLR     = stRegs + 16 // arm64
-	stTag    = stRegs + 64 // uint64: bpfExact or bpfByFP, of the frame to come
-	stFirst  = stTag + 8   // uint32: the process's first mapping
-	stCount  = stTag + 12  // uint32: their number; 0: not known
-	stCached = stTag + 16  // uint32: the mapping that was used last
-	stN      = stTag + 20  // uint32: frames so far
-	stEnd    = stTag + 24  // uint32: End
-	stFlags  = stTag + 28  // uint32: bpfUnknownProcess
-	stSlot   = stTag + 32  // uint64: the next return probe's stack pointer; all ones: none
-	stAddr   = stTag + 40  // uint64: the address that it replaced
-	stNext   = stTag + 48  // uint64: the kernel's address of the one after it
-	stG      = stTag + 56  // uint64: r14 or x28 of the leaf, in Go the goroutine's descriptor
-	stBuf    = stTag + 64
+	stRegs   = 8                     // struct pt_regs, or user_pt_regs, behind word newSP
+	stHave   = stRegs + arm64RegsLen // uint64: bit n is set where word n of the state is known
+	stTag    = stHave + 8            // uint64: bpfExact or bpfByFP, of the frame to come
+	stFirst  = stTag + 8             // uint32: the process's first mapping
+	stCount  = stTag + 12            // uint32: their number; 0: not known
+	stCached = stTag + 16            // uint32: the mapping that was used last
+	stN      = stTag + 20            // uint32: frames so far
+	stEnd    = stTag + 24            // uint32: End
+	stFlags  = stTag + 28            // uint32: bpfUnknownProcess
+	stSlot   = stTag + 32            // uint64: the next return probe's stack pointer; all ones: none
+	stAddr   = stTag + 40            // uint64: the address that it replaced
+	stNext   = stTag + 48            // uint64: the kernel's address of the one after it
+	stLow    = stTag + 56            // uint64: slots below this address are free again
+	stBuf    = stTag + 64            // what was read last
+	stVals   = stBuf + 8*maxBlock    // uint64 for each of a rule's registers
 	stBufLen = 272
 	stPCs    = stBuf + stBufLen
 )
-
-// bpfRegs are the registers that the state has on amd64, and where the kernel
-// keeps the user's. All but the first two are known in the leaf and above a
-// signal only: hand-written code of libcrypto, libgmp and glibc counts from them
-// before it calls anything.
-var bpfRegs = [8]struct {
-	num   int
-	entry int16 // in struct pt_regs
-}{
-	{stack.AMD64RSP, 152},
-	{stack.AMD64RBP, 32},
-	{stack.AMD64R10, 56},
-	{stack.AMD64R13, 16},
-	{stack.AMD64RAX, 80},
-	{stack.AMD64RSI, 104},
-	{stack.AMD64R11, 48},
-	{stack.AMD64R9, 64},
-}
 
 const (
 	bpfUnknownProcess = 1
@@ -137,6 +121,9 @@ type Stack struct {
 // StateSize returns the size of the state in bytes. The state may be at the beginning of a
 // map value or at any multiple of 8 in it.
 func (w *Walker) StateSize() int { return stPCs + 8*w.maxFrames() }
+
+// RegsOffset returns the offset in the state of the registers to begin with, for Preset.
+func (w *Walker) RegsOffset() int { return stRegs }
 
 // PCsOffset returns the offset of the frames in the state: eight bytes each, innermost
 // first; DecodeFrame reads them.
@@ -193,7 +180,7 @@ func DecodeFrame(v uint64, innermost bool) stack.Frame {
 // of the program: give them the prototypes that WalkFunc, StepFunc and
 // PythonFunc state.
 func (w *Walker) Instructions() asm.Instructions {
-	g := &bpfGen{w: w, arm: w.Machine == elf.EM_AARCH64}
+	g := &bpfGen{w: w, arm: w.Machine == elf.EM_AARCH64, regs: wordsOf(w.Machine)}
 	g.walk()
 	g.step()
 	if w.Python {
@@ -206,6 +193,7 @@ func (w *Walker) Instructions() asm.Instructions {
 type bpfGen struct {
 	w     *Walker
 	arm   bool
+	regs  *words
 	insns asm.Instructions
 	next  string // label of the instruction to come
 }
@@ -238,10 +226,15 @@ func (g *bpfGen) lookup(m string, reg asm.Register, none string) {
 // read copies size bytes of user memory at reg to the state's buffer, or goes to
 // bad.
 func (g *bpfGen) read(reg asm.Register, size int32, bad string) {
+	g.readTo(stBuf, reg, size, bad)
+}
+
+// readTo is read to another place of the state.
+func (g *bpfGen) readTo(off int32, reg asm.Register, size int32, bad string) {
 	g.add(
 		asm.Mov.Reg(asm.R3, reg),
 		asm.Mov.Reg(asm.R1, asm.R6),
-		asm.Add.Imm(asm.R1, stBuf),
+		asm.Add.Imm(asm.R1, off),
 		asm.Mov.Imm(asm.R2, size),
 		asm.FnProbeReadUser.Call(),
 		asm.JNE.Imm(asm.R0, 0, bad),
@@ -281,12 +274,10 @@ func (g *bpfGen) walk() {
 		asm.LoadImm(asm.R1, int64(-1)<<63, asm.DWord),     // bpfExact
 		asm.StoreMem(asm.R6, stTag, asm.R1, asm.DWord),
 	)
-	if g.w.Preset {
-		g.add(asm.Mov.Imm(asm.R1, 0))
-		g.store(stG, asm.R1)
-	} else {
+	if !g.w.Preset {
 		g.userRegs()
 	}
+	g.haveAll()
 	if g.w.Returns != nil {
 		g.walkReturns()
 	}
@@ -294,7 +285,12 @@ func (g *bpfGen) walk() {
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.RSh.Imm(asm.R0, 32),
 	)
-	g.lookup(MapProcesses, asm.R0, "stack_walk_unknown")
+	parent := "stack_walk_unknown"
+	if g.w.Task != nil {
+		parent = "stack_walk_parent"
+	}
+	g.lookup(MapProcesses, asm.R0, parent)
+	g.label("stack_walk_known")
 	g.add(
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
 		asm.StoreMem(asm.R6, stFirst, asm.R1, asm.Word),
@@ -302,6 +298,11 @@ func (g *bpfGen) walk() {
 		asm.StoreMem(asm.R6, stCount, asm.R1, asm.Word),
 		asm.Ja.Label("stack_walk_go"),
 	)
+	if g.w.Task != nil {
+		g.label(parent)
+		g.parent("stack_walk_unknown")
+		g.add(asm.Ja.Label("stack_walk_known"))
+	}
 	g.label("stack_walk_unknown")
 	g.add(
 		asm.Mov.Imm(asm.R1, bpfUnknownProcess),
@@ -349,7 +350,6 @@ func (g *bpfGen) plainLoop() {
 // arch/arm64/include/asm/ptrace.h. The kernel keeps the user's at the top of a
 // task's stack, whatever it does in between.
 const (
-	amd64RegsR14 = 8
 	amd64RegsIP  = 128
 	amd64RegsSP  = 152
 	arm64Regs    = 336 // with what follows struct user_pt_regs
@@ -359,8 +359,7 @@ const (
 // userRegs finds the registers that the task entered the kernel with; tasks
 // that have none (kernel threads) end the walk with StopNone.
 func (g *bpfGen) userRegs() {
-	g.readUserRegs(stBuf, g.w.TaskStackOffset, "stack_walk_none")
-	g.takeRegs(g.regsInEntry())
+	g.readUserRegs(stRegs, g.w.TaskStackOffset, "stack_walk_none")
 	g.add(asm.Ja.Label("stack_walk_regs"))
 	g.label("stack_walk_none")
 	g.add(
@@ -382,6 +381,14 @@ func (g *bpfGen) readUserRegs(off int16, taskStack int, none string) {
 		g.add(
 			asm.FnGetCurrentTaskBtf.Call(),
 			asm.Mov.Reg(asm.R1, asm.R0),
+		)
+		if g.w.Task != nil {
+			g.add(
+				asm.LoadMem(asm.R2, asm.R1, int16(g.w.Task.MM), asm.DWord),
+				asm.JEq.Imm(asm.R2, 0, none), // as perf_callchain has it
+			)
+		}
+		g.add(
 			asm.FnTaskPtRegs.Call(),
 			asm.Mov.Reg(asm.R3, asm.R0),
 		)
@@ -421,39 +428,4 @@ func (g *bpfGen) userRegsLen() int32 {
 		return arm64RegsLen
 	}
 	return rules.AMD64Regs
-}
-
-// regPlace says where in the buffer a register of the state lies.
-type regPlace struct{ state, buf int16 }
-
-func (g *bpfGen) regsInEntry() []regPlace {
-	if g.arm {
-		return []regPlace{{stIP, 32 * 8}, {stSP, 31 * 8}, {stFP, 29 * 8}, {stLR, 30 * 8}, {stG, 28 * 8}}
-	}
-	out := []regPlace{{stIP, amd64RegsIP}, {stG, amd64RegsR14}}
-	for i, r := range bpfRegs {
-		out = append(out, regPlace{int16(stRegs + 8*i), r.entry})
-	}
-	return out
-}
-
-// regsInSignal is where the kernel saved them for a signal handler.
-func (g *bpfGen) regsInSignal() []regPlace {
-	if g.arm {
-		return g.regsInEntry() // sigcontext has the order of user_pt_regs
-	}
-	place := func(reg int) int16 { return int16(8 * slices.Index(rules.AMD64SigOrder[:], reg)) }
-	out := []regPlace{{stIP, place(stack.AMD64RIP)}, {stG, place(stack.AMD64R14)}}
-	for i, r := range bpfRegs {
-		out = append(out, regPlace{int16(stRegs + 8*i), place(r.num)})
-	}
-	return out
-}
-
-// takeRegs moves registers from the buffer to the state.
-func (g *bpfGen) takeRegs(places []regPlace) {
-	for _, p := range places {
-		g.load(asm.R1, stBuf+p.buf)
-		g.store(p.state, asm.R1)
-	}
 }

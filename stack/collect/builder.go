@@ -2,6 +2,7 @@ package collect
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
@@ -23,6 +24,9 @@ type builder struct {
 	key     int16 // where in the scratch slot the key lies that is being built
 	pending string
 	labels  int
+	// halves are the maps that there are two of, and what names both: findHalves leaves the
+	// ones to write to on the stack.
+	halves map[string]string
 }
 
 func (b *builder) add(insns ...asm.Instruction) {
@@ -58,7 +62,40 @@ func (b *builder) unique(name string) string {
 
 // loadMap puts a map's address into r.
 func (b *builder) loadMap(r asm.Register, name string) {
+	if b.halves[name] != "" {
+		b.add(asm.LoadMem(r, asm.RFP, slotOf(name), asm.DWord))
+		return
+	}
 	b.add(asm.LoadMapPtr(r, 0).WithReference(name))
+}
+
+// slotOf is where findHalves leaves a map.
+func slotOf(name string) int16 {
+	if name == mapSegments {
+		return slotSegments
+	}
+	return slotTable
+}
+
+// findHalves finds the maps that are written to in the present window, all of the same one,
+// or goes to none.
+func (b *builder) findHalves(none string) {
+	if b.halves == nil {
+		return
+	}
+	b.lookupIndex(mapMode, 0)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, none),
+		asm.LoadMem(asm.R1, asm.R0, wordWindow, asm.Word),
+		asm.StoreMem(asm.RFP, slotIndex, asm.R1, asm.Word),
+	)
+	for _, name := range slices.Sorted(maps.Keys(b.halves)) {
+		b.lookup(b.halves[name], asm.RFP, slotIndex)
+		b.add(
+			asm.JEq.Imm(asm.R0, 0, none),
+			asm.StoreMem(asm.RFP, slotOf(name), asm.R0, asm.DWord),
+		)
+	}
 }
 
 // lookup looks up the key at base+off: R0 is its value's address, or 0.

@@ -39,6 +39,10 @@ type Options struct {
 	// which takes about 12 MiB of kernel memory. Stats counts the samples that found no
 	// room.
 	MaxStacks int
+	// Windows makes ReadAndClear possible, and with it collecting for as long as the process
+	// lives: what a table had no room for in one window, the next one has. It takes twice the
+	// kernel memory of MaxStacks.
+	Windows bool
 	// Hold counts nothing until LoadWalker has loaded the walker and the rules for the
 	// files of PIDs, so that the kernel's helper walks none of their stacks. If the walker
 	// is not available, counting starts when LoadWalker has returned that. Hold has no
@@ -71,9 +75,10 @@ type Collector struct {
 	spec   *ebpf.CollectionSpec
 	coll   *ebpf.Collection
 	ring   *mapx.Ring
-	mode   uint32 // what mapMode has
-	served bool   // Options.Served
-	pids   []int  // with Options.Hold: whose rules come first
+	mode   uint32 // what mapMode has; guarded by window.mu
+	window window
+	served bool  // Options.Served
+	pids   []int // with Options.Hold: whose rules come first
 
 	closed  atomic.Bool
 	mu      sync.Mutex
@@ -100,6 +105,8 @@ type handles struct {
 	segments mapx.Table[segment, uint64]
 	counters mapx.Table[uint32, []uint64]
 	first    mapx.Source
+	// keepStacks: ReadAndClear leaves the segments, which waits that have not ended may need.
+	keepStacks bool
 }
 
 // Stats counts the samples that were counted and lost.
@@ -201,7 +208,7 @@ func (o *Options) filter() (*filter, error) {
 	}
 	f := &filter{
 		noKernel: o.NoKernel, noUser: o.NoUser, idle: o.Idle,
-		perThread: o.PerThread, pids: len(o.PIDs) > 0, comm: o.Comm, value: o.Value,
+		perThread: o.PerThread, windows: o.Windows, pids: len(o.PIDs) > 0, comm: o.Comm, value: o.Value,
 	}
 	if !o.IncludeSelf {
 		f.self = uint32(os.Getpid())
@@ -252,7 +259,9 @@ func (c *Collector) load(o *Options) error {
 
 // setMode selects the programs that count.
 func (c *Collector) setMode(mode uint32) error {
-	if err := c.coll.Maps[mapMode].Put(uint32(0), mode); err != nil {
+	c.window.mu.Lock()
+	defer c.window.mu.Unlock()
+	if err := c.coll.Maps[mapMode].Put(uint32(0), [2]uint32{mode, uint32(c.window.active)}); err != nil {
 		return fmt.Errorf("collect: switch programs: %w", err)
 	}
 	c.mode = mode
@@ -282,7 +291,7 @@ func refusal(err error) error {
 
 // open makes typed readers of the maps.
 func (c *Collector) open() error {
-	segments, err := mapx.New[segment, uint64](c.coll.Maps[mapSegments])
+	segments, err := openTable[segment, uint64](c, mapSegments)
 	if err != nil {
 		return err
 	}
@@ -296,11 +305,13 @@ func (c *Collector) open() error {
 	if err != nil {
 		return err
 	}
-	c.handles = handles{segments: segments, counters: counters, first: c.ring}
+	c.handles = handles{
+		segments: segments, counters: counters, first: c.ring, keepStacks: c.filter.waits != 0,
+	}
 	if c.filter.sums() {
-		c.totals, err = mapx.New[waitKey, Total](c.coll.Maps[mapTotals])
+		c.totals, err = openTable[waitKey, Total](c, mapTotals)
 	} else {
-		c.counts, err = mapx.New[taskKey, uint64](c.coll.Maps[mapCounts])
+		c.counts, err = openTable[taskKey, uint64](c, mapCounts)
 	}
 	return err
 }
@@ -311,14 +322,16 @@ func (c *Collector) Plan() *probe.Plan { return c.plan }
 // Samples returns what was counted so far, in a fixed order. After Close the error matches
 // os.ErrClosed.
 func (c *Collector) Samples() ([]Sample, error) {
+	c.window.mu.Lock()
+	defer c.window.mu.Unlock()
 	c.memory.Renew()
 	// The counts first: every stack that they name is then among the segments.
-	totals, err := c.read()
+	totals, err := c.read(false)
 	if err != nil {
 		return nil, c.failed("read counts", err)
 	}
 	var stacks segments
-	if err := stacks.read(c.segments); err != nil {
+	if err := stacks.read(c.segments, false); err != nil {
 		return nil, c.failed("read stacks", err)
 	}
 	return samples(totals, &stacks), nil
@@ -334,12 +347,12 @@ func (c *Collector) failed(op string, err error) error {
 }
 
 // read reads the table of totals, or that of counts as if it were one.
-func (h *handles) read() ([]mapx.Entry[waitKey, Total], error) {
+func (h *handles) read(andClear bool) ([]mapx.Entry[waitKey, Total], error) {
 	if h.totals != nil {
-		snap, err := h.totals.Snapshot()
+		snap, err := readTable(h.totals, andClear)
 		return snap.Entries, err
 	}
-	snap, err := h.counts.Snapshot()
+	snap, err := readTable(h.counts, andClear)
 	out := make([]mapx.Entry[waitKey, Total], len(snap.Entries))
 	for i, e := range snap.Entries {
 		out[i].Key.Task = e.Key
@@ -392,8 +405,10 @@ func addUp(counters mapx.Table[uint32, []uint64]) (total [numCounters]uint64, er
 // for the first time, so that a reader can look at it while it lives. It has another record
 // when one of its threads is first seen under another name, as after an exec. Each is
 // repeated once when it is seen again after 100 ms or more: the first sighting may have
-// been before an exec of the same name, or in the middle of one. ParseProcess reads a
-// record.
+// been before an exec of the same name, or in the middle of one. After LoadWalker there is
+// another record when a stack leads out of the mappings that AddProcess found, as a library's
+// that was loaded since; not more often than that at first, and each time after twice as
+// long. ParseProcess reads a record.
 func (c *Collector) Processes() mapx.Source { return c.first }
 
 // Detach stops collecting, and frees the resources that are only needed for it. The counts

@@ -8,6 +8,7 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
@@ -28,6 +29,21 @@ const (
 	mapFirst    = "first"
 	mapPIDs     = "pids"
 	mapMode     = "mode"
+
+	// With Options.Windows there are two maps of each of these, and one that names them both.
+	mapCountsOf   = "counts_of"
+	mapTotalsOf   = "totals_of"
+	mapSegmentsOf = "segments_of"
+)
+
+// halves are the names of the two maps that a table has with Options.Windows.
+func halves(name string) [2]string { return [2]string{name + ".a", name + ".b"} }
+
+// The words of mapMode.
+const (
+	wordMode   = 0 // modeHelper, modeWalker or modeHold
+	wordWindow = 4 // which halves are written to
+	modeSize   = 8
 )
 
 // mapSpecs returns the maps of a collector with room for maxStacks stacks.
@@ -49,7 +65,7 @@ func (f *filter) mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
 			Name: mapSeen, Type: ebpf.LRUHash,
 			KeySize: seenSize, ValueSize: 8, MaxEntries: 1 << 14,
 		},
-		mapMode:  {Name: mapMode, Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1},
+		mapMode:  {Name: mapMode, Type: ebpf.Array, KeySize: 4, ValueSize: modeSize, MaxEntries: 1},
 		mapFirst: {Name: mapFirst, Type: ebpf.RingBuf, MaxEntries: 1 << 16},
 	}
 	if f.sums() {
@@ -73,7 +89,35 @@ func (f *filter) mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
 			KeySize: 4, ValueSize: 4, MaxEntries: 1,
 		}
 	}
+	if f.windows {
+		for name, of := range f.windowed() {
+			spec := specs[name]
+			delete(specs, name)
+			outer := &ebpf.MapSpec{
+				Name: of, Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 2, InnerMap: spec,
+			}
+			for i, half := range halves(name) {
+				s := spec.Copy()
+				s.Name = half
+				specs[half] = s
+				outer.Contents = append(outer.Contents, ebpf.MapKV{Key: uint32(i), Value: half})
+			}
+			specs[of] = outer
+		}
+	}
 	return specs
+}
+
+// windowed are the maps that there are two of with Options.Windows, and what names both. The
+// stacks of waits are in one map: a wait that begins in one window may end in another.
+func (f *filter) windowed() map[string]string {
+	switch {
+	case f.waits != 0:
+		return map[string]string{mapTotals: mapTotalsOf}
+	case f.sums():
+		return map[string]string{mapTotals: mapTotalsOf, mapSegments: mapSegmentsOf}
+	}
+	return map[string]string{mapCounts: mapCountsOf, mapSegments: mapSegmentsOf}
 }
 
 // pidsSpec is the map of the processes to keep.
@@ -101,6 +145,10 @@ const (
 	slotTotal = -40 // Total to add
 	slotNow   = -48 // u64 time of the event
 	slotGap   = -52 // u32 1 if the thread that leaves was not seen to come
+
+	// With Options.Windows, the maps to write to.
+	slotTable    = -64 // mapCounts or mapTotals
+	slotSegments = -72
 )
 
 // A new segment's id: the count above the CPU above the scratch slot. It stays
@@ -115,6 +163,7 @@ type filter struct {
 	noKernel, noUser bool
 	idle             bool
 	perThread        bool
+	windows          bool   // Options.Windows
 	self             uint32 // this process, 0 to keep it
 	pids             bool   // only those in mapPIDs
 	comm             string
@@ -133,6 +182,9 @@ func (f *filter) sums() bool { return f.value != "" || f.waits != 0 }
 // adds; without, by the kernel's helper.
 func (f *filter) program(p *probe.Program, index int, walk bool) (asm.Instructions, error) {
 	b := builder{key: scratchKey}
+	if f.windows {
+		b.halves = f.windowed()
+	}
 	b.begin(p)
 	if !f.noUser {
 		b.returnUnlessMode(walk)
@@ -163,6 +215,7 @@ func (f *filter) event(b *builder, p *probe.Program, index int, walk bool) error
 	f.fillKey(b, index)
 	f.filterComm(b)
 	b.count(counterSamples)
+	b.findHalves("release")
 	f.findStacks(b, walk)
 	if f.value != "" {
 		b.clearWaker()
@@ -216,7 +269,7 @@ func (b *builder) returnUnlessMode(walk bool) {
 	b.lookupIndex(mapMode, 0)
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, "return"),
-		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
+		asm.LoadMem(asm.R1, asm.R0, wordMode, asm.Word),
 		asm.JNE.Imm(asm.R1, mode, "return"),
 	)
 }
@@ -453,30 +506,53 @@ func (b *builder) accumulate(name string, base asm.Register, off, slot int32, wo
 // the first time: an exec is over by then.
 const secondSight = 100_000_000
 
+// A process's value in mapSeen is the time at which it was announced last. Its lowest bits
+// count how often that was, up to sightsMost.
+const (
+	sightsMask = 15
+	sightsMost = 10
+)
+
 // firstSight sends the process's ids when it is seen for the first time under a name, so
 // that a reader can look at it while it lives, and again when it runs another program. That
 // may have the same name, and a process that is seen in the middle of an exec has no
-// mappings: it is sent once more when it is seen later. mapSeen has the time of the first
-// sighting, then 0.
+// mappings: it is sent once more when it is seen later. From then on it is sent where a stack
+// leads out of the mappings that the walker knows, as a library's that was loaded since; each
+// time after twice as long as before, for code can be in no file at all.
 func (b *builder) firstSight() {
-	first, note := b.unique("first"), b.unique("note")
+	first, again, note := b.unique("first"), b.unique("again"), b.unique("note")
 	b.lookup(mapSeen, regScratch, int32(b.key+keyPID))
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, first),
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
-		asm.JEq.Imm(asm.R1, 0, "release"),
 		asm.StoreMem(asm.RFP, slotValue, asm.R1, asm.DWord),
+		asm.And.Imm(asm.R1, sightsMask),
+		asm.JLE.Imm(asm.R1, 1, again),
+		asm.LoadMem(asm.R2, regScratch, b.key+keyUserEnd, asm.Word),
+		asm.JNE.Imm(asm.R2, userWalked|int32(stack.StopNoMapping), "release"),
+	)
+	b.label(again)
+	b.add(
 		asm.FnKtimeGetNs.Call(),
 		asm.LoadMem(asm.R1, asm.RFP, slotValue, asm.DWord),
-		asm.Sub.Reg(asm.R0, asm.R1),
-		asm.JSLT.Imm(asm.R0, secondSight, "release"),
-		asm.Mov.Imm(asm.R0, 0),
+		asm.Mov.Reg(asm.R2, asm.R1),
+		asm.And.Imm(asm.R2, sightsMask),
+		asm.Mov.Imm(asm.R3, secondSight/2),
+		asm.LSh.Reg(asm.R3, asm.R2),
+		asm.Add.Reg(asm.R3, asm.R1),
+		asm.JLT.Reg(asm.R0, asm.R3, "release"),
+		asm.JGE.Imm(asm.R2, sightsMost, note),
+		asm.Add.Imm(asm.R2, 1),
 		asm.Ja.Label(note),
 	)
 	b.label(first)
-	b.add(asm.FnKtimeGetNs.Call())
+	b.add(asm.FnKtimeGetNs.Call(), asm.Mov.Imm(asm.R2, 1))
 	b.label(note)
-	b.add(asm.StoreMem(asm.RFP, slotValue, asm.R0, asm.DWord))
+	b.add(
+		asm.And.Imm(asm.R0, ^sightsMask),
+		asm.Or.Reg(asm.R0, asm.R2),
+		asm.StoreMem(asm.RFP, slotValue, asm.R0, asm.DWord),
+	)
 	b.update(mapSeen, regScratch, int32(b.key+keyPID), asm.RFP, slotValue, bpfAny)
 	b.add(asm.StoreMem(asm.RFP, slotValue, regID, asm.DWord))
 	b.loadMap(asm.R1, mapFirst)

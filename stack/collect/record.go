@@ -13,6 +13,7 @@ import (
 const (
 	recCounts    = "counts"
 	recTotals    = "totals"
+	recWaits     = "waits" // the totals of waits in windows
 	recSegments  = "segments"
 	recCounters  = "counters"
 	recProcesses = "processes"
@@ -21,9 +22,12 @@ const (
 // Record makes rec keep everything that is read from now on, for Replay. It must be called
 // before the first read. The caller must close rec after the last one.
 func (c *Collector) Record(rec *recording.Recorder) {
-	if c.totals != nil {
+	switch {
+	case c.keepStacks && c.filter.windows:
+		c.totals = recording.RecordTable(rec, recWaits, c.totals)
+	case c.totals != nil:
 		c.totals = recording.RecordTable(rec, recTotals, c.totals)
-	} else {
+	default:
 		c.counts = recording.RecordTable(rec, recCounts, c.counts)
 	}
 	c.segments = recording.RecordTable(rec, recSegments, c.segments)
@@ -39,9 +43,13 @@ func Replay(rec *recording.Recording) (*Collector, error) {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
 	var h handles
-	if slices.Contains(tables, recTotals) {
+	switch {
+	case slices.Contains(tables, recWaits):
+		h.keepStacks = true
+		h.totals, err = recording.ReplayTable[waitKey, Total](rec, recWaits)
+	case slices.Contains(tables, recTotals):
 		h.totals, err = recording.ReplayTable[waitKey, Total](rec, recTotals)
-	} else {
+	default:
 		h.counts, err = recording.ReplayTable[taskKey, uint64](rec, recCounts)
 	}
 	if err != nil {

@@ -78,16 +78,19 @@ func (g *segments) add(s *segment, id uint64) {
 	g.free = g.free[n:]
 }
 
-// read adds all segments of a table.
-func (g *segments) read(t mapx.Table[segment, uint64]) error {
-	if live, ok := t.(*mapx.Map[segment, uint64]); ok { // a snapshot of it has half a kilobyte each
+// read adds all segments of a table, which it may empty.
+func (g *segments) read(t mapx.Table[segment, uint64], andClear bool) error {
+	if w, ok := t.(*windowTable[segment, uint64]); ok && !andClear {
+		t = w.active()
+	}
+	if live, ok := t.(*mapx.Map[segment, uint64]); ok && !andClear { // a snapshot of it has half a kilobyte each
 		all, done := live.All()
 		for s, id := range all {
 			g.add(&s, id)
 		}
 		return done()
 	}
-	snap, err := t.Snapshot()
+	snap, err := readTable(t, andClear)
 	for i := range snap.Entries {
 		g.add(&snap.Entries[i].Key, snap.Entries[i].Value)
 	}

@@ -112,6 +112,7 @@ func (f *filter) arrive(b *builder, p *probe.Program) error {
 	} else {
 		f.elapsed(b, "arrived")
 		b.count(counterSamples)
+		b.findHalves("arrived")
 		b.addTotal(regTmp, waitTask, "arrived")
 	}
 	b.label("arrived")
@@ -260,6 +261,7 @@ func (f *filter) waking(b *builder, p *probe.Program, index int, walk bool) erro
 	f.fillKey(b, index)
 	f.findStacks(b, walk)
 	if f.waits == Wakeups {
+		b.findHalves("release")
 		b.addTotal(regScratch, scratchKey, "release")
 	} else {
 		// The walk has used regTmp.

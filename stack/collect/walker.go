@@ -31,9 +31,8 @@ const cfiBytes = 16 << 20
 // Collecting goes on meanwhile: loading takes some ten milliseconds. It needs Linux 5.17
 // and the kernel's BTF. Without them it returns an *UnsupportedError and changes nothing;
 // where control groups leave no memory for it, that error wraps syscall.ENOMEM. The tables
-// take 13 MiB of kernel memory, and six bytes of this process's for each row of the files'
+// take 14 MiB of kernel memory, and six bytes of this process's for each row of the files'
 // rules.
-// memory and six bytes of this process's for each row of the files' rules.
 func (c *Collector) LoadWalker() error {
 	if c.link == nil || c.filter.noUser || c.tables != nil {
 		return nil
@@ -54,7 +53,7 @@ func (c *Collector) LoadWalker() error {
 // The memory that the walker's tables take, and that must be left for this process: with
 // less, it would be killed and not get an error.
 const (
-	walkerBytes = 13 << 20
+	walkerBytes = 14 << 20
 	spareBytes  = 32 << 20
 )
 
@@ -101,6 +100,7 @@ func (c *Collector) loadWalker() error {
 	}
 	w := walker
 	w.Returns = returnProbes(c.env)
+	w.Task = c.taskOffsets()
 	w.Python = true
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
@@ -148,6 +148,23 @@ func returnProbes(env *probe.Env) *bpfwalk.ReturnProbes {
 	return &bpfwalk.ReturnProbes{
 		Task: int(at[0]), Instances: int(at[1]), Next: int(at[2]),
 		Stack: int(at[3]), Addr: int(at[4]),
+	}
+}
+
+// taskOffsets finds where the kernel keeps what the walker asks of a task; nil if its types do
+// not describe that, or processes have other numbers here than the kernel's own.
+func (c *Collector) taskOffsets() *bpfwalk.TaskOffsets {
+	spec, err := c.env.BTF()
+	if err != nil || c.ns != nil {
+		return nil
+	}
+	at, err := kernel.MemberOffsets(spec, "task_struct.real_parent", "task_struct.tgid",
+		"task_struct.mm", "mm_struct.exe_file")
+	if err != nil {
+		return nil
+	}
+	return &bpfwalk.TaskOffsets{
+		Parent: int(at[0]), TGID: int(at[1]), MM: int(at[2]), Executable: int(at[3]),
 	}
 }
 

@@ -137,6 +137,33 @@ func (k FrameKind) String() string {
 	return fmt.Sprintf("kind(%d)", k)
 }
 
+// LeftOut returns how many samples, by their first value, have a stack that ends at a rule
+// which the walker inside BPF leaves out (stack.StopLeftOut): by the file that has the rule,
+// "" where it is not known. It is nil if there are none.
+func (p *Profile) LeftOut() map[string]int64 {
+	var files map[string]int64
+	for i := range p.Samples {
+		s := &p.Samples[i]
+		if s.Stopped != stack.StopLeftOut {
+			continue
+		}
+		if files == nil {
+			files = make(map[string]int64)
+		}
+		file, n := "", int64(1)
+		if len(s.Frames) > 0 {
+			if m := s.Frames[len(s.Frames)-1].Mapping; m != nil {
+				file = m.File
+			}
+		}
+		if len(s.Values) > 0 {
+			n = s.Values[0]
+		}
+		files[file] += n
+	}
+	return files
+}
+
 // FoldOptions are the options of Profile.Folded. The zero value and nil begin every stack
 // with the command name and annotate nothing.
 type FoldOptions struct {

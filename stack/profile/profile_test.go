@@ -3,6 +3,7 @@ package profile
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -209,5 +210,25 @@ func TestProfileErrors(t *testing.T) {
 		if p.WritePprof(&b) == nil || p.WriteSpeedscope(&b, "") == nil || p.WritePerfScript(&b, "", 0) == nil {
 			t.Errorf("%+v accepted", p)
 		}
+	}
+}
+
+// TestLeftOut: the stacks that the walker inside BPF leaves are counted by the file at fault.
+// They were among those that no rule covers.
+func TestLeftOut(t *testing.T) {
+	lib := &Mapping{File: "/lib/libodd.so"}
+	end := func(m *Mapping, n int64) Sample {
+		return Sample{
+			Frames: []*NamedFrame{{}, {Mapping: m}}, Values: []int64{n}, Stopped: stack.StopLeftOut,
+		}
+	}
+	p := &Profile{Samples: []Sample{
+		end(lib, 2), end(lib, 3), end(nil, 1), {Stopped: stack.StopNoRule, Values: []int64{9}},
+	}}
+	if got, want := p.LeftOut(), map[string]int64{"/lib/libodd.so": 5, "": 1}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := new(Profile).LeftOut(); got != nil {
+		t.Errorf("got %v of nothing", got)
 	}
 }

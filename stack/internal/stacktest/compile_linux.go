@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,17 +15,110 @@ import (
 // from the start, and starts it. It skips the test if gcc can't.
 func StartCompiled(t *testing.T, name, source string) int {
 	t.Helper()
-	testenv.Need(t, testenv.Tool("gcc"))
 	dir := t.TempDir()
-	cmd := testenv.Command(t, "gcc", "-O2", "-static", "-fno-pie", "-no-pie", "-x", "c", "-o",
-		filepath.Join(dir, name), "-")
-	cmd.Stdin = strings.NewReader(source)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		testenv.Need(t, testenv.Got("gcc -static", fmt.Errorf("%w: %s", err, out), "cannot find -lc"))
-	}
+	compile(t, source, "-static", "-fno-pie", "-no-pie", "-o", filepath.Join(dir, name))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	return Workload{Name: name, Argv: []string{name}}.Start(t)
 }
+
+// StartLazy starts a program that calls functions of a library for the first time all the
+// time: the dynamic loader looks them up. It skips the test if gcc can't compile it.
+func StartLazy(t *testing.T) int {
+	t.Helper()
+	const name, functions = "lazy", 100
+	dir := t.TempDir()
+	var lib, calls strings.Builder
+	for i := range functions {
+		fmt.Fprintf(&lib, "int function_with_a_rather_long_name_%d(int x) { return x + 1; }\n", i)
+		fmt.Fprintf(&calls, "int function_with_a_rather_long_name_%d(int);\n", i)
+	}
+	calls.WriteString("int call(int x) {\n")
+	for i := range functions {
+		fmt.Fprintf(&calls, "x = function_with_a_rather_long_name_%d(x);\n", i)
+	}
+	calls.WriteString("return x; }\n" + lazyMain)
+	compile(t, lib.String(), "-shared", "-fPIC", "-o", filepath.Join(dir, "liblazy.so"))
+	compile(t, calls.String(), "-Wl,-z,lazy,-z,norelro", "-o", filepath.Join(dir, name),
+		filepath.Join(dir, "liblazy.so"))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return Workload{Name: name, Argv: []string{name}}.Start(t)
+}
+
+// StartLater starts a program that loads a library after half a second and remains there. It
+// skips the test if gcc can't compile it.
+func StartLater(t *testing.T) int {
+	t.Helper()
+	const name = "later"
+	dir := t.TempDir()
+	lib := filepath.Join(dir, "liblater.so")
+	compile(t, "volatile int n; void spin(void) { for (;;) n++; }", "-shared", "-fPIC", "-o", lib)
+	compile(t, `
+#include <dlfcn.h>
+#include <time.h>
+volatile int n;
+int main(void) {
+	for (clock_t end = clock() + CLOCKS_PER_SEC / 2; clock() < end;) n++;
+	((void (*)(void))dlsym(dlopen("`+lib+`", RTLD_NOW), "spin"))();
+	return n;
+}
+`, "-o", filepath.Join(dir, name))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return Workload{Name: name, Argv: []string{name}}.Start(t)
+}
+
+// Forks has two children: one that computes, and one that executes the program again to do
+// that.
+const Forks = `
+#include <unistd.h>
+volatile int n;
+__attribute__((noinline)) void spin(void) { for (;;) n++; }
+int main(int c, char **v) {
+	if (c > 1 || fork() == 0) spin();
+	if (fork() == 0) execl("/proc/self/exe", "forks", "again", (char *)0);
+	pause();
+	return n;
+}
+`
+
+// lazyMain forgets again and again where functions are (System V ABI, procedure linkage
+// table: the first three entries are the linker's).
+const lazyMain = `
+#include <elf.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+	long size = 0;
+	void **got = 0;
+	for (ElfW(Dyn) *d = _DYNAMIC; d->d_tag; d++) {
+		if (d->d_tag == DT_PLTRELSZ) size = d->d_un.d_val / sizeof(ElfW(Rela)) * sizeof(void *);
+		if (d->d_tag == DT_PLTGOT) got = (void **)d->d_un.d_ptr + 3;
+	}
+	void *unknown = malloc(size);
+	memcpy(unknown, got, size);
+	for (int x = 0;; x = call(x)) memcpy(got, unknown, size);
+}
+`
+
+func compile(t *testing.T, source string, args ...string) {
+	t.Helper()
+	testenv.Need(t, testenv.Tool("gcc"))
+	cmd := testenv.Command(t, "gcc", slices.Concat([]string{"-O2", "-x", "c", "-", "-x", "none"}, args)...)
+	cmd.Stdin = strings.NewReader(source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		testenv.Need(t, testenv.Got("gcc", fmt.Errorf("%q: %w: %s", args, err, out), "cannot find -l"))
+	}
+}
+
+// Vfork starts children in the way of posix_spawn, which keeps the return address in a
+// register meanwhile.
+const Vfork = `
+#include <sys/wait.h>
+#include <unistd.h>
+volatile int n;
+__attribute__((noinline)) void start(void) { if (vfork() == 0) _exit(0); n++; }
+int main(void) { for (;;) { start(); wait(0); } }
+`
 
 // Garbage runs a function whose return address is not an address, as wrong rules find it. It
 // was once taken for an interpreter's frame.

@@ -60,7 +60,7 @@ func (w Workload) Start(t *testing.T) (pid int) {
 	deadline := time.Now().Add(5 * time.Second)
 	for time.Now().Before(deadline) {
 		time.Sleep(50 * time.Millisecond)
-		for _, pid := range append(Children(cmd.Process.Pid), cmd.Process.Pid) {
+		for _, pid := range append([]int{cmd.Process.Pid}, Children(cmd.Process.Pid)...) {
 			if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil &&
 				strings.HasPrefix(filepath.Base(exe), w.Name) {
 				time.Sleep(200 * time.Millisecond) // until it computes
