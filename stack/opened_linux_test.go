@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/stranger"
 )
 
@@ -50,11 +51,26 @@ func TestModulesOpenOnce(t *testing.T) {
 	}
 }
 
+// TestRecentIsOfOneFile: a file that has the number of one that is gone is not taken for it. It
+// had its rules for a second.
+func TestRecentIsOfOneFile(t *testing.T) {
+	var c CFICache
+	key := fileKey{dev: 1, inode: 2}
+	c.put(key, FileCFI{})
+	c.openedNow(key, "/gone")
+	if _, ok := c.recent(&procfs.Mapping{Dev: 1, Inode: 2, Path: "/gone"}); !ok {
+		t.Error("the file is not known")
+	}
+	if _, ok := c.recent(&procfs.Mapping{Dev: 1, Inode: 2, Path: "/new"}); ok {
+		t.Error("another file is taken for it")
+	}
+}
+
 // TestLatestIsBounded: of files that were opened, no more is kept than of those with tables.
 func TestLatestIsBounded(t *testing.T) {
 	var c CFICache
 	for i := range uint64(1000) {
-		c.openedNow(fileKey{dev: 1, inode: i})
+		c.openedNow(fileKey{dev: 1, inode: i}, "/x")
 		for key, o := range c.latest {
 			o.at = time.Now().Add(-time.Hour)
 			c.latest[key] = o

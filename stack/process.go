@@ -66,8 +66,9 @@ type CFICache struct {
 
 // openedFile is a file as it was at a time.
 type openedFile struct {
-	key fileKey
-	at  time.Time
+	key  fileKey
+	path string // a number is given to another file when the first one is gone
+	at   time.Time
 }
 
 // openedFor is how long a file that was opened is not opened again: a thousand processes that
@@ -232,7 +233,7 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 		}
 		c.put(key, cached)
 	}
-	c.openedNow(key)
+	c.openedNow(key, m.Path)
 	if cached.err != nil {
 		return cached.err
 	}
@@ -305,7 +306,7 @@ func (c *CFICache) recent(m *procfs.Mapping) (FileCFI, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, ok := c.latest[[2]uint64{m.Dev, m.Inode}]
-	if !ok || time.Since(last.at) > openedFor {
+	if !ok || last.path != m.Path || time.Since(last.at) > openedFor {
 		return FileCFI{}, false
 	}
 	cached, ok := c.tables[last.key]
@@ -314,7 +315,7 @@ func (c *CFICache) recent(m *procfs.Mapping) (FileCFI, bool) {
 
 // openedNow notes that a file was opened. What is too old goes before there is more of it than
 // of tables.
-func (c *CFICache) openedNow(key fileKey) {
+func (c *CFICache) openedNow(key fileKey, path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.latest == nil {
@@ -324,7 +325,7 @@ func (c *CFICache) openedNow(key fileKey) {
 	if len(c.latest) > 2*len(c.tables) {
 		maps.DeleteFunc(c.latest, func(_ [2]uint64, o openedFile) bool { return now.Sub(o.at) > openedFor })
 	}
-	c.latest[[2]uint64{key.dev, key.inode}] = openedFile{key, now}
+	c.latest[[2]uint64{key.dev, key.inode}] = openedFile{key, path, now}
 }
 
 // startFile accounts for the work of opening a file for a process.

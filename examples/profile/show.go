@@ -159,7 +159,8 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 			c.Truncated, c.User, 100*float64(c.Truncated)/float64(c.User))
 	}
 	for _, file := range slices.Sorted(maps.Keys(c.LeftOut)) {
-		line += fmt.Sprintf(", %d at rules of %s that are left out", c.LeftOut[file], cmp.Or(file, "unknown files"))
+		line += fmt.Sprintf(", %d at rules of %s that are left out", c.LeftOut[file],
+			cmp.Or(file, "unknown files"))
 	}
 	if len(c.Stopped) > 0 {
 		line += fmt.Sprintf(", not sampled since they went offline: CPUs %v", c.Stopped)

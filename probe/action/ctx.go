@@ -312,7 +312,7 @@ func (c *Ctx) Ustack(frames int) Stack {
 // UstackWalk returns the user stack of programs built without frame pointers, which are most
 // programs: up to frames program counters. It walks by the call frame information of the
 // files in processes that were given to Loaded.AddProcess, and by frame pointers in other
-// processes (Stats.Unwalked counts those stacks). It takes 13 MiB of kernel memory, less with
+// processes (Stats.Unwalked counts those stacks). It takes 14 MiB of kernel memory, less with
 // Program.WalkLimits, and a microsecond or more for every few frames.
 //
 // Kernels before 5.17 need BTF for it. They walk up to 127 frames, once in an action, and not
