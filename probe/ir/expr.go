@@ -40,6 +40,12 @@ const (
 
 	// Comparisons: bool. Integers are compared in 64 bits by the same rule as
 	// arithmetic; strings by content; buffers and tuples by bytes (Eq, Ne only).
+	//
+	// The checker refuses a comparison of an integer with a constant if all values of the
+	// integer's type (or bit field) give the same result: an unsigned integer is never below
+	// 0. A constant with a Type is refused only if the integer's type does not have its
+	// value. Str, if it is not empty, is what a user of the front end writes to have an
+	// operand as a signed integer, with %s for the operand ("(long)%s"): the error says it.
 	OpEq
 	OpNe
 	OpLt

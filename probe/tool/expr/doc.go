@@ -12,7 +12,8 @@
 //	                              call is one of a 32-bit program
 //	10 0x1f "text"                constants
 //	+ - * / % & | ^ << >> ~       arithmetic
-//	== != < <= > >= && || ! ?:    conditions; == compares text, too
+//	== != < <= > >= && || ! ?:    conditions; == compares text, too. One that no value can
+//	                              change, as unsigned < 0, is an error
 //	p->a.b[2] *p p[i]             memory, by the kernel's types
 //	(struct sock *)arg0 (u32)x    casts
 //	str(p) str(p, 32) ustr(p)     text at an address, of at most 63 bytes or so many;

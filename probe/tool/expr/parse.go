@@ -234,9 +234,14 @@ func (p *parser) binary(level int) *ir.Expr {
 			x, y = truth(x), truth(y)
 		}
 		x = ir.NewExpr(op, x, y)
+		if comparison(op) {
+			x.Str = "(long)%s" // how an operand becomes signed
+		}
 	}
 	return x
 }
+
+func comparison(op ir.Op) bool { return op >= ir.OpEq && op <= ir.OpGe }
 
 func (p *parser) unary() *ir.Expr {
 	if p.depth++; p.depth > maxDepth {
@@ -330,7 +335,11 @@ func (p *parser) primary() *ir.Expr {
 	switch t.kind {
 	case number:
 		p.next()
-		return ir.NewConst(t.num)
+		x := ir.NewConst(t.num)
+		if t.num < 0 { // as in C it is unsigned, and so not the negative number of these bits
+			x.Type = ir.Uint64Type()
+		}
+		return x
 	case text:
 		p.next()
 		return ir.NewString(t.str)
@@ -419,9 +428,11 @@ func (p *parser) call(t token) *ir.Expr {
 
 // truth returns x as a condition: a number is true if it is not 0.
 func truth(x *ir.Expr) *ir.Expr {
+	if comparison(x.Op) {
+		return x
+	}
 	switch x.Op {
-	case ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe,
-		ir.OpLAnd, ir.OpLOr, ir.OpLNot, ir.OpHasPrefix, ir.OpContains:
+	case ir.OpLAnd, ir.OpLOr, ir.OpLNot, ir.OpHasPrefix, ir.OpContains:
 		return x
 	}
 	return ir.NewExpr(ir.OpNe, x, ir.NewConst(0))

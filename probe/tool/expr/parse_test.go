@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 		"1 < 2 == 3 > 4":                  "((1 < 2) == (3 > 4))",
 		"arg0 & 1 == 1":                   "(arg0 & (1 == 1))", // C's own precedence
 		"nsecs % 1000":                    "(nsecs % 1000)",
-		"18446744073709551615 == arg0":    "(-1 == arg0)",
+		"18446744073709551615 == arg0":    "(18446744073709551615 == arg0)",
 		"\targ0\n+ arg1 ":                 "(arg0 + arg1)",
 		"bswap(arg0)":                     "bswap(arg0)",
 		strings.Repeat("(", 40) + "1" + strings.Repeat(")", 40): "1",

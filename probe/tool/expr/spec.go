@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
@@ -60,4 +61,14 @@ func blank(s string) int {
 		}
 	}
 	return len(s)
+}
+
+// Resolve returns the options for the targets of a program with parsed expressions: types from
+// the debug information of the targets' files (DWARF), unless no expression has a use for them.
+func Resolve(p *action.Program) *probe.Options {
+	o := &probe.Options{}
+	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
+		o.DWARF = o.DWARF || e.Op == ir.OpArg || e.Op == ir.OpRet || e.Op == ir.OpField
+	})
+	return o
 }

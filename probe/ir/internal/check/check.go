@@ -180,7 +180,7 @@ func (c *checker) node(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	case ir.OpNeg, ir.OpNot:
 		return unary(e.Op, e.Type, args[0])
 	case ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe:
-		return comparison(e.Op, args[0], args[1])
+		return comparison(e, args[0], args[1])
 	case ir.OpLAnd, ir.OpLOr, ir.OpLNot:
 		return logic(e.Op, args)
 	case ir.OpCond:
