@@ -199,7 +199,8 @@ func (v Int) PtrTo(name string, user bool) Ptr {
 }
 
 // Str returns the text that the value is or points to, cut to size-1 bytes. A number is taken
-// as a kernel address.
+// as an address of the user's in uprobes, uretprobes and USDT probes, and of the kernel's
+// elsewhere.
 func (v Int) Str(size int) Str { return Ptr(v).Str(size) }
 
 // UserStr returns the text at the user address that the value is, cut to size-1 bytes.

@@ -149,6 +149,9 @@ func (c *checker) exprDepth(e *ir.Expr, depth int) (*typed.Node, error) {
 	if err := checkArity(e); err != nil {
 		return nil, At(e.Pos, e.Op.String(), err)
 	}
+	if x, ok, err := c.goPart(e); ok {
+		return x, At(e.Pos, shortString(e), err)
+	}
 	args := make([]*typed.Node, len(e.Args))
 	for i, a := range e.Args {
 		x, err := c.exprDepth(a, depth+1)
