@@ -147,3 +147,22 @@ func TestNoLineNotAsked(t *testing.T) {
 		t.Errorf("without Source: %v", fr.NoLine)
 	}
 }
+
+// TestFilteredDebugdata: a .gnu_debugdata that was compressed with the filter for executables
+// gave no names, without a word.
+func TestFilteredDebugdata(t *testing.T) {
+	testenv.Need(t, testenv.Tool("gcc"), testenv.Tool("objcopy"), testenv.Tool("xz"))
+	path, addr := noLineProgram(t)
+	mini := path + ".mini"
+	tool(t, "objcopy", "-g", path, mini)
+	tool(t, "xz", "-k", "--x86", "--lzma2", mini)
+	tool(t, "objcopy", "-S", "--add-section", ".gnu_debugdata="+mini+".xz", path)
+	e, err := OpenELF(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if fr := e.Resolve(nil, []uint64{addr})[0]; fr.Name != "f" {
+		t.Errorf("%q, %v", fr.Name, fr.Reason)
+	}
+}
