@@ -67,6 +67,12 @@ var reasons = [...]string{
 	ReasonBudget:     "beyond the budget for the process",
 	ReasonTruncated:  "the stack was cut off",
 	ReasonServed:     "a process may serve the file (FUSE), or its server does not answer",
+
+	ReasonNoDebug:     "no debug information",
+	ReasonNoDebugFile: "its debug file was not found",
+	ReasonNoLine:      "the debug information has no line for the address",
+	ReasonTooLarge:    "the debug information is too large for the file's size, or its budget",
+	ReasonBadDebug:    "the debug information is malformed",
 }
 
 // String returns the kind's name.

@@ -3,8 +3,10 @@ package symbol
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"path"
 	"sync"
+	"sync/atomic"
 
 	"github.com/borescope/borescope/internal/dwarf"
 	"github.com/borescope/borescope/internal/elffile"
@@ -18,6 +20,28 @@ type dwarfIndex struct {
 	alt *elffile.File // the file that dwz moved common parts to; may be nil
 	// split are the files of split DWARF; guarded by mu.
 	split []*elffile.File
+	// noLine is the Reason why an address has no line, from what has been read so far.
+	noLine atomic.Uint32
+}
+
+// learn sets noLine. The caller holds mu, or is the only user.
+func (x *dwarfIndex) learn() {
+	why := ReasonNoLine
+	if err := x.d.Missing(); err != nil {
+		why = whyRefused(err)
+	}
+	x.noLine.Store(uint32(why))
+}
+
+// whyRefused returns the reason for an error of package dwarf.
+func whyRefused(err error) Reason {
+	switch {
+	case errors.Is(err, elffile.ErrTooLarge):
+		return ReasonTooLarge
+	case errors.Is(err, dwarf.ErrNone):
+		return ReasonNoDebug
+	}
+	return ReasonBadDebug
 }
 
 func (x *dwarfIndex) bytes() int64 {
@@ -73,13 +97,18 @@ func (e *ELF) openSplit(x *dwarfIndex) {
 	})
 }
 
-// openDWARF opens the DWARF of the file, or of its separate debug file. It returns nil if
-// neither has DWARF. The caller holds mu.
-func (e *ELF) openDWARF() *dwarfIndex {
+// openDWARF opens the DWARF of the file, or of its separate debug file. It returns nil, and the
+// reason, if neither has DWARF that can be read. The caller holds mu.
+func (e *ELF) openDWARF() (*dwarfIndex, Reason) {
 	f := e.f
 	if !hasDWARF(f) {
-		if f = e.debugFile(); f == nil || !hasDWARF(f) {
-			return nil
+		f = e.debugFile()
+		switch {
+		case f != nil && hasDWARF(f):
+		case e.f.Section(".gnu_debuglink") != nil:
+			return nil, ReasonNoDebugFile
+		default:
+			return nil, ReasonNoDebug
 		}
 	}
 	x := &dwarfIndex{}
@@ -90,13 +119,14 @@ func (e *ELF) openDWARF() *dwarfIndex {
 	var err error
 	if x.d, err = dwarf.New(f, alt, e.dwarfRoom(f)); err != nil {
 		x.alt.Close()
-		return nil
+		return nil, whyRefused(err)
 	}
+	x.learn()
 	e.openSplit(x)
 	if e.grown != nil {
 		e.grown.Store(true)
 	}
-	return x
+	return x, ReasonNone
 }
 
 // dwarfRoom returns the memory that a file's DWARF may take in bytes. It is half of the budget:
@@ -183,6 +213,9 @@ func (e *ELF) appendDWARF(x *dwarfIndex, dst []Frame, fr Frame) []Frame {
 	before := x.d.Bytes()
 	calls := x.d.Calls(x.buf[:0], fr.ModuleOffset)
 	x.buf = calls
+	if len(calls) == 0 || calls[0].Line == 0 {
+		x.learn()
+	}
 	if e.grown != nil && x.d.Bytes() != before {
 		e.grown.Store(true)
 	}

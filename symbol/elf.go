@@ -75,6 +75,8 @@ type sourceOptions struct {
 type source struct {
 	goTab *goTable    // nil: not a Go program
 	dwarf *dwarfIndex // nil: not enabled, or the file has none
+	// noDWARF is the reason why dwarf is nil although it is enabled.
+	noDWARF Reason
 }
 
 // ELFOptions are the options for reading a file. The zero value, or nil, is the default.
@@ -214,7 +216,7 @@ func (e *ELF) findSource() *source {
 		s.goTab = newGoTable(t, e.names.limit)
 	}
 	if e.opts.dwarf {
-		s.dwarf = e.openDWARF()
+		s.dwarf, s.noDWARF = e.openDWARF()
 	}
 	e.source.Store(s)
 	return s

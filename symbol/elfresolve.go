@@ -18,6 +18,36 @@ func (e *ELF) Resolve(dst []Frame, pcs []uint64) []Frame {
 
 // append appends the frames of one virtual address.
 func (e *ELF) append(dst []Frame, index int, vaddr uint64) []Frame {
+	n := len(dst)
+	dst = e.appendNamed(dst, index, vaddr)
+	for i := n; i < len(dst); i++ {
+		if fr := &dst[i]; fr.Line == 0 && (fr.Kind == KindGo || fr.Kind == KindUser && e.opts.dwarf) {
+			fr.NoLine = e.whyNoLine(fr.Kind)
+		}
+	}
+	return dst
+}
+
+// whyNoLine returns the reason why code of that kind has no source position.
+func (e *ELF) whyNoLine(k Kind) Reason {
+	src := e.source.Load()
+	switch {
+	case e.broken.Load() != 0:
+		return Reason(e.broken.Load())
+	case src == nil: // not now: there is too much to read
+		return ReasonBudget
+	case k == KindGo && src.goTab.spent():
+		return ReasonBudget
+	case k == KindGo:
+		return ReasonNoLine
+	case src.dwarf == nil:
+		return src.noDWARF
+	}
+	return Reason(src.dwarf.noLine.Load())
+}
+
+// appendNamed is append without reasons for positions that are missing.
+func (e *ELF) appendNamed(dst []Frame, index int, vaddr uint64) []Frame {
 	if out, ok := e.remembered(dst, index, vaddr); ok {
 		return out
 	}
@@ -90,7 +120,7 @@ func (e *ELF) fill(fr *Frame, t *symTable, i int, sized bool, name string) {
 	fr.Size = uint64(t.syms[i].size)
 	fr.Module, fr.BuildID = e.path, e.buildID
 	fr.File, fr.Line, fr.Column = "", 0, 0
-	fr.Kind, fr.Confidence, fr.Reason = KindUser, ConfidenceExact, ReasonNone
+	fr.Kind, fr.Confidence, fr.Reason, fr.NoLine = KindUser, ConfidenceExact, ReasonNone, ReasonNone
 	if !sized {
 		fr.Confidence = ConfidenceNoSize
 	}

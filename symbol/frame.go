@@ -40,6 +40,10 @@ type Frame struct {
 	Confidence Confidence
 	// Reason is the reason why Name is empty; ReasonNone otherwise.
 	Reason Reason
+	// NoLine is the reason why Line is 0, also of a frame with a name. It is ReasonNone if Line
+	// is known, if source positions were not asked for (ELFOptions.Source), and for what is no
+	// code of an ELF file: data, the kernel's functions, code that was generated.
+	NoLine Reason
 }
 
 // Kind is the kind of code at an address.
@@ -69,24 +73,29 @@ const (
 	ConfidenceExact             // inside the symbol's stated bounds
 )
 
-// Reason is the reason why an address has no name.
+// Reason is the reason why an address has no name, or no source position.
 type Reason uint8
 
 // The reasons.
 const (
-	ReasonNone       Reason = iota
-	ReasonNoMapping         // the address is in no mapping of the process
-	ReasonNoSymbols         // the file has no symbols
-	ReasonNoSymbol          // the file has symbols, none covers the address
-	ReasonNoFile            // the mapped file is gone or cannot be read
-	ReasonBadFile           // the mapped file is malformed
-	ReasonAnonymous         // anonymous executable memory without a perf map
-	ReasonExited            // the process ended before it was seen
-	ReasonHidden            // kernel addresses are hidden: kptr_restrict
-	ReasonNoKallsyms        // /proc/kallsyms cannot be read
-	ReasonBudget            // reading it would exceed the process's part of a budget: Options.Budget
-	ReasonTruncated         // no address: the stack ended early
-	ReasonServed            // a process may serve the file (Options.Served), or who serves it does not answer
+	ReasonNone        Reason = iota
+	ReasonNoMapping          // the address is in no mapping of the process
+	ReasonNoSymbols          // the file has no symbols
+	ReasonNoSymbol           // the file has symbols, none covers the address
+	ReasonNoFile             // the mapped file is gone or cannot be read
+	ReasonBadFile            // the mapped file is malformed
+	ReasonAnonymous          // anonymous executable memory without a perf map
+	ReasonExited             // the process ended before it was seen
+	ReasonHidden             // kernel addresses are hidden: kptr_restrict
+	ReasonNoKallsyms         // /proc/kallsyms cannot be read
+	ReasonBudget             // reading it would exceed the process's part of a budget: Options.Budget
+	ReasonTruncated          // no address: the stack ended early
+	ReasonServed             // a process may serve the file (Options.Served), or who serves it does not answer
+	ReasonNoDebug            // neither the file nor a debug file of it has debug information
+	ReasonNoDebugFile        // the file's debug information is in another one, which was not found
+	ReasonNoLine             // the debug information has no line for the address
+	ReasonTooLarge           // the debug information exceeds what a file of its size may take
+	ReasonBadDebug           // the debug information is malformed
 )
 
 // Resolver names addresses.

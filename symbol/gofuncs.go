@@ -248,6 +248,6 @@ func (p *goPlace) append(dst []Frame, name, file string, line int) []Frame {
 	fr.Name, fr.Offset, fr.Size = name, p.vaddr-p.entry, p.end-p.entry
 	fr.Module, fr.ModuleOffset, fr.BuildID = p.e.path, p.vaddr, p.e.buildID
 	fr.File, fr.Line, fr.Column = file, line, 0
-	fr.Kind, fr.Confidence, fr.Reason = KindGo, ConfidenceExact, ReasonNone
+	fr.Kind, fr.Confidence, fr.Reason, fr.NoLine = KindGo, ConfidenceExact, ReasonNone, ReasonNone
 	return dst
 }

@@ -188,6 +188,7 @@ type recordFrame struct {
 	Kind         Kind       `json:"k,omitempty"`
 	Confidence   Confidence `json:"q,omitempty"`
 	Reason       Reason     `json:"r,omitempty"`
+	NoLine       Reason     `json:"nl,omitempty"`
 	Inlined      bool       `json:"i,omitempty"`
 }
 
@@ -237,7 +238,7 @@ func newRecordLine(k spaceKey, addr uint64, frames []Frame) *recordLine {
 		r := recordFrame{
 			Name: valid(f.Name), Offset: f.Offset, Size: f.Size, Module: valid(f.Module), BuildID: f.BuildID,
 			File: valid(f.File), Line: f.Line, Column: f.Column,
-			Kind: f.Kind, Confidence: f.Confidence, Reason: f.Reason, Inlined: f.Inlined,
+			Kind: f.Kind, Confidence: f.Confidence, Reason: f.Reason, NoLine: f.NoLine, Inlined: f.Inlined,
 		}
 		if f.ModuleOffset != 0 {
 			r.ModuleOffset = strconv.FormatUint(f.ModuleOffset, 16)
@@ -354,7 +355,7 @@ func (rec *Recording) readLine(b []byte, intern map[string]string) error {
 		frames[i] = Frame{
 			Inlined: r.Inlined, Name: str(r.Name), Offset: r.Offset, Size: r.Size, Module: str(r.Module),
 			ModuleOffset: x, BuildID: str(r.BuildID), File: str(r.File), Line: r.Line, Column: r.Column,
-			Kind: r.Kind, Confidence: r.Confidence, Reason: r.Reason,
+			Kind: r.Kind, Confidence: r.Confidence, Reason: r.Reason, NoLine: r.NoLine,
 		}
 	}
 	rec.space(spaceKey{l.PID, l.Start}).frames[addr] = frames

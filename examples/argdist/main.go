@@ -63,6 +63,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	if err != nil {
 		return err
 	}
+	o.Options.Resolve = expr.Resolve(p)
 	return o.Run(ctx, stdout, "Tracing", o.show, p)
 }
 

@@ -104,6 +104,10 @@ func appendText(b []byte, pc uint64, frames []symbol.Frame, inlines bool) []byte
 		if i == len(frames)-1 && f.Module != "" {
 			b = append(append(append(b, " ("...), cli.Escape(f.Module)...), ')')
 		}
+		if why := f.NoLine; why != symbol.ReasonNone && why != f.Reason &&
+			(f.Name != "" || why != symbol.ReasonNoLine) {
+			b = append(append(append(b, " [no line: "...), why.String()...), ']')
+		}
 		b = append(b, '\n')
 	}
 	return b
@@ -120,12 +124,14 @@ type object struct {
 	Line    int      `json:"line,omitempty"`
 	Inlined []inline `json:"inlined,omitempty"`
 	Reason  string   `json:"reason,omitempty"`
+	NoLine  string   `json:"no_line,omitempty"` // why there is no line
 }
 
 type inline struct {
-	Name string `json:"name"`
-	File string `json:"file,omitempty"`
-	Line int    `json:"line,omitempty"`
+	Name   string `json:"name"`
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	NoLine string `json:"no_line,omitempty"`
 }
 
 func printJSON(w *cli.Output, pc uint64, frames []symbol.Frame, inlines bool) error {
@@ -133,10 +139,11 @@ func printJSON(w *cli.Output, pc uint64, frames []symbol.Frame, inlines bool) er
 	o := object{
 		Addr: fmt.Sprintf("%#x", pc), Name: f.Name, Offset: f.Offset, Module: f.Module,
 		File: f.File, Line: f.Line, Reason: f.Reason.String(),
+		NoLine: f.NoLine.String(),
 	}
 	if inlines {
 		for _, f := range frames[:len(frames)-1] {
-			o.Inlined = append(o.Inlined, inline{f.Name, f.File, f.Line})
+			o.Inlined = append(o.Inlined, inline{f.Name, f.File, f.Line, f.NoLine.String()})
 		}
 	}
 	return w.JSON(o)

@@ -61,6 +61,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	if err != nil {
 		return err
 	}
+	o.Options.Resolve = expr.Resolve(p)
 	return o.Run(ctx, stdout, "Tracing", tr.show, p)
 }
 

@@ -98,17 +98,21 @@ func NewReaderAt(f Format, r io.ReaderAt, size, limit int64) (io.ReadCloser, err
 // open returns a reader of data that can be read from its beginning and at any place.
 func open(f Format, r io.Reader, at io.ReaderAt, size, limit int64) (io.ReadCloser, error) {
 	var parts []io.Reader
+	var filtered io.Reader
 	var err error
 	switch f {
 	case XZ:
-		parts, err = xzParts(at, size, limit)
+		parts, filtered, err = xzParts(at, size, limit)
 	case LZMA:
 		parts, err = lzmaParts(at, size, limit)
 	default:
 		return newReader(f, r, limit)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case filtered != nil:
+		return io.NopCloser(filtered), nil
 	}
 	return newReader(f, bufio.NewReader(io.MultiReader(parts...)), limit)
 }

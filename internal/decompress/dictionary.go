@@ -45,56 +45,66 @@ func (p *peeker) peek(off int64, n int) ([]byte, error) {
 
 // xzParts returns an xz stream in consecutive pieces: those of r, except for block headers:
 // their dictionary sizes are reduced to the size of the block's output. The error is
-// ErrTooLarge if the output of all blocks exceeds limit.
+// ErrTooLarge if the output of all blocks exceeds limit. If a block has other filters than
+// LZMA2, xzParts returns a reader of the output instead.
 //
 // To find a block's end it must walk its LZMA2 chunks, which state their sizes: the .xz file
 // format 1.2.1, and liblzma's lzma2_decoder.c.
-func xzParts(r io.ReaderAt, size, limit int64) (parts []io.Reader, err error) {
+func xzParts(r io.ReaderAt, size, limit int64) (parts []io.Reader, filtered io.Reader, err error) {
 	p := &peeker{r: r, size: size}
 	head, err := p.peek(0, xzHeader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(head) < xzHeader {
-		return nil, io.ErrUnexpectedEOF
+		return nil, nil, io.ErrUnexpectedEOF
 	}
-	check := xzChecks[head[7]&15]
+	f := &filteredReader{at: r, check: head[7] & 15}
+	filters := false
 	from, total := int64(0), int64(0)
 	for at := int64(xzHeader); at < size; {
 		first, err := p.peek(at, 1)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if first[0] == 0 { // begins the index
 			break
 		}
 		n := (int(first[0]) + 1) * 4
-		body := at + int64(n)
+		block := xzBlock{from: at + int64(n)}
 		head, err := p.peek(at, n)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(head) < n {
-			return nil, io.ErrUnexpectedEOF
+			return nil, nil, io.ErrUnexpectedEOF
 		}
 		head = bytes.Clone(head)
-		dict := xzDict(head)
-		if dict < 0 {
-			return nil, errXZ
-		}
-		end, out, err := lzma2End(p, body)
+		dict, err := block.parse(head)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if total += out; total > limit {
-			return nil, ErrTooLarge
+		if block.end, block.size, err = lzma2End(p, block.from); err != nil {
+			return nil, nil, err
 		}
-		head[dict] = min(head[dict], dictCode(out))
+		if total += block.size; total > limit {
+			return nil, nil, ErrTooLarge
+		}
+		// The header's own checksum must hold before it is computed anew.
+		if binary.LittleEndian.Uint32(head[n-4:]) != crc32.ChecksumIEEE(head[:n-4]) {
+			return nil, nil, errXZ
+		}
+		head[dict] = min(head[dict], dictCode(block.size))
+		block.dict = head[dict]
 		binary.LittleEndian.PutUint32(head[n-4:], crc32.ChecksumIEEE(head[:n-4]))
 		parts = append(parts, io.NewSectionReader(r, from, at-from), bytes.NewReader(head))
-		from, at = body, (end+3)&^3+int64(check)
+		f.blocks, filters = append(f.blocks, block), filters || block.filters != nil
+		from, at = block.from, (block.end+3)&^3+int64(xzChecks[f.check])
 	}
-	return append(parts, io.NewSectionReader(r, from, size-from)), nil
+	if filters {
+		return nil, f, nil
+	}
+	return append(parts, io.NewSectionReader(r, from, size-from)), nil, nil
 }
 
 const xzHeader = 12
@@ -102,23 +112,54 @@ const xzHeader = 12
 // xzChecks contains the sizes of the check after a block, by its kind.
 var xzChecks = [16]int{0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64}
 
-// xzDict returns the offset of the dictionary size in a block's header, or -1 unless LZMA2 is
-// the only filter.
-func xzDict(head []byte) int {
-	const lzma2, hasPacked, hasSize = 0x21, 0x40, 0x80
-	at := 2
+// parse reads the filters of a block's header (3.1). It returns the offset of LZMA2's
+// dictionary size.
+func (b *xzBlock) parse(head []byte) (dict int, err error) {
+	const hasPacked, hasSize = 0x40, 0x80
+	rest := head[2 : len(head)-4]
+	number := func() (n uint64) {
+		v, k := binary.Uvarint(rest)
+		if k <= 0 {
+			err, k = errXZ, len(rest)
+		}
+		rest = rest[k:]
+		return v
+	}
 	for _, flag := range []byte{hasPacked, hasSize} {
 		if head[1]&flag != 0 {
-			for at < len(head) && head[at]&0x80 != 0 {
-				at++
-			}
-			at++
+			number()
 		}
 	}
-	if head[1]&3 != 0 || at+3 > len(head)-4 || head[at] != lzma2 || head[at+1] != 1 {
-		return -1
+	last := int(head[1] & 3)
+	for i := 0; err == nil; i++ {
+		id, n := number(), number()
+		if err != nil || n > uint64(len(rest)) {
+			return 0, errXZ
+		}
+		properties := rest[:n]
+		switch {
+		case id == filterLZMA2:
+			if i != last || n != 1 {
+				return 0, errXZ
+			}
+			return len(head) - 4 - len(rest), nil
+		case i == last:
+			return 0, errXZ // only LZMA2 may be the last
+		}
+		if _, err := newBranchFilter(id); err != nil {
+			return 0, err
+		}
+		f := xzFilter{id: id}
+		switch n {
+		case 0:
+		case 4:
+			f.start = binary.LittleEndian.Uint32(properties)
+		default:
+			return 0, errXZ
+		}
+		b.filters, rest = append(b.filters, f), rest[n:]
 	}
-	return at + 2
+	return 0, err
 }
 
 // lzma2End returns the end of the chunks that begin at an offset, and the size of their

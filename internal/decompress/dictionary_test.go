@@ -19,7 +19,11 @@ import (
 func withDict(b []byte, code byte) []byte {
 	b = bytes.Clone(b)
 	head := b[xzHeader : xzHeader+(int(b[xzHeader])+1)*4]
-	head[xzDict(head)] = code
+	dict, err := new(xzBlock).parse(head)
+	if err != nil {
+		panic(err)
+	}
+	head[dict] = code
 	binary.LittleEndian.PutUint32(head[len(head)-4:], crc32.ChecksumIEEE(head[:len(head)-4]))
 	return b
 }
@@ -85,7 +89,7 @@ func TestDictionaryOfEachBlock(t *testing.T) {
 		if _, err := w.Write(text); err != nil || w.Close() != nil {
 			t.Fatal(err)
 		}
-		parts, err := xzParts(bytes.NewReader(b.Bytes()), int64(b.Len()), 1<<30)
+		parts, _, err := xzParts(bytes.NewReader(b.Bytes()), int64(b.Len()), 1<<30)
 		if want := 2*((len(text)+16<<10-1)>>14) + 1; err != nil || len(parts) != want {
 			t.Fatalf("check %d: %d parts, %v; want %d", check, len(parts), err, want)
 		}

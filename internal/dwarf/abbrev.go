@@ -128,6 +128,7 @@ func (d *Data) parseAbbrevs(u *unit, whole bool) *abbrevTable {
 		other := a // a copy, so that not every shape escapes to the heap
 		t.sparse[code] = &other
 	}
+	d.lackRoom(room)
 	t.dense, t.attrs, d.abbrevBuf = slices.Clone(list), slices.Clone(d.attrBuf), list
 	d.grew(size(t.dense) + sparseCost*int64(len(t.sparse)) + size(t.attrs))
 	return t
@@ -160,6 +161,7 @@ func (u *unit) rootAttrs(code uint64) (*abbrev, []attrSpec) {
 			room := d.left()
 			_, a, ok := d.parseAbbrev(u, &c, &room, false)
 			if !ok {
+				d.lackRoom(room)
 				break
 			}
 			r.a, r.key, r.code, r.attrs = a, key, code, append(r.attrs[:0], d.attrBuf...)

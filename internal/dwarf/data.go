@@ -47,6 +47,7 @@ type Data struct {
 	rangesRead int            // count of entries of range lists read
 	file       *elffile.File  // for types that have their own section; may be nil
 	signatures map[uint64]Ref // of types with their own section; nil: not indexed yet
+	missing    error          // the first reason why something was left out
 	entries    int            // count of entries that Entry's methods have read
 	bytes      int64
 	most       int64 // limit of bytes; 0 means none
@@ -54,6 +55,9 @@ type Data struct {
 
 // ErrNone is the error for a file without DWARF.
 var ErrNone = errors.New("no DWARF")
+
+// ErrMalformed is the reason why a unit, or its line program, was left out.
+var ErrMalformed = errors.New("malformed DWARF")
 
 // New reads the DWARF of a file. alt is the DWARF of the file in its .gnu_debugaltlink, or
 // nil. New only indexes the units.
@@ -83,6 +87,7 @@ func New(f *elffile.File, alt *Data, most int64) (*Data, error) {
 	} {
 		b, err := f.Relocated(f.DebugSection(s.name))
 		if errors.Is(err, elffile.ErrTooLarge) && s.to != &d.info && s.to != &d.abbrev {
+			d.lack(err)
 			err = nil // what it would give is missing, and no more
 		}
 		if err != nil {
@@ -101,6 +106,24 @@ func New(f *elffile.File, alt *Data, most int64) (*Data, error) {
 func (d *Data) Bytes() int64 { return d.bytes }
 
 func (d *Data) grew(n int64) { d.outer().bytes += n }
+
+// Missing returns why positions of code that has some may be missing, from what has been read
+// so far: elffile.ErrTooLarge for a section, or decoded data, over its limit; ErrMalformed. It
+// is nil if nothing was left out.
+func (d *Data) Missing() error { return d.outer().missing }
+
+func (d *Data) lack(err error) {
+	if d = d.outer(); d.missing == nil {
+		d.missing = err
+	}
+}
+
+// lackRoom is lack for data that does not fit if what is left of its room is negative.
+func (d *Data) lackRoom(room int64) {
+	if room < 0 {
+		d.lack(elffile.ErrTooLarge)
+	}
+}
 
 // left returns how many more bytes may be decoded.
 func (d *Data) left() int64 {

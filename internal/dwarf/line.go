@@ -51,8 +51,14 @@ func (u *unit) lineTableOf() *lineTable {
 		u.lines = &lineTable{unit: u}
 		if u.hasLine && u.lineOff < uint64(len(u.d.line)) {
 			p := lineProgram{u: u, t: u.lines, c: cursor{b: u.d.line, off: int(u.lineOff), be: u.d.be}}
-			p.read()
+			whole := p.read()
+			u.d.lackRoom(p.room)
+			if !whole {
+				u.d.lack(ErrMalformed)
+			}
 			u.d.grew(size(u.lines.seqs) + size(u.lines.rows) + size(u.lines.files) + size(u.lines.dirs))
+		} else if u.hasLine {
+			u.d.lack(ErrMalformed)
 		}
 	}
 	return u.lines
@@ -130,12 +136,15 @@ type lineSeq struct {
 // lineUses bounds how often each byte of the line programs may be read.
 const lineUses = 8
 
-func (p *lineProgram) read() {
-	if p.header() {
-		p.t.rows = p.u.d.rowBuf[:0]
-		p.run()
-		p.finish()
+// read decodes the program. It returns false if the program is malformed.
+func (p *lineProgram) read() bool {
+	if !p.header() {
+		return false
 	}
+	p.t.rows = p.u.d.rowBuf[:0]
+	p.run()
+	p.finish()
+	return !p.c.bad
 }
 
 // header reads the program's header. It returns false if that is not possible.

@@ -62,11 +62,13 @@ func (d *Data) index() {
 	for c.off < len(d.info) && len(d.units) < most {
 		u, ok := d.unitAt(&c)
 		if !ok {
+			d.lack(ErrMalformed)
 			break
 		}
 		if u != nil {
 			room := d.left() - unitCost
 			if d.units = push(d.units, u, &room); room < 0 {
+				d.lackRoom(room)
 				break
 			}
 			d.grew(unitCost)
@@ -146,6 +148,7 @@ func (u *unit) readRoot(index int32) {
 	c := u.cursorAt(u.die)
 	a, attrs := u.rootAttrs(c.uleb())
 	if a == nil || c.bad {
+		u.d.lack(ErrMalformed)
 		return
 	}
 	var low, high, ranges value
@@ -192,6 +195,7 @@ func (u *unit) readRoot(index int32) {
 		if u.d.ranges = push(u.d.ranges, unitRange{lo, hi, index}, &room); room >= 0 {
 			u.d.grew(rangeCost)
 		}
+		u.d.lackRoom(room)
 	}
 	u.ranges(low, high, ranges, add)
 	if !u.hasLine || ranges.form != 0 || len(u.d.ranges) > n && u.version > 2 {

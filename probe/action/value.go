@@ -21,6 +21,10 @@ type Value interface {
 // UserStr and Elem convert it. Arithmetic has 64 bits and wraps around; it is unsigned if an
 // operand is an unsigned 64-bit number. Division by zero gives 0, and its remainder is the
 // dividend. The zero Int is the constant 0.
+//
+// A comparison with a constant that every value of the Int's type gives the same result is an
+// error of Compile: an unsigned number is never below 0. Arguments without a known type are
+// unsigned; As converts them.
 type Int struct {
 	c *Ctx
 	e *ir.Expr
@@ -107,7 +111,12 @@ func (v Int) op(op ir.Op, x any) Int {
 	return Int{v.c, &ir.Expr{Op: op, Args: []*ir.Expr{v.Expr(), lift(x)}, Pos: callerPos()}}
 }
 
-func (v Int) test(op ir.Op, x any) Bool { return Bool(v.op(op, x)) }
+// test compares v with x. An error of the comparison says how v is converted.
+func (v Int) test(op ir.Op, x any) Bool {
+	b := v.op(op, x)
+	b.e.Str = "%s.As(ir.Int64Type())"
+	return Bool(b)
+}
 
 // Add returns v + x.
 func (v Int) Add(x any) Int { return v.op(ir.OpAdd, x) }
@@ -157,8 +166,15 @@ func (v Int) Le(x any) Bool { return v.test(ir.OpLe, x) }
 // Gt reports whether v > x.
 func (v Int) Gt(x any) Bool { return v.test(ir.OpGt, x) }
 
-// Ge reports whether v >= x.
-func (v Int) Ge(x any) Bool { return v.test(ir.OpGe, x) }
+// Ge reports whether v >= x. If x is 0 and v is unsigned, that is always so, and is not an
+// error as it is in other languages: x may be a variable of a Go program, a least value.
+func (v Int) Ge(x any) Bool {
+	e := lift(x)
+	if e.Op == ir.OpConst && e.Int == 0 && e.Type.Kind == ir.KindAuto {
+		e = &ir.Expr{Op: ir.OpConst, Type: ir.Int64Type()}
+	}
+	return v.test(ir.OpGe, e)
+}
 
 // As converts the value to an integer type: it is truncated or extended to the type's width.
 func (v Int) As(t ir.Type) Int {
@@ -183,7 +199,8 @@ func (v Int) PtrTo(name string, user bool) Ptr {
 }
 
 // Str returns the text that the value is or points to, cut to size-1 bytes. A number is taken
-// as a kernel address.
+// as an address of the user's in uprobes, uretprobes and USDT probes, and of the kernel's
+// elsewhere.
 func (v Int) Str(size int) Str { return Ptr(v).Str(size) }
 
 // UserStr returns the text at the user address that the value is, cut to size-1 bytes.

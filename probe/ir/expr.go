@@ -12,15 +12,18 @@ const (
 	OpString  // the text Str
 	OpVar     // the variable Var
 	OpBuiltin // the builtin named Str, parameter Int
-	OpArg     // the probe's argument: named Str, or number Int if Str is empty
-	OpField   // the field of the context that is named Str
-	OpRet     // the return value
-	OpReg     // register of the context, DWARF number Int
-	OpKaddr   // the address of the kernel symbol Str, typed where BTF has its type
-	OpUaddr   // the address of the symbol Str in the probed file
-	OpBytes   // the bytes of Str
-	OpEnum    // the kernel's enumerator Str: "NAME", or, found faster, "enum type.NAME"
-	OpSizeof  // the size in bytes of the kernel type Str
+	// OpArg is the probe's argument: named Str, or number Int if Str is empty. In Go programs
+	// numbers count registers, of which text takes two; OpMember picks them by name: s.len. At
+	// their returns it is a result, by name.
+	OpArg
+	OpField  // the field of the context that is named Str
+	OpRet    // the return value
+	OpReg    // register of the context, DWARF number Int
+	OpKaddr  // the address of the kernel symbol Str, typed where BTF has its type
+	OpUaddr  // the address of the symbol Str in the probed file
+	OpBytes  // the bytes of Str
+	OpEnum   // the kernel's enumerator Str: "NAME", or, found faster, "enum type.NAME"
+	OpSizeof // the size in bytes of the kernel type Str
 
 	// Arithmetic on integers. If Type is given, both operands are converted to it and the
 	// result wraps around at its width. KindAuto computes in 64 bits, unsigned if an operand
@@ -40,6 +43,12 @@ const (
 
 	// Comparisons: bool. Integers are compared in 64 bits by the same rule as
 	// arithmetic; strings by content; buffers and tuples by bytes (Eq, Ne only).
+	//
+	// The checker refuses a comparison of an integer with a constant if all values of the
+	// integer's type (or bit field) give the same result: an unsigned integer is never below
+	// 0. A constant with a Type is refused only if the integer's type does not have its
+	// value. Str, if it is not empty, is what a user of the front end writes to have an
+	// operand as a signed integer, with %s for the operand ("(long)%s"): the error says it.
 	OpEq
 	OpNe
 	OpLt
@@ -56,8 +65,9 @@ const (
 	OpCast  // value, to Type
 	OpBswap // value: bytes in reverse order, in the value's width
 
-	// Memory. The pointer's type says whether it is kernel or user memory. Reads that fail
-	// give zeros and are counted (Stats.Faults).
+	// Memory. The pointer's type says whether it is kernel or user memory. A number in place
+	// of a pointer is an address in user memory in uprobes, uretprobes and USDT probes, and in
+	// the kernel's elsewhere. Reads that fail give zeros and are counted (Stats.Faults).
 	OpDeref  // pointer: the value of Type it points to (KindAuto: its Elem)
 	OpMember // pointer or aggregate: the member with path Str, "a.b[2].c->d"
 	OpAddrOf // like OpMember, but the address; with an index behind the pointer, an element's
@@ -67,7 +77,7 @@ const (
 	OpOffset // pointer: the offset in bytes of the member Str of what it points to
 	OpKptr   // pointer: the same in kernel memory
 	OpUptr   // pointer: the same in user memory
-	OpStr    // pointer: the text there, at most Type.Size-1 bytes
+	OpStr    // pointer, length (optional): the text there, at most Type.Size-1 bytes
 	OpBuf    // pointer, length (optional): Type.Size bytes
 	OpPerCPU // pointer to a per-CPU kernel variable, CPU: the address of that CPU's
 	// OpSocketCookie is the cookie of a socket, which identifies it until the machine

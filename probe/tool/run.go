@@ -287,7 +287,48 @@ func (t *Tool) attach(programs []*action.Program) (*action.Session, error) {
 			t.verbosef("%s: the next best is tried", oneLine(err))
 		}
 	}
-	return nil, errors.Join(errs...)
+	return nil, t.forUser(errors.Join(errs...))
+}
+
+// forUser returns an error without the positions in the tool's own source, which say nothing
+// to its user; with -v they are printed. Positions in what the user wrote stay.
+func (t *Tool) forUser(err error) error {
+	text := err.Error()
+	for _, pos := range sourcePositions(err) {
+		text = strings.ReplaceAll(text, pos+": ", "")
+	}
+	if text == err.Error() {
+		return err
+	}
+	t.verbosef("%s", oneLine(err))
+	return &userError{text, err}
+}
+
+// userError is an error with another text.
+type userError struct {
+	text string
+	err  error
+}
+
+func (e *userError) Error() string { return e.text }
+func (e *userError) Unwrap() error { return e.err }
+
+// sourcePositions returns the positions in Go source of all errors that err consists of.
+func sourcePositions(err error) (all []string) {
+	if e, ok := err.(*ir.Error); ok && strings.HasSuffix(e.Pos.File, ".go") {
+		all = append(all, e.Pos.String())
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			all = append(all, sourcePositions(inner)...)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			all = append(all, sourcePositions(inner)...)
+		}
+	}
+	return all
 }
 
 // missing reports whether the kernel lacks something that a program needs: a feature, a

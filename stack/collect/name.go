@@ -192,6 +192,7 @@ func (n *Namer) frame(f stack.Frame, syms []symbol.Frame, kernel bool) *profile.
 		if s.Name != "" {
 			out.Functions = append(out.Functions, profile.Function{
 				Name: s.Name, Offset: s.Offset, File: s.File, Line: s.Line, Column: s.Column,
+				NoLine: s.NoLine.String(),
 			})
 		}
 		if s.Module != "" {

@@ -69,6 +69,7 @@ type pprofBuilder struct {
 	functions map[pprofFunction]*profile.Function
 	locations map[pprofPlace][]*pprofLocation
 	byFrame   map[*NamedFrame]*profile.Location
+	noLines   map[string]bool // comments about files without lines
 }
 
 func (b *pprofBuilder) sample(s *Sample) {
@@ -135,6 +136,7 @@ func (b *pprofBuilder) location(fr *NamedFrame) *profile.Location {
 			m.HasLineNumbers = m.HasLineNumbers || fn.Line != 0
 			m.HasInlineFrames = m.HasInlineFrames || len(fr.Functions) > 1
 		}
+		b.noLine(fr, &fn)
 		l.Line = append(l.Line,
 			profile.Line{Function: b.function(fn), Line: int64(fn.Line), Column: int64(fn.Column)})
 	}
@@ -142,6 +144,21 @@ func (b *pprofBuilder) location(fr *NamedFrame) *profile.Location {
 	b.locations[place] = append(b.locations[place], &pprofLocation{fr, l})
 	b.byFrame[fr] = l
 	return l
+}
+
+// noLine adds the comment that says why functions of a file have no lines, once.
+func (b *pprofBuilder) noLine(fr *NamedFrame, fn *Function) {
+	if fn.NoLine == "" || fr.Mapping == nil {
+		return
+	}
+	note := validUTF8(fr.Mapping.File + ": no lines: " + fn.NoLine)
+	if !b.noLines[note] {
+		if b.noLines == nil {
+			b.noLines = make(map[string]bool)
+		}
+		b.noLines[note] = true
+		b.out.Comments = append(b.out.Comments, note)
+	}
 }
 
 func sameFunctions(a, b []Function) bool {

@@ -90,6 +90,9 @@ type Function struct {
 	File   string
 	Line   int
 	Column int
+	// NoLine is the reason why Line is 0, in words; empty if source positions were not asked
+	// for. pprof has it as a comment for each file.
+	NoLine string
 }
 
 // Mapping is a file, or a piece of the kernel, in an address space.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -230,5 +231,26 @@ func TestLeftOut(t *testing.T) {
 	}
 	if got := new(Profile).LeftOut(); got != nil {
 		t.Errorf("got %v of nothing", got)
+	}
+}
+
+// TestPprofNoLines: a profile did not say why a file's functions had no lines. It says it once
+// for each file.
+func TestPprofNoLines(t *testing.T) {
+	bin := &Mapping{File: "/bin/serve"}
+	frame := func(pc uint64, fn Function) *NamedFrame {
+		return &NamedFrame{Frame: stack.Frame{PC: pc}, Functions: []Function{fn}, Mapping: bin}
+	}
+	p := &Profile{Samples: []Sample{{Values: []int64{1}, Frames: []*NamedFrame{
+		frame(1, Function{Name: "a", NoLine: "stripped"}), frame(2, Function{Name: "b", NoLine: "stripped"}),
+		frame(3, Function{Name: "c", File: "c.c", Line: 3}),
+	}}}}
+	var b bytes.Buffer
+	if err := p.WritePprof(&b); err != nil {
+		t.Fatal(err)
+	}
+	got, err := pprof.Parse(&b)
+	if want := []string{"/bin/serve: no lines: stripped"}; err != nil || !slices.Equal(got.Comments, want) {
+		t.Errorf("%q, %v, want %q", got.Comments, err, want)
 	}
 }

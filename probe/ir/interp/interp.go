@@ -373,11 +373,21 @@ func (r *run) ctxValue(e *typed.Node) uint64 {
 }
 
 // readAt reads memory and counts failed reads.
-func (r *run) readAt(b []byte, addr uint64, user bool) bool {
-	m := r.Kernel
+func (r *run) memory(user bool) stack.Memory {
 	if user {
-		m = r.User
+		return r.User
 	}
+	return r.Kernel
+}
+
+// readable reports whether a byte can be read.
+func (r *run) readable(addr uint64, user bool) bool {
+	m := r.memory(user)
+	return m != nil && m.ReadMemory(make([]byte, 1), addr) == nil
+}
+
+func (r *run) readAt(b []byte, addr uint64, user bool) bool {
+	m := r.memory(user)
 	if m == nil || m.ReadMemory(b, addr) != nil {
 		clear(b)
 		r.Faults++
@@ -423,9 +433,12 @@ func (r *run) read(e *typed.Node) []byte {
 	}
 	n = min(n, uint64(len(b)))
 	// The helper reads n bytes unless a NUL comes before, and fails if it cannot, although it
-	// stores at most n-1 of them.
+	// stores at most n-1 of them. Of text with a length those n-1 are read then.
 	one := make([]byte, 1)
 	for i := range n {
+		if len(e.Args) == 2 && i == n-1 && !r.readable(addr+i, user) {
+			return b
+		}
 		if !r.readAt(one, addr+i, user) {
 			clear(b)
 			return b

@@ -40,7 +40,7 @@ func Parse(text string, target probe.Target) (*ir.Expr, error) {
 // ParseList parses expressions that are separated by commas. An empty text gives none. An
 // error is a *SyntaxError.
 func ParseList(text string, target probe.Target) (list []*ir.Expr, err error) {
-	p := &parser{text: text, fields: hasFields(target)}
+	p := &parser{text: text, fields: hasFields(target), user: ofUser(target)}
 	defer func() {
 		// Parse errors unwind the parser; nothing else panics here.
 		if r := recover(); r != nil {
@@ -78,9 +78,23 @@ func hasFields(target probe.Target) bool {
 	return false
 }
 
+// ofUser reports whether the addresses that a target gives are the user's.
+func ofUser(target probe.Target) bool {
+	switch t := target.(type) {
+	case probe.Uprobe, probe.Uretprobe, probe.USDT:
+		return true
+	case probe.Set:
+		return len(t) > 0 && ofUser(t[0])
+	}
+	return false
+}
+
 // DefaultText is the size of the text that str reads by default, in bytes, with the NUL at
 // its end.
 const DefaultText = 64
+
+// maxText is the largest length of a text.
+const maxText = 1023
 
 // maxDepth bounds the nesting of expressions.
 const maxDepth = 100
@@ -106,7 +120,8 @@ type parser struct {
 	text   string
 	pos    int
 	tok    token
-	fields bool
+	fields bool // the target's values are fields
+	user   bool // its addresses are the user's
 	depth  int
 }
 
@@ -234,9 +249,14 @@ func (p *parser) binary(level int) *ir.Expr {
 			x, y = truth(x), truth(y)
 		}
 		x = ir.NewExpr(op, x, y)
+		if comparison(op) {
+			x.Str = "(long)%s" // how an operand becomes signed
+		}
 	}
 	return x
 }
+
+func comparison(op ir.Op) bool { return op >= ir.OpEq && op <= ir.OpGe }
 
 func (p *parser) unary() *ir.Expr {
 	if p.depth++; p.depth > maxDepth {
@@ -283,7 +303,7 @@ func (p *parser) cast() *ir.Expr {
 		}
 		if p.take("*") {
 			if p.take(")") {
-				return &ir.Expr{Op: ir.OpCast, Str: typ, Type: ir.PtrType(nil, false)}
+				return &ir.Expr{Op: ir.OpCast, Str: typ, Type: ir.PtrType(nil, p.user)}
 			}
 		} else if t, ok := ints[typ]; ok && p.take(")") {
 			return &ir.Expr{Op: ir.OpCast, Type: t}
@@ -330,7 +350,11 @@ func (p *parser) primary() *ir.Expr {
 	switch t.kind {
 	case number:
 		p.next()
-		return ir.NewConst(t.num)
+		x := ir.NewConst(t.num)
+		if t.num < 0 { // as in C it is unsigned, and so not the negative number of these bits
+			x.Type = ir.Uint64Type()
+		}
+		return x
 	case text:
 		p.next()
 		return ir.NewString(t.str)
@@ -384,17 +408,10 @@ func (p *parser) call(t token) *ir.Expr {
 	x := p.ternary()
 	switch t.str {
 	case "str", "ustr":
-		size := int64(DefaultText)
-		if p.take(",") {
-			if size = p.tok.num + 1; p.tok.kind != number || size < 2 || size > 1024 {
-				p.fail(p.tok.pos, "the length of a text is a number from 1 to 1023")
-			}
-			p.next()
-		}
 		if t.str == "ustr" {
 			x = &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, true), Args: []*ir.Expr{x}}
 		}
-		x = &ir.Expr{Op: ir.OpStr, Type: ir.StringType(int(size)), Args: []*ir.Expr{x}}
+		x = p.textAt(x)
 	case "contains", "prefix":
 		p.want(",")
 		if p.tok.kind != text {
@@ -417,11 +434,36 @@ func (p *parser) call(t token) *ir.Expr {
 	return x
 }
 
+// textAt parses the lengths of the text at x, up to the closing bracket: a constant, or a value
+// that the program computes and, perhaps, a constant that bounds it.
+func (p *parser) textAt(x *ir.Expr) *ir.Expr {
+	args, size := []*ir.Expr{x}, DefaultText
+	for p.take(",") {
+		pos := p.tok.pos
+		n := p.ternary()
+		switch {
+		case n.Op == ir.OpConst && n.Int >= 1 && n.Int <= maxText:
+			if size = int(n.Int) + 1; !p.is(")") {
+				p.fail(p.tok.pos, "the length that is a number comes last")
+			}
+		case n.Op == ir.OpConst || Text(n):
+			p.fail(pos, "the length of a text is a number from 1 to %d", maxText)
+		case len(args) == 2:
+			p.fail(pos, "what bounds the length of a text is a number from 1 to %d: a program needs the room before it runs", maxText)
+		default:
+			args = append(args, n)
+		}
+	}
+	return &ir.Expr{Op: ir.OpStr, Type: ir.StringType(size), Args: args}
+}
+
 // truth returns x as a condition: a number is true if it is not 0.
 func truth(x *ir.Expr) *ir.Expr {
+	if comparison(x.Op) {
+		return x
+	}
 	switch x.Op {
-	case ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe,
-		ir.OpLAnd, ir.OpLOr, ir.OpLNot, ir.OpHasPrefix, ir.OpContains:
+	case ir.OpLAnd, ir.OpLOr, ir.OpLNot, ir.OpHasPrefix, ir.OpContains:
 		return x
 	}
 	return ir.NewExpr(ir.OpNe, x, ir.NewConst(0))

@@ -37,11 +37,13 @@ func TestParse(t *testing.T) {
 		"arg0[2]":                         "arg0[2]",
 		"str(arg0)":                       "str(arg0, 64)",
 		"str(arg0, 15)":                   "str(arg0, 16)",
+		"str(arg0, arg1)":                 "str(arg0, arg1, 64)",
+		"str(arg0, arg1 + 1, 127)":        "str(arg0, (arg1 + 1), 128)",
 		`contains(comm, "x") && arg0 < 9`: `(contains(comm, "x") && (arg0 < 9))`,
 		"1 < 2 == 3 > 4":                  "((1 < 2) == (3 > 4))",
 		"arg0 & 1 == 1":                   "(arg0 & (1 == 1))", // C's own precedence
 		"nsecs % 1000":                    "(nsecs % 1000)",
-		"18446744073709551615 == arg0":    "(-1 == arg0)",
+		"18446744073709551615 == arg0":    "(18446744073709551615 == arg0)",
 		"\targ0\n+ arg1 ":                 "(arg0 + arg1)",
 		"bswap(arg0)":                     "bswap(arg0)",
 		strings.Repeat("(", 40) + "1" + strings.Repeat(")", 40): "1",
@@ -71,6 +73,12 @@ func TestSyntaxError(t *testing.T) {
 		`"x`:                     0,
 		"1 $ 2":                  2,
 		"str(arg0, x)":           10,
+		"str(arg0, 0)":           10,
+		"str(arg0, 1024)":        10,
+		"str(arg0, comm, 4)":     10,
+		"str(arg0, 4, arg1)":     11,
+		"str(arg0, arg1, arg2)":  16,
+		"str(arg0, arg1, 2000)":  16,
 		"contains(comm,1)":       14,
 		"0x":                     0,
 		"12ab":                   0,
@@ -92,6 +100,17 @@ func TestTarget(t *testing.T) {
 		e, err := expr.Parse("args.prev_pid", target)
 		if err != nil || e.Op != want {
 			t.Errorf("%v: %v, %v", target, e, err)
+		}
+	}
+}
+
+// TestUserMemory: what a number is cast to in a user probe was memory of the kernel's.
+func TestUserMemory(t *testing.T) {
+	user := probe.Uprobe{Path: "/bin/sh", Symbol: "f"}
+	for _, target := range []probe.Target{user, probe.Uretprobe{Path: "/bin/sh"}, probe.USDT{Path: "/bin/sh"}, probe.Set{user}, function, tracepoint} {
+		e, err := expr.Parse("(struct sockaddr *)arg0", target)
+		if want := target != function && target != tracepoint; err != nil || e.Type.User != want {
+			t.Errorf("%v: %v, %v, want user memory: %t", target, e, err, want)
 		}
 	}
 }

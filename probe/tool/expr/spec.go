@@ -1,9 +1,11 @@
 package expr
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
 )
@@ -60,4 +62,30 @@ func blank(s string) int {
 		}
 	}
 	return len(s)
+}
+
+// Resolve returns the options for the targets of a program with parsed expressions: types from
+// the debug information of the targets' files (DWARF), unless no expression has a use for them.
+// With a pattern of functions, which differ in their arguments, they are used if an expression
+// names one; numbers are registers of all of them.
+func Resolve(p *action.Program) *probe.Options {
+	numbers, names := false, false
+	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
+		numbers = numbers || e.Op == ir.OpArg || e.Op == ir.OpRet
+		names = names || e.Op == ir.OpField
+	})
+	several := slices.ContainsFunc(p.Actions, func(a ir.Action) bool { return pattern(a.Target) })
+	return &probe.Options{DWARF: names || numbers && !several}
+}
+
+// pattern reports whether a target may be several functions of programs.
+func pattern(t probe.Target) bool {
+	const wildcards = "*?["
+	switch t := t.(type) {
+	case probe.Uprobe:
+		return strings.ContainsAny(t.Symbol, wildcards)
+	case probe.Uretprobe:
+		return strings.ContainsAny(t.Symbol, wildcards)
+	}
+	return false
 }

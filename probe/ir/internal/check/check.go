@@ -149,6 +149,9 @@ func (c *checker) exprDepth(e *ir.Expr, depth int) (*typed.Node, error) {
 	if err := checkArity(e); err != nil {
 		return nil, At(e.Pos, e.Op.String(), err)
 	}
+	if x, ok, err := c.goPart(e); ok {
+		return x, At(e.Pos, shortString(e), err)
+	}
 	args := make([]*typed.Node, len(e.Args))
 	for i, a := range e.Args {
 		x, err := c.exprDepth(a, depth+1)
@@ -180,7 +183,7 @@ func (c *checker) node(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	case ir.OpNeg, ir.OpNot:
 		return unary(e.Op, e.Type, args[0])
 	case ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe:
-		return comparison(e.Op, args[0], args[1])
+		return comparison(e, args[0], args[1])
 	case ir.OpLAnd, ir.OpLOr, ir.OpLNot:
 		return logic(e.Op, args)
 	case ir.OpCond:

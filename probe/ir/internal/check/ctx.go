@@ -26,6 +26,9 @@ type locator struct {
 
 // context determines the type and place of a leaf that the plan describes.
 func (l *locator) context(e *ir.Expr) (*typed.Node, error) {
+	if err := l.inParts(e); err != nil {
+		return nil, err
+	}
 	switch e.Op {
 	case ir.OpReg:
 		if e.Type.Kind == ir.KindAuto {
@@ -47,8 +50,19 @@ func (l *locator) context(e *ir.Expr) (*typed.Node, error) {
 	case ir.OpField:
 		return l.named(l.pp.Fields, e.Str, "field")
 	}
-	if e.Str != "" {
+	switch {
+	case e.Str != "" && l.pp.Go != nil && l.pp.Returns:
+		return l.named(l.pp.Fields, e.Str, "result")
+	case e.Str != "":
 		return l.named(l.pp.Args, e.Str, "argument")
+	}
+	if l.pp.Go != nil && l.pp.Fields != nil {
+		// Numbers count registers, as they do where debug information is missing.
+		words := l.goWords()
+		if e.Int < 0 || e.Int >= int64(len(words)) {
+			return nil, fmt.Errorf("argument %d: the function takes %d registers", e.Int, len(words))
+		}
+		return l.located(words[e.Int])
 	}
 	if e.Int < 0 || e.Int >= int64(len(l.pp.Args)) {
 		return nil, fmt.Errorf("argument %d: the probe has %d", e.Int, len(l.pp.Args))

@@ -160,32 +160,6 @@ func keepUntyped(x, from *typed.Node) *typed.Node {
 	return x
 }
 
-func comparison(op ir.Op, a, b *typed.Node) (*typed.Node, error) {
-	if !a.Type.Scalar() || !b.Type.Scalar() {
-		return compareMem(op, a, b)
-	}
-	t, err := promote(a, b)
-	if err != nil {
-		return nil, err
-	}
-	if a.Type.Kind == ir.KindPtr && b.Type.Kind == ir.KindPtr {
-		t = a.Type
-	}
-	x, err := convert(a, t)
-	if err != nil {
-		return nil, err
-	}
-	y, err := convert(b, t)
-	if err != nil {
-		return nil, err
-	}
-	if x.Const() && y.Const() {
-		return constOf(ir.BoolType(), eval.B2u(eval.Compare(op, t.Signed, uint64(x.Int), uint64(y.Int)))),
-			nil
-	}
-	return typed.New(op, ir.BoolType(), x, y), nil
-}
-
 // compareMem compares values in memory: text with text, and values of equal types.
 func compareMem(op ir.Op, a, b *typed.Node) (*typed.Node, error) {
 	a, b = asText(a), asText(b)

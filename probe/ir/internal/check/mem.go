@@ -25,11 +25,14 @@ type place struct {
 
 // memory determines the types of operations that read or address memory.
 func (c *checker) memory(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
+	// A number is an address where the probe is: the arguments of user functions and probes
+	// are the user's, though no type may say that they are pointers.
+	user := c.pp.UserRegs
 	switch e.Op {
 	case ir.OpDeref:
-		return deref(e.Type, args[0])
+		return deref(e.Type, args[0], user)
 	case ir.OpStr, ir.OpBuf:
-		return buffer(e.Op, e.Type, args)
+		return buffer(e.Op, e.Type, args, user)
 	case ir.OpPerCPU:
 		return c.perCPU(args[0], args[1])
 	case ir.OpKptr, ir.OpUptr:
@@ -302,8 +305,9 @@ func bitsAt(p place) (*typed.Node, error) {
 	}
 }
 
-// deref returns the value to which a pointer points, as t if t is not the zero Type.
-func deref(t ir.Type, a *typed.Node) (*typed.Node, error) {
+// deref returns the value to which a pointer points, as t if t is not the zero Type. A number
+// is a pointer to user memory if user is set.
+func deref(t ir.Type, a *typed.Node, user bool) (*typed.Node, error) {
 	if t.Kind == ir.KindAuto {
 		if a.Type.Kind != ir.KindPtr {
 			return nil, fmt.Errorf("%s is %s, not a pointer", shortString(a), a.Type)
@@ -317,7 +321,7 @@ func deref(t ir.Type, a *typed.Node) (*typed.Node, error) {
 		}
 		return valueAt(p)
 	}
-	ptr, err := asPointer(a)
+	ptr, err := asPointer(a, user)
 	if err != nil {
 		return nil, err
 	}
@@ -333,20 +337,21 @@ func deref(t ir.Type, a *typed.Node) (*typed.Node, error) {
 	return typed.New(ir.OpBuf, t, ptr), nil
 }
 
-// asPointer converts a number to a kernel pointer. Pointers do not change.
-func asPointer(e *typed.Node) (*typed.Node, error) {
+// asPointer converts a number to a pointer to user memory if user is set, else to the kernel's.
+// Pointers do not change.
+func asPointer(e *typed.Node, user bool) (*typed.Node, error) {
 	if e.Type.Kind == ir.KindPtr {
 		return e, nil
 	}
 	if !e.Type.Scalar() {
 		return nil, fmt.Errorf("%s is %s, not an address", shortString(e), e.Type)
 	}
-	return convert(e, ir.PtrType(nil, false))
+	return convert(e, ir.PtrType(nil, user))
 }
 
 // buffer determines the types of str and buf. If the operand is already text or bytes, they
-// change its size.
-func buffer(op ir.Op, t ir.Type, args []*typed.Node) (*typed.Node, error) {
+// change its size. A number is a pointer to user memory if user is set.
+func buffer(op ir.Op, t ir.Type, args []*typed.Node, user bool) (*typed.Node, error) {
 	kind := ir.KindString
 	if op == ir.OpBuf {
 		kind = ir.KindBytes
@@ -368,7 +373,7 @@ func buffer(op ir.Op, t ir.Type, args []*typed.Node) (*typed.Node, error) {
 	} else if a.Type.Kind == ir.KindString {
 		return castTo(t, a)
 	}
-	ptr, err := asPointer(a)
+	ptr, err := asPointer(a, user)
 	if err != nil {
 		return nil, err
 	}
@@ -391,7 +396,7 @@ func (c *checker) perCPU(variable, cpu *typed.Node) (*typed.Node, error) {
 		return nil, Unsupported("per-CPU address", ir.Version{},
 			"the plan does not name the kernel symbol __per_cpu_offset (kptr_restrict?)")
 	}
-	ptr, err := asPointer(variable)
+	ptr, err := asPointer(variable, false)
 	if err != nil {
 		return nil, err
 	}

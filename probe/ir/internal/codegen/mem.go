@@ -376,7 +376,32 @@ func (g *values) sizedText(e *typed.Node, to, ptr loc) {
 	g.place(l)
 	g.addr(asm.R1, to)
 	g.load(asm.R3, ptr, 8)
-	g.readHelper(e.Args[0].Type.User, true)
+	user := e.Args[0].Type.User
+	if user {
+		g.call(asm.FnProbeReadUserStr)
+	} else {
+		g.call(asm.FnProbeReadKernelStr)
+	}
+	failed, back := g.label(), g.label()
+	g.emit(asm.JSLT.Imm(asm.R0, 0, failed))
+	g.place(back)
+	g.later(failed, func() {
+		// The helper also reads the byte in place of the NUL, which may be in a page that is
+		// not there. It failed, so there is no NUL before: the bytes alone are read.
+		empty := g.label()
+		g.load(asm.R2, n, 8)
+		g.emit(asm.Sub.Imm(asm.R2, 1))
+		l := g.label()
+		g.emit(asm.JLE.Imm(asm.R2, room, l), asm.Mov.Imm(asm.R2, room))
+		g.place(l)
+		g.emit(asm.JEq.Imm(asm.R2, 0, empty))
+		g.addr(asm.R1, to)
+		g.load(asm.R3, ptr, 8)
+		g.readHelper(user, false)
+		g.place(empty)
+		g.emit(asm.Mov.Imm(asm.R0, 0))
+		g.jump(back)
+	})
 	g.checkCut(e, ptr)
 }
 

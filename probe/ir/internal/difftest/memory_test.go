@@ -208,3 +208,24 @@ func guardedPage(t *testing.T) []byte {
 	}
 	return b[size-256 : size : size]
 }
+
+// TestTextToTheEndOfMemory: text of a known length was read with the byte behind it, and was
+// empty if that was in a page that is not there.
+func TestTextToTheEndOfMemory(t *testing.T) {
+	needRoot(t)
+	page := guardedPage(t)
+	for i := range page {
+		page[i] = 'a'
+	}
+	end := uint64(uintptr(unsafe.Pointer(&page[0]))) + uint64(len(page))
+	ptr := &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, true), Args: []*ir.Expr{{Op: ir.OpArg}}}
+	text := &ir.Expr{Op: ir.OpStr, Type: ir.StringType(16), Args: []*ir.Expr{ptr, {Op: ir.OpArg, Int: 1}}}
+	length := []*ir.Expr{ir.NewExpr(ir.OpLen, text)}
+	for _, c := range []struct{ before, n, want uint64 }{{5, 5, 5}, {5, 4, 4}, {5, 6, 0}, {15, 15, 15}, {15, 100, 15}, {1, 0, 0}} {
+		got, _ := evaluated(t, runningKernel(t), length, end-c.before, c.n)
+		if got[0] != c.want {
+			t.Errorf("%d bytes, %d before the end: %d read, want %d", c.n, c.before, got[0], c.want)
+		}
+	}
+	runtime.KeepAlive(page)
+}

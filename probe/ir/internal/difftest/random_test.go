@@ -3,6 +3,7 @@ package difftest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -167,7 +168,7 @@ func (p *randProg) arg() *ir.Expr {
 // boolean is a random condition.
 func (p *randProg) boolean(depth int) *ir.Expr {
 	if depth <= 0 {
-		return ir.NewExpr(ir.OpNe, p.leaf(), p.leaf())
+		return p.compare(ir.OpNe, p.leaf(), p.leaf())
 	}
 	switch p.r.IntN(9) {
 	case 0:
@@ -190,7 +191,31 @@ func (p *randProg) boolean(depth int) *ir.Expr {
 		return ir.NewExpr(op, p.typed(t, depth-1), p.typed(t, depth-1))
 	}
 	op := []ir.Op{ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe}[p.r.IntN(6)]
-	return ir.NewExpr(op, p.integer(depth-1), p.integer(depth-1))
+	return p.compare(op, p.integer(depth-1), p.integer(depth-1))
+}
+
+// compare returns a comparison. If an operand may be constant, both have the same type:
+// otherwise the checker refuses a constant that the other's type does not have.
+func (p *randProg) compare(op ir.Op, a, b *ir.Expr) *ir.Expr {
+	if mayBeConst(a) || mayBeConst(b) {
+		t := p.intType()
+		a = &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{a}}
+		b = &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{b}}
+	}
+	return ir.NewExpr(op, a, b)
+}
+
+func mayBeConst(e *ir.Expr) bool {
+	switch e.Op {
+	case ir.OpConst:
+		return true
+	case ir.OpCond:
+		return mayBeConst(e.Args[1]) || mayBeConst(e.Args[2])
+	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl,
+		ir.OpShr, ir.OpNeg, ir.OpNot, ir.OpCast, ir.OpBswap:
+		return !slices.ContainsFunc(e.Args, func(a *ir.Expr) bool { return !mayBeConst(a) })
+	}
+	return false
 }
 
 var words = []string{"", "a", "ab", "abc", "abcabc", "comm-of-test-x", "aab", "b", "test", "0123456789abcdefghij"}
