@@ -41,6 +41,10 @@ const (
 	EncodingSignedChar   = 0x06
 	EncodingUnsigned     = 0x07
 	EncodingUnsignedChar = 0x08
+	EncodingDecimalFloat = 0x0f
+	EncodingUTF          = 0x10 // char16_t, Rust's char
+	EncodingUCS          = 0x11
+	EncodingASCII        = 0x12
 )
 
 // These are attributes (7.5.4).

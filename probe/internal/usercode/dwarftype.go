@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/internal/dwarf"
 	"github.com/borescope/borescope/internal/elffile"
 )
@@ -202,8 +203,9 @@ func (c *Types) convert(e *dwarf.Entry) (t btf.Type, err error) {
 // intEncodings maps DWARF's encodings of integers to BTF's.
 var intEncodings = map[int64]btf.IntEncoding{
 	dwarf.EncodingAddress: 0, dwarf.EncodingUnsigned: 0, dwarf.EncodingUnsignedChar: 0,
-	dwarf.EncodingSigned: btf.Signed, dwarf.EncodingSignedChar: btf.Char,
+	dwarf.EncodingSigned: btf.Signed, dwarf.EncodingSignedChar: btf.Signed,
 	dwarf.EncodingBoolean: btf.Bool,
+	dwarf.EncodingUTF:     0, dwarf.EncodingUCS: 0, dwarf.EncodingASCII: 0,
 }
 
 func baseType(e *dwarf.Entry, name string) (btf.Type, error) {
@@ -214,7 +216,7 @@ func baseType(e *dwarf.Entry, name string) (btf.Type, error) {
 		return nil, fmt.Errorf("malformed type %s", name)
 	case isInt:
 		return &btf.Int{Name: name, Size: e.Size(), Encoding: of}, nil
-	case enc == dwarf.EncodingFloat:
+	case enc == dwarf.EncodingFloat, enc == dwarf.EncodingDecimalFloat:
 		return &btf.Float{Name: name, Size: e.Size()}, nil
 	case enc == dwarf.EncodingComplexFloat:
 		return &btf.Void{}, nil
@@ -260,6 +262,14 @@ func (c *Types) array(e *dwarf.Entry) (btf.Type, error) {
 
 func (c *Types) enum(e *dwarf.Entry, name string) (btf.Type, error) {
 	t := &btf.Enum{Name: name, Size: e.Size()}
+	of, typed := e.Link(dwarf.Type)
+	if typed { // in C++ it may be signed without a negative enumerator
+		i, err := c.at(of)
+		if err != nil {
+			return nil, err
+		}
+		t.Signed = ctype.Signed(i)
+	}
 	var kid dwarf.Entry
 	for in := e.Inside(); ; {
 		if ok, err := in.Next(&kid, dwarf.TagEnumerator); err != nil || !ok {
@@ -270,7 +280,7 @@ func (c *Types) enum(e *dwarf.Entry, name string) (btf.Type, error) {
 		if err := c.d.Spend(partCost + len(v.Name)); err != nil { // 24 bytes, in a table that grows
 			return nil, err
 		}
-		t.Signed = t.Signed || n < 0
+		t.Signed = t.Signed || !typed && n < 0
 		t.Values = append(t.Values, v)
 	}
 }
