@@ -71,14 +71,14 @@ func TestDWARFConvention(t *testing.T) {
 	for name, want := range map[string]string{
 		"f1": "float x @ - (in a floating point register); long int a @ reg 5 (user); double y @ - (in a floating point register); int b @ reg 4 (user)",
 		"f2": "struct point p @ - (struct by value); long int a @ reg 5 (user)",
-		"f3": "struct mixed m @ - (struct by value); long int a @ reg 4 (user)",
-		"f4": "struct two t @ - (struct by value); struct big g @ - (struct by value); word a @ reg 1 (user); enum color c @ reg 2 (user)",
+		"f3": "struct mixed m @ - (struct by value; see the fields); long int a @ reg 4 (user)",
+		"f4": "struct two t @ - (struct by value; see the fields); struct big g @ - (struct by value); word a @ reg 1 (user); enum color c @ reg 2 (user)",
 		"f5": "struct node *n @ reg 5 (user); const char *const *names @ reg 4 (user); void (*)() call @ reg 1 (user)",
 		"f6": "long int a @ reg 5 (user); long int b @ reg 4 (user); long int c @ reg 1 (user); long int d @ reg 2 (user); long int e @ reg 8 (user); " +
-			"long int f @ reg 9 (user); long int g @ sp+8 (user); struct two t @ - (struct by value); long int h @ sp+32 (user)",
+			"long int f @ reg 9 (user); long int g @ sp+8 (user); struct two t @ - (struct by value; see the fields); long int h @ sp+32 (user)",
 		// t does not fit into the one register that is left, h does.
 		"f7": "long int a @ reg 5 (user); long int b @ reg 4 (user); long int c @ reg 1 (user); long int d @ reg 2 (user); long int e @ reg 8 (user); " +
-			"struct two t @ - (struct by value); long int h @ reg 9 (user)",
+			"struct two t @ - (struct by value; see the fields); long int h @ reg 9 (user)",
 	} {
 		p, err := Resolve(env, []Target{Uprobe{Path: "/a", Symbol: name}}, &Options{DWARF: true})
 		if err != nil {

@@ -120,7 +120,7 @@ func TestTypeBombs(t *testing.T) {
 				types, abi := usercode.NewTypes(f), abis["amd64"]
 				for range tt.times - 1 {
 					if sig, err := types.SignatureAt(elfbuild.ProgramText); err == nil {
-						abi.userArgs(sig)
+						(&userFunction{sig: sig, abi: abi}).args()
 					}
 				}
 			})

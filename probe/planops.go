@@ -63,6 +63,11 @@ func (l Location) String() string {
 	switch l.Kind {
 	case LocationReg:
 		s = fmt.Sprintf("reg %d", l.Reg)
+		if l.Offset != 0 {
+			s += fmt.Sprintf(" byte %d", l.Offset)
+		}
+	case LocationSum:
+		s = fmt.Sprintf("reg %d %+d", l.Reg, l.Offset)
 	case LocationStack:
 		s = fmt.Sprintf("sp+%d", l.Offset)
 	case LocationContext:
