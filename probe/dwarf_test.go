@@ -95,6 +95,111 @@ func TestDWARFConvention(t *testing.T) {
 	}
 }
 
+const passing = `
+struct three { long v[3]; };
+struct copied { int k; copied(const copied &o) : k(o.k) {} };
+struct holds { copied c; };
+struct base { int q; };
+struct derived : base { char w; };
+struct virt { virtual int f(int a); int z; };
+struct plain { int a; plain(int x) : a(x) {} int get(int b) { return a + b; } };
+struct empty {};
+struct __attribute__((packed)) pack { char c; long v; };
+typedef double vec __attribute__((vector_size(16)));
+int virt::f(int a) { return a; }
+extern "C" {
+three c1(int a) { three t = {}; return t; }
+int c2(copied c, int a) { return a; }
+int c3(holds h, int a) { return a; }
+int c4(derived d, int a) { return d.w + a; }
+int c5(virt v, int &r, int &&s, int a) { return a; }
+int c6(int virt::*m, int (virt::*f)(int), decltype(nullptr) n, int a) { return a; }
+int c7(long double x, empty e, __int128 i, pack p, int a, int b, int c, int d, int f) { return a; }
+int c8(vec v, int a) { return a; }
+plain c9(plain p, bool b, char16_t c) { return p; }
+holds c10(int a) { return *(holds *)nullptr; }
+}
+int main() { plain p(1); return p.get(2); }
+`
+
+// TestDWARFPassing: what C++ passes in other places than its position says: behind a hidden
+// pointer to the returned object, by address, without contents, in memory. References had no
+// type and took no register, and returned structures took none, so the arguments behind them
+// were those before.
+func TestDWARFPassing(t *testing.T) {
+	testenv.Need(t, testenv.Tool("g++"), testenv.Arch("amd64"))
+	const byValue = "struct by value"
+	dir := t.TempDir()
+	src := filepath.Join(dir, "a.cc")
+	if err := os.WriteFile(src, []byte(passing), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"-gdwarf-4", "-gdwarf-5"} {
+		cmd := testenv.Command(t, "g++", version, "-O0", "-w", "-o", filepath.Join(dir, "a"), src)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		env := NewEnv(&EnvOptions{
+			Root: os.DirFS(dir), Arch: "amd64", Release: "6.12.0", Features: probetest.Features(),
+		})
+		for name, want := range map[string]string{
+			"c1": "reg 4 (user)",
+			"c2": "- (" + byValue + "); reg 4 (user)",
+			"c3": "- (" + byValue + "); reg 4 (user)",
+			"c4": "- (" + byValue + seeFields + "); reg 4 (user); d.q reg 5 (user); d.w reg 5 byte 4 (user)",
+			"c5": "- (" + byValue + "); reg 4 (user); reg 1 (user); reg 2 (user)",
+			"c6": "reg 5 (user); - (" + byValue + seeFields + "); reg 2 (user); reg 8 (user); " +
+				"f.ptr reg 4 (user); f.adj reg 1 (user)",
+			"c7": "- (16 bytes by value); - (" + byValue + "); - (16 bytes by value); - (" + byValue + seeFields +
+				"); reg 1 (user); reg 2 (user); reg 8 (user); reg 9 (user); sp+40 (user); " +
+				"p.c sp+24 (user); p.v sp+25 (user)",
+			"c8":  "- (it is a vector); - (where it is depends on how v is passed: it is a vector)",
+			"c9":  "- (" + byValue + seeFields + "); reg 4 (user); reg 1 (user); p.a reg 5 (user)",
+			"c10": "reg 4 (user)",
+
+			"_ZN5plain3getEi": "reg 5 (user); reg 4 (user)",
+		} {
+			p, err := Resolve(env, []Target{Uprobe{Path: "/a", Symbol: name}}, &Options{DWARF: true})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			var got []string
+			for _, a := range p.Programs[0].Args {
+				got = append(got, a.Loc.String())
+			}
+			for _, a := range p.Programs[0].Fields {
+				got = append(got, a.Name+" "+a.Loc.String())
+			}
+			if got := strings.Join(got, "; "); got != want {
+				t.Errorf("%s: %s: got\n%s\nwant\n%s", version, name, got, want)
+			}
+		}
+		p, err := Resolve(env, []Target{Uretprobe{Path: "/a", Symbol: "c9"}}, &Options{DWARF: true})
+		if err != nil || argStrings(p.Programs[0].Fields)[0] != "int retval.a @ reg 0 (user)" {
+			t.Errorf("%v\n%v", err, p)
+		}
+		p, err = Resolve(env, []Target{Uprobe{Path: "/a", Symbol: "c*"}}, &Options{DWARF: true})
+		if err != nil || len(p.Programs) != 1 || len(p.Programs[0].Fields) != 0 {
+			t.Errorf("a pattern's functions should share a program without the fields of some: %v\n%v", err, p)
+		}
+	}
+}
+
+// TestCountParams: the parameters in C++'s names.
+func TestCountParams(t *testing.T) {
+	for name, want := range map[string]int{
+		"f()": 0, "f(int)": 1, "a::f(b<c, d>, e (*)(f, g), h&) const": 3, "int f<int, long>(int)": 1,
+		"f(int) [clone .cold]": 1, "printf(char const*, ...)": 1, "operator()(int, long)": 2, "core::f": -1,
+		"f(void)": 0, "": -1, ")": -1, "a(": -1,
+	} {
+		n, ok := countParams(name)
+		if ok != (want >= 0) || ok && n != want {
+			t.Errorf("%s: %d, %v", name, n, ok)
+		}
+	}
+}
+
 // TestDWARFGo: a Go function's arguments and results by ABIInternal.
 func TestDWARFGo(t *testing.T) {
 	testenv.Need(t, testenv.Go)

@@ -83,7 +83,8 @@ type Program struct {
 	// Specs.
 	Args []Arg
 	// Fields are named context fields, of a tracepoint's record, of the perf event, or of
-	// an iterator's context.
+	// an iterator's context. Those of a user function are the members of arguments and
+	// returned values that are structures: "p.x", "retval.x".
 	Fields []Arg
 	// Ret is the return value of a return probe, nil elsewhere.
 	Ret *Arg

@@ -45,8 +45,14 @@ type Options struct {
 	// format file.
 	NoTypes bool
 	// DWARF types and names the arguments of user functions by the file's debug
-	// information, if it has any. Reading that takes from milliseconds to seconds,
+	// information, if it has any, and finds them where it says that they are at the
+	// function's first instruction. What the compiler has optimized out there has a
+	// Location with a Reason. Reading that takes from milliseconds to seconds,
 	// depending on the size of the program. Otherwise arguments are registers by number.
+	//
+	// DWARF does not tell where a function returns its value: that is by the calling
+	// convention. What LLVM before 17 has left out of a static function, because no caller
+	// uses it, is not marked, and such a value is that of another time.
 	DWARF bool
 	// NoMulti plans one perf event for each site even if the kernel has links that serve
 	// many sites.
