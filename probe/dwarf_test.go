@@ -3,11 +3,15 @@ package probe
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/internal/probetest"
+	"github.com/borescope/borescope/probe/internal/usercode"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // TestDWARFTarget: names and types of the test target's functions.
@@ -231,5 +235,77 @@ func TestDWARFGo(t *testing.T) {
 	}
 	if r := p.Programs[1].Ret; r == nil || !strings.HasPrefix(r.String(), "int retval @ reg 0") {
 		t.Errorf("returns %v", r)
+	}
+}
+
+const placement = `
+struct ii { int a, b; }; struct li { long a; int b; }; struct dl { double x; long n; }; struct big { long v[3]; };
+struct c3 { char c[3]; }; struct ff { float x, y; }; struct dddd { double x[4]; }; struct fl { float x; long double y; };
+struct lf { long n; float x; }; struct __attribute__((packed)) pack { char c; long v; }; struct one { __int128 v; };
+enum e { A, B = -1 };
+#define F __attribute__((noipa)) long
+F f0(char a, struct ii b, short c, struct li d, int e, long g, long h) { return a + b.a + c + d.a + e + g + h; }
+F f1(struct dl a, long b, struct big c, long d) { return a.n + b + c.v[0] + d; }
+F f2(struct ff a, long b, struct dddd c, long d, double e, long g) { return a.x + b + c.x[0] + d + e + g; }
+F f3(struct fl a, long b, long double c, long d) { return a.x + b + c + d; }
+F f4(struct lf a, long b, struct pack c, long d, enum e g) { return a.n + b + c.v + d + g; }
+F f5(long a, __int128 b, long c, struct one d, long e) { return a + b + c + d.v + e; }
+F f6(long a, long b, long c, long d, long e, struct li g, long h, long i, long j) { return a + b + c + d + e + g.a + h + i + j; }
+F f7(double a, double b, double c, double d, double e, double g, double h, double i, double j, long k) { return a + b + c + d + e + g + h + i + j + k; }
+F f8(long a, long b, long c, long d, long e, long g, long h, long i, char j, short k, struct c3 l, int m) { return a + b + c + d + e + g + h + i + j + k + l.c[0] + m; }
+__attribute__((noipa)) struct big f9(long a, struct c3 b, long c) { struct big r = {{a + c, b.c[0]}}; return r; }
+int main(void) { return 0; }
+`
+
+// TestConventionIsCompilers: where the calling convention puts arguments is where compilers that
+// optimize say that they are at the first instruction.
+func TestConventionIsCompilers(t *testing.T) {
+	for compiler, arch := range map[string]string{"gcc": runtime.GOARCH, "aarch64-linux-gnu-gcc": "arm64"} {
+		t.Run(compiler, func(t *testing.T) {
+			testenv.Need(t, testenv.Tool(compiler))
+			dir := t.TempDir()
+			src, bin := filepath.Join(dir, "a.c"), filepath.Join(dir, "a")
+			if err := os.WriteFile(src, []byte(placement), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			out, err := testenv.Command(t, compiler, "-g", "-O1", "-w", "-o", bin, src).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			f, err := elffile.Open(bin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			compared := 0
+			types := usercode.NewTypes(f)
+			wanted := func(b []byte) bool { return len(b) == 2 && b[0] == 'f' }
+			err = userfile.Symbols(t.Context(), f, wanted, func(s userfile.Symbol) error {
+				sig, err := types.SignatureAt(s.Value)
+				if err != nil {
+					return err
+				}
+				// Not as a global function, of which the convention would be taken where they differ.
+				fn := userFunction{sig: sig, abi: abis[arch], symbol: userfile.Symbol{Name: s.Name}}
+				for i, want := range fn.byConvention() {
+					p := sig.Params[i]
+					at, late := fn.described(p, want)
+					if late || at.why != "" || want.why != "" {
+						continue
+					}
+					for _, piece := range at.pieces {
+						size := min(piece.size, 8)
+						a, b := part(at.pieces, piece.offset, size), part(want.pieces, piece.offset, size)
+						if compared++; a != b && (a.Reason == "" || b.Reason == "") {
+							t.Errorf("%s: %s: %v by DWARF, %v by the convention", s.Name, p.Name, a, b)
+						}
+					}
+				}
+				return nil
+			})
+			if err != nil || compared < 40 {
+				t.Errorf("%d places compared: %v", compared, err)
+			}
+		})
 	}
 }
