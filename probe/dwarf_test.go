@@ -204,6 +204,36 @@ func TestCountParams(t *testing.T) {
 	}
 }
 
+// TestDWARFGoInlined: a Go function that is inlined as well refers to its abstract instance. Its
+// results were taken for further arguments.
+func TestDWARFGoInlined(t *testing.T) {
+	testenv.Need(t, testenv.Go)
+	dir := t.TempDir()
+	src := "package main\n\nfunc G(a int, s string, _ int8, b uint8) (int, bool) { return a + len(s) + int(b), b > 1 }\n\n" +
+		"var f = G\n\nfunc main() {\n\tn, _ := G(1, \"x\", 0, 2)\n\tm, _ := f(n, \"y\", 0, 3)\n\tprintln(m)\n}\n"
+	if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte(src), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := testenv.Command(t, "go", "build", "-o", "a", "a.go")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOARCH=amd64", "GOOS=linux", "GOFLAGS=-mod=mod")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	env := NewEnv(&EnvOptions{Root: os.DirFS(dir), Arch: "amd64", Release: "6.12.0", Features: probetest.Features()})
+	p, err := Resolve(env, []Target{Uprobe{Path: "/a", Symbol: "main.G"}, Uretprobe{Path: "/a", Symbol: "main.G"}}, &Options{DWARF: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(argStrings(p.Programs[0].Args), "; ")
+	if !strings.HasPrefix(got, "int a @ reg 0 (user)") || !strings.HasSuffix(got, "uint8 b @ reg 4 (user)") {
+		t.Errorf("arguments %s", got)
+	}
+	if r := p.Programs[1].Ret; r == nil || !strings.HasPrefix(r.String(), "int retval @ reg 0") || len(p.Programs[1].Fields) < 2 {
+		t.Errorf("returns %v, %v", r, p.Programs[1].Fields)
+	}
+}
+
 // TestDWARFGo: a Go function's arguments and results by ABIInternal.
 func TestDWARFGo(t *testing.T) {
 	testenv.Need(t, testenv.Go)

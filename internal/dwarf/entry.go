@@ -48,7 +48,6 @@ const (
 	EntryPC
 	Ranges
 	Artificial
-	External
 	Virtuality
 	Convention // how a function is called, and objects of a class are passed
 	Defaulted  // a function is "= default"
@@ -82,7 +81,7 @@ var attrs = [128]Attr{
 	attrSpecification: Specification,
 	attrSibling:       Sibling,
 	0x02:              Value, 0x40: FrameBase, 0x52: EntryPC, attrRanges: Ranges, 0x34: Artificial,
-	0x3f: External, 0x4c: Virtuality, 0x36: Convention,
+	0x4c: Virtuality, 0x36: Convention,
 }
 
 // Ref is the position of an entry.

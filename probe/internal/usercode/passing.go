@@ -143,7 +143,7 @@ func (c *Types) mark(t btf.Type, o oddity) error {
 
 // These are languages (7.12).
 const (
-	langD, langSwift, langHaskell, langOCaml, langRust, langZig = 0x13, 0x1e, 0x18, 0x1b, 0x1c, 0x27
+	langD, langGo, langSwift, langHaskell, langOCaml, langRust, langZig = 0x13, 0x16, 0x1e, 0x18, 0x1b, 0x1c, 0x27
 )
 
 // languages are the languages with a calling convention of their own, which is not documented

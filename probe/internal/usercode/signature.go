@@ -100,8 +100,8 @@ func (r *paramReader) read() error {
 	params := r.sig.Params
 	r.sig.Placed = slices.ContainsFunc(params, func(p Param) bool { return p.Place.Known() })
 	to, ok := r.fn.Link(dwarf.Origin)
-	if !ok {
-		return nil
+	if !ok || r.sig.language == langGo {
+		return nil // Go keeps the order, and has no blank parameters in the abstract instance
 	}
 	var abstract dwarf.Entry
 	if err := abstract.Read(to); err != nil {
@@ -115,8 +115,8 @@ func (r *paramReader) read() error {
 			ordered = append(ordered, params[i])
 			return nil
 		}
-		if e.Flag(dwarf.Artificial) {
-			return nil // __in_chrg of constructors, of which only one form has it
+		if e.Flag(dwarf.Artificial) || isResult(e) {
+			return nil // such as __in_chrg of constructors, which only one form has
 		}
 		p, err := r.param(e)
 		p.Place = dwarf.Place{Kind: dwarf.PlaceGone}
@@ -168,8 +168,7 @@ func (r *paramReader) compiled(e *dwarf.Entry) error {
 	if err != nil {
 		return err
 	}
-	// Go marks its results with this attribute.
-	if e.Flag(dwarf.VariableParameter) {
+	if isResult(e) {
 		r.sig.Results = append(r.sig.Results, p)
 		return nil
 	}
@@ -177,6 +176,13 @@ func (r *paramReader) compiled(e *dwarf.Entry) error {
 	of, _ := e.Link(dwarf.Origin)
 	r.sig.Params, r.origins = append(r.sig.Params, p), append(r.origins, of)
 	return nil
+}
+
+// isResult reports whether a parameter is a result of a Go function, which Go marks, in the
+// abstract instance if there is one.
+func isResult(e *dwarf.Entry) bool {
+	owner := e.Owner(dwarf.VariableParameter)
+	return owner.Flag(dwarf.VariableParameter)
 }
 
 // param reads a parameter's name and type.
