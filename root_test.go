@@ -108,6 +108,7 @@ var imports = map[string][]string{
 	},
 	"internal/kernel": {cilium, asm, btf, "golang.org/x/sys/..."},
 	"internal/cdecl":  {btf},
+	"internal/ctype":  {btf},
 }
 
 // all returns what "all" means in imports: everything that any listed package may import.

@@ -13,6 +13,9 @@ import (
 type callABI struct {
 	args []int
 	ret  int
+	rets []int // of a value of up to two words
+	// floatRegs is the DWARF number of the first of 32 registers for floating point numbers.
+	floatRegs int
 	// stackArgs is the offset of the first argument in memory from the stack
 	// pointer at a function's entry: amd64 has the return address below it.
 	stackArgs int64
@@ -24,8 +27,8 @@ type callABI struct {
 // abis are the System V AMD64 psABI (3.2.3) and AAPCS64 (6.8.2), which the
 // kernels follow for their own functions too.
 var abis = map[string]callABI{
-	"amd64": {args: []int{5, 4, 1, 2, 8, 9}, ret: 0, stackArgs: 8},
-	"arm64": {args: []int{0, 1, 2, 3, 4, 5, 6, 7}, ret: 0, byReference: true},
+	"amd64": {args: []int{5, 4, 1, 2, 8, 9}, ret: 0, rets: []int{0, 1}, floatRegs: 17, stackArgs: 8},
+	"arm64": {args: []int{0, 1, 2, 3, 4, 5, 6, 7}, ret: 0, rets: []int{0, 1}, floatRegs: 64, byReference: true},
 }
 
 func abiOf(arch string) (callABI, error) {

@@ -26,49 +26,16 @@ func (r *resolver) typeUser(p *Program, f *elffile.File, s userfile.Symbol, goPr
 		goArgs(p, sig, goABIs[arch])
 		return
 	}
-	abi := abis[arch]
+	abi, ok := abis[arch]
+	if !ok {
+		return // its calling convention is not known
+	}
+	u := userFunction{sig: sig, abi: abi, symbol: s}
 	if p.Returns {
-		p.Ret = abi.userRet(sig)
+		p.Ret, p.Fields = u.ret()
 		return
 	}
-	p.Args = abi.userArgs(sig)
-}
-
-// userArgs places the arguments of a C function at its entry.
-func (abi *callABI) userArgs(sig *usercode.Signature) []Arg {
-	args := make([]Arg, 0, len(sig.Params))
-	reg, stack := 0, abi.stackArgs
-	for i, p := range sig.Params {
-		a := Arg{Name: paramName(p.Name, i), Type: p.Type}
-		switch n := sig.FloatWords(p.Type); {
-		case n > 0 && !isAggregate(p.Type):
-			a.Loc = Location{Reason: "in a floating point register"}
-		case n > 0:
-			// A structure of floats takes no integer register for those words.
-			size, _ := btf.Sizeof(p.Type)
-			if size <= 16 {
-				reg += (size+7)/8 - n
-			}
-			a.Loc = Location{Reason: "struct by value"}
-		default:
-			a.Loc = abi.place(p.Type, &reg, &stack)
-		}
-		a.Loc.User = a.Loc.Reason == ""
-		args = append(args, a)
-	}
-	return args
-}
-
-func (abi *callABI) userRet(sig *usercode.Signature) *Arg {
-	if isVoid(sig.Ret) {
-		return nil
-	}
-	ret := abi.retArg(sig.Ret)
-	if sig.FloatWords(sig.Ret) > 0 && ret.Loc.Reason == "" {
-		ret.Loc = Location{Reason: "in a floating point register"}
-	}
-	ret.Loc.User = ret.Loc.Reason == ""
-	return ret
+	p.Args, p.Fields = u.args()
 }
 
 // goArgs places a Go function's arguments, or results, by ABIInternal

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/internal/usercode"
 )
@@ -120,7 +120,7 @@ func TestTypeBombs(t *testing.T) {
 				types, abi := usercode.NewTypes(f), abis["amd64"]
 				for range tt.times - 1 {
 					if sig, err := types.SignatureAt(elfbuild.ProgramText); err == nil {
-						abi.userArgs(sig)
+						(&userFunction{sig: sig, abi: abi}).args()
 					}
 				}
 			})

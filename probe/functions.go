@@ -34,6 +34,9 @@ func (r *resolver) kernelSites(p Program, t Target, module, symbol string, offse
 	if err := r.typeKernel(&p, fn, offset, true); err != nil {
 		return err
 	}
+	if p.Returns && kernelcode.MayNotReturn(fn.Name) {
+		p.Ret.Loc = Location{Reason: cloneRet} // a pattern's functions share the register
+	}
 	target := t
 	if fn.Name != symbol {
 		target = site(module, fn.Name) // a system call's wrapper

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/probe/env"
-	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/internal/prototype"
 )
 

@@ -83,7 +83,8 @@ type Program struct {
 	// Specs.
 	Args []Arg
 	// Fields are named context fields, of a tracepoint's record, of the perf event, or of
-	// an iterator's context.
+	// an iterator's context. Those of a user function are the members of arguments and
+	// returned values that are structures: "p.x", "retval.x".
 	Fields []Arg
 	// Ret is the return value of a return probe, nil elsewhere.
 	Ret *Arg
@@ -236,12 +237,14 @@ type Arg struct {
 type Location struct {
 	// Kind says which of the other fields count; LocationNone has a Reason.
 	Kind LocationKind
-	// Reg is the DWARF register number (LocationReg), as in stack.Regs.
+	// Reg is the DWARF register number (LocationReg, LocationSum), as in stack.Regs.
 	Reg int
 	// Offset is, by kind: bytes from the context's start (LocationContext,
 	// LocationDataLoc, LocationRelLoc), bytes from the stack pointer
-	// (LocationStack), the value itself (LocationConst), the argument's number
-	// (LocationFuncArg).
+	// (LocationStack), bytes from the register's lowest one, a multiple of Size
+	// (LocationReg: not 0 for a member of a structure that is passed in registers), what is
+	// added to the register (LocationSum), the value itself (LocationConst), the argument's
+	// number (LocationFuncArg).
 	Offset int64
 	// Size is the number of bytes of the value at its location.
 	Size int
@@ -269,6 +272,7 @@ const (
 	LocationConst   // the constant Offset
 	LocationFuncArg // the argument of number Offset, by bpf_get_func_arg
 	LocationFuncRet // the return value, by bpf_get_func_ret
+	LocationSum     // the register Reg plus Offset: a parameter that the compiler has replaced
 )
 
 // GoTarget describes the Go program that a probe is in.

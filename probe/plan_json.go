@@ -88,6 +88,7 @@ var locationNames = []string{
 	LocationNone: "none", LocationReg: "reg", LocationStack: "stack", LocationContext: "context",
 	LocationDataLoc: "data_loc", LocationRelLoc: "rel_loc", LocationUSDT: "usdt",
 	LocationConst: "const", LocationFuncArg: "func_arg", LocationFuncRet: "func_ret",
+	LocationSum: "sum",
 }
 
 // MarshalJSON records the plan, except BTF, Cache and Symbols, which belong to the

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/borescope/borescope/probe/internal/ctype"
+	"github.com/borescope/borescope/internal/ctype"
 )
 
 // ProgramSpec returns what program i must be loaded with: name, type, attach type, target
@@ -63,6 +63,11 @@ func (l Location) String() string {
 	switch l.Kind {
 	case LocationReg:
 		s = fmt.Sprintf("reg %d", l.Reg)
+		if l.Offset != 0 {
+			s += fmt.Sprintf(" byte %d", l.Offset)
+		}
+	case LocationSum:
+		s = fmt.Sprintf("reg %d %+d", l.Reg, l.Offset)
 	case LocationStack:
 		s = fmt.Sprintf("sp+%d", l.Offset)
 	case LocationContext:

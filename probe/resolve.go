@@ -12,8 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/internal/feature"
-	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/internal/spelling"
 	"github.com/borescope/borescope/probe/internal/userfile"
 )
@@ -45,8 +45,14 @@ type Options struct {
 	// format file.
 	NoTypes bool
 	// DWARF types and names the arguments of user functions by the file's debug
-	// information, if it has any. Reading that takes from milliseconds to seconds,
+	// information, if it has any, and finds them where it says that they are at the
+	// function's first instruction. What the compiler has optimized out there has a
+	// Location with a Reason. Reading that takes from milliseconds to seconds,
 	// depending on the size of the program. Otherwise arguments are registers by number.
+	//
+	// DWARF does not tell where a function returns its value: that is by the calling
+	// convention. What LLVM before 17 has left out of a static function, because no caller
+	// uses it, is not marked, and such a value is that of another time.
 	DWARF bool
 	// NoMulti plans one perf event for each site even if the kernel has links that serve
 	// many sites.
@@ -306,13 +312,47 @@ func (r *resolver) mergePrograms() []Program {
 		q.Sites = append(q.Sites, p.Sites...)
 		q.Args = commonArgs(q.Args, p.Args)
 		q.FallbackReason = cmp.Or(q.FallbackReason, p.FallbackReason)
-		if q.Ret != nil && (p.Ret == nil || !sameType(q.Ret.Type, p.Ret.Type)) {
-			untyped := *q.Ret
-			untyped.Type = nil
-			q.Ret = &untyped
-		}
+		q.Fields = commonFields(q.Fields, p.Fields)
+		q.Ret = commonRet(q.Ret, p.Ret)
 	}
 	return distinct(out)
+}
+
+// commonRet returns the return value of functions that share a program. If they return
+// different types, or some a value that cannot be read, it is the register as it is.
+func commonRet(a, b *Arg) *Arg {
+	if a == nil || b != nil && a.Loc == b.Loc && sameType(a.Type, b.Type) {
+		return a
+	}
+	out := *a
+	if out.Loc.Reason != "" && b != nil {
+		out.Loc = b.Loc
+	}
+	out.Type = nil
+	return &out
+}
+
+// commonFields returns the fields that both have.
+func commonFields(a, b []Arg) []Arg {
+	if sameFields(a, b) {
+		return a
+	}
+	var out []Arg
+	for _, x := range a {
+		if slices.ContainsFunc(b, func(y Arg) bool { return sameFields([]Arg{x}, []Arg{y}) }) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// commonLocation returns the location of a value in functions that share a program.
+func commonLocation(a, b Location) Location {
+	if a.Kind != b.Kind || a.Reg != b.Reg || a.Offset != b.Offset || a.Reason != b.Reason {
+		return Location{Reason: "it lies in different places in the functions that share this probe"}
+	}
+	a.Size = max(a.Size, b.Size)
+	return a
 }
 
 // distinct drops repeated places, and programs that are left without one: a Set, or two
@@ -366,7 +406,9 @@ func (r *resolver) noCookies(p *Program) bool {
 }
 
 // canMerge reports whether p's sites can run q's program. Programs that are bound to their
-// target when they are loaded cannot be merged, nor programs whose records differ in layout.
+// target when they are loaded cannot be merged, nor programs whose records differ in layout. The
+// fields of a C function are members of arguments that are passed in registers: without these,
+// its program is like another's.
 func canMerge(q, p *Program) bool {
 	switch q.Method {
 	case MethodPerfLink, MethodRawTracepoint, MethodTracingMulti:
@@ -376,7 +418,8 @@ func canMerge(q, p *Program) bool {
 	return q.Type == p.Type && q.AttachType == p.AttachType && q.Method == p.Method &&
 		q.Flags == p.Flags &&
 		q.Context == p.Context && q.Returns == p.Returns && q.UserRegs == p.UserRegs &&
-		q.Specs == nil && p.Specs == nil && sameGo(q.Go, p.Go) && sameFields(q.Fields, p.Fields)
+		q.Specs == nil && p.Specs == nil && sameGo(q.Go, p.Go) &&
+		(q.UserRegs && q.Go == nil || sameFields(q.Fields, p.Fields))
 }
 
 func sameGo(a, b *GoTarget) bool {
@@ -419,12 +462,7 @@ func commonArgs(a, b []Arg) []Arg {
 			x.Type = nil
 		}
 		if x.Loc != y.Loc {
-			if x.Loc.Kind == y.Loc.Kind && x.Loc.Reg == y.Loc.Reg && x.Loc.Offset == y.Loc.Offset &&
-				x.Loc.Reason == y.Loc.Reason {
-				x.Loc.Size = max(x.Loc.Size, y.Loc.Size)
-			} else {
-				x.Loc = Location{Reason: "it lies in different places in the functions that share this probe"}
-			}
+			x.Loc = commonLocation(x.Loc, y.Loc)
 		}
 		out = append(out, x)
 	}

@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/ctype"
 )
 
 // enumeration reads an enum, by its tag or by its values.
@@ -165,7 +167,7 @@ func (p *parser) underlying(e *btf.Enum, cs []Constant, fixed btf.Type, packed b
 			p.stop(at, "an enum's type is no integer of up to 64 bits here: make it one")
 			return
 		}
-		e.Size, e.Signed = i.Size, i.Encoding == btf.Signed
+		e.Size, e.Signed = i.Size, ctype.Signed(i)
 		return
 	}
 	e.Signed = low < 0

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/ctype"
 )
 
 // Value is the value of a constant expression, with the type that it has when used: at least
@@ -361,9 +363,9 @@ func (e *evaluator) cast(at token) Value {
 	size, unsigned, truth := uint32(0), false, false
 	switch t := btf.UnderlyingType(t).(type) {
 	case *btf.Int:
-		size, unsigned, truth = t.Size, t.Encoding != btf.Signed, t.Encoding == btf.Bool
+		size, unsigned, truth = t.Size, !ctype.Signed(t), t.Encoding == btf.Bool
 	case *btf.Enum:
-		size, unsigned = t.Size, !t.Signed
+		size, unsigned = t.Size, !ctype.Signed(t)
 	}
 	if truth {
 		return e.truth(v.Bits != 0)

@@ -331,6 +331,7 @@ func (u *unit) formSize(f form) int {
 // defines the number's meaning.
 type value struct {
 	form form
+	size uint32 // of a block
 	n    uint64 // for formString and blocks, the offset in the bytes that were read
 }
 
@@ -354,7 +355,7 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 		v.n = uint64(s.n)
 	case formFarConst:
 		n, _ := sleb(u.d.abbrev, int(s.n))
-		v = value{formImplicitConst, uint64(n)}
+		v = value{form: formImplicitConst, n: uint64(n)}
 	case formSkip:
 		c.skip(uint64(s.n))
 	case formSdata:
@@ -366,13 +367,13 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 		v.n = uint64(c.off)
 		c.str()
 	case formBlock, formExprloc:
-		v.n = c.block(c.uleb())
+		v.block(c, c.uleb())
 	case formBlock1:
-		v.n = c.block(uint64(c.u8()))
+		v.block(c, uint64(c.u8()))
 	case formBlock2:
-		v.n = c.block(uint64(c.u16()))
+		v.block(c, uint64(c.u16()))
 	case formBlock4:
-		v.n = c.block(uint64(c.u32()))
+		v.block(c, uint64(c.u32()))
 	case formStrx3, formAddrx3:
 		v.n = uint64(c.u24())
 	case formData16:
@@ -386,6 +387,12 @@ func (u *unit) read(c *cursor, s attrSpec) value {
 		v.n = c.uint(size)
 	}
 	return v
+}
+
+// block reads a block of n bytes.
+func (v *value) block(c *cursor, n uint64) {
+	v.n, v.size = uint64(c.off), uint32(min(n, math.MaxUint32))
+	c.skip(n)
 }
 
 // skipEntry returns the offset behind the attributes of an entry, which begin at b[off:]. It

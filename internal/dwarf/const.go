@@ -19,16 +19,32 @@ const (
 	TagFormalParameter = 0x05
 	TagMember          = 0x0d
 	TagPointerType     = 0x0f
+	TagReferenceType   = 0x10
 	TagStructType      = 0x13
 	TagSubroutineType  = 0x15
 	TagTypedef         = 0x16
 	TagUnionType       = 0x17
+	TagInheritance     = 0x1c
+	TagMemberPointer   = 0x1f
 	TagSubrangeType    = 0x21
 	TagBaseType        = 0x24
 	TagConstType       = 0x26
+	TagSubprogram      = tagSubprogram
 	TagEnumerator      = 0x28
+	TagVariantPart     = 0x33 // of Rust's enums
 	TagVolatileType    = 0x35
 	TagRestrictType    = 0x37
+	TagUnspecifiedType = 0x3b // C++'s std::nullptr_t
+	TagRvalueReference = 0x42
+	TagAtomicType      = 0x47
+	TagParameterPack   = 0x4107 // of C++'s variadic templates, with the parameters inside
+)
+
+// These are calling conventions of functions (7.8.2) and of classes (7.8.1 of DWARF 5).
+const (
+	CallNotByABI     = 3 // DW_CC_nocall: the parameters are not passed by the ABI
+	PassedByAddress  = 4 // DW_CC_pass_by_reference
+	PassedByContents = 5 // DW_CC_pass_by_value
 )
 
 // These are encodings of base types (7.8).
@@ -41,6 +57,10 @@ const (
 	EncodingSignedChar   = 0x06
 	EncodingUnsigned     = 0x07
 	EncodingUnsignedChar = 0x08
+	EncodingDecimalFloat = 0x0f
+	EncodingUTF          = 0x10 // char16_t, Rust's char
+	EncodingUCS          = 0x11
+	EncodingASCII        = 0x12
 )
 
 // These are attributes (7.5.4).
@@ -54,14 +74,17 @@ const (
 	attrAbstractOrigin = 0x31
 	attrSpecification  = 0x47
 	attrRanges         = 0x55
+	attrProducer       = 0x25
 	attrCallColumn     = 0x57
 	attrCallFile       = 0x58
 	attrCallLine       = 0x59
+	attrLanguage       = 0x13
 	attrLinkageName    = 0x6e
 	attrStrOffsetsBase = 0x72
 	attrAddrBase       = 0x73
 	attrRnglistsBase   = 0x74
 	attrDwoName        = 0x76
+	attrLoclistsBase   = 0x8c
 	attrMIPSLinkage    = 0x2007
 	attrGNUDwoName     = 0x2130
 	attrGNUDwoID       = 0x2131

@@ -33,13 +33,6 @@ func (c *cursor) skip(n uint64) {
 	c.off += int(n)
 }
 
-// block skips n bytes and returns the offset at which they begin.
-func (c *cursor) block(n uint64) uint64 {
-	at := c.off
-	c.skip(n)
-	return uint64(at)
-}
-
 func (c *cursor) u8() uint8 {
 	if c.off >= len(c.b) {
 		c.bad = true

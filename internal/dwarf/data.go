@@ -17,6 +17,7 @@ type Data struct {
 	be                               bool
 	info, abbrev, line, str, lineStr []byte
 	rangesSec, rnglists, addr        []byte
+	loc, loclists                    []byte
 	strOffsets                       []byte
 	alt                              *Data // the file to which dwz moved common parts; may be nil
 
@@ -45,6 +46,7 @@ type Data struct {
 	abbrevUsed int            // count of entries and attributes read
 	lineRead   int            // count of bytes of line programs read
 	rangesRead int            // count of entries of range lists read
+	locsRead   int            // count of bytes of location lists and expressions read
 	file       *elffile.File  // for types that have their own section; may be nil
 	signatures map[uint64]Ref // of types with their own section; nil: not indexed yet
 	missing    error          // the first reason why something was left out
@@ -82,6 +84,8 @@ func New(f *elffile.File, alt *Data, most int64) (*Data, error) {
 		{"line_str", &d.lineStr},
 		{"ranges", &d.rangesSec},
 		{"rnglists", &d.rnglists},
+		{"loc", &d.loc},
+		{"loclists", &d.loclists},
 		{"addr", &d.addr},
 		{"str_offsets", &d.strOffsets},
 	} {

@@ -259,7 +259,7 @@ func FuzzDWARF(f *testing.F) {
 	f.Fuzz(func(t *testing.T, info, abbrev, line []byte, pc uint64) {
 		d := &Data{
 			info: info, abbrev: abbrev, line: line, str: line, lineStr: info, rangesSec: line, rnglists: line,
-			addr: line, strOffsets: abbrev, abbrevTables: map[abbrevKey]*abbrevTable{},
+			loc: line, loclists: line, addr: line, strOffsets: abbrev, abbrevTables: map[abbrevKey]*abbrevTable{},
 			most: int64(pc % (1 << 16)), // 0: no bound
 		}
 		d.index()
@@ -284,6 +284,9 @@ func FuzzDWARF(f *testing.F) {
 				}
 				in.Member()
 				in.Dimensions()
+				if p := in.PlaceAt(pc, &e); p.Pieces != nil && (p.Kind != 0 || len(p.Pieces) > maxPieces) {
+					t.Fatalf("%+v", p)
+				}
 				owner := in.Owner(Name)
 				owner.Text(Name)
 			}

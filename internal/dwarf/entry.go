@@ -1,6 +1,7 @@
 package dwarf
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -42,10 +43,36 @@ const (
 	Origin
 	Specification
 	Sibling
+	Value // the location of a variable: PlaceAt
+	FrameBase
+	EntryPC
+	Ranges
+	Artificial
+	Virtuality
+	Convention // how a function is called, and objects of a class are passed
+	Defaulted  // a function is "= default"
+	Deleted    // a function is "= delete"
+	Vector     // an array is a vector of the processor's
 	numAttrs
 )
 
-// attrs maps the numbers of attributes, all of which are small, to Attr; 0 is any other
+// attrOf returns the Attr with a number in a file, 0 for any other attribute.
+func attrOf(number uint16) Attr {
+	if int(number) < len(attrs) {
+		return attrs[number]
+	}
+	switch number {
+	case 0x8a:
+		return Deleted
+	case 0x8b:
+		return Defaulted
+	case 0x2107: // DW_AT_GNU_vector
+		return Vector
+	}
+	return 0
+}
+
+// attrs maps the numbers of attributes, nearly all of which are small, to Attr; 0 is any other
 // attribute.
 var attrs = [128]Attr{
 	attrName: Name, 0x49: Type, 0x0b: ByteSize, 0x0d: BitSize, 0x0c: BitOffset, 0x6b: DataBitOffset,
@@ -53,6 +80,8 @@ var attrs = [128]Attr{
 	0x4b: VariableParameter, attrLowPC: LowPC, attrAbstractOrigin: Origin,
 	attrSpecification: Specification,
 	attrSibling:       Sibling,
+	0x02:              Value, 0x40: FrameBase, 0x52: EntryPC, attrRanges: Ranges, 0x34: Artificial,
+	0x4c: Virtuality, 0x36: Convention,
 }
 
 // Ref is the position of an entry.
@@ -119,10 +148,8 @@ func (e *Entry) Read(r Ref) error {
 	e.Tag, e.Children = a.tag, a.children
 	for _, s := range t.attrs[a.first : a.first+uint32(a.n)] {
 		v := r.u.read(&c, s)
-		if int(s.name) < len(attrs) {
-			if at := &e.values[attrs[s.name]]; at.form == 0 {
-				*at = v
-			}
+		if at := &e.values[attrOf(s.name)]; at.form == 0 {
+			*at = v
 		}
 	}
 	e.end = uint64(c.off)
@@ -205,6 +232,15 @@ func (e *Entry) Owner(a Attr) Entry {
 		}
 	}
 	return Entry{u: e.u}
+}
+
+// Language returns the language of the entry's unit (7.12), 0 if it is not known.
+func (e *Entry) Language() uint16 { return e.u.language }
+
+// LLVM reports whether the entry's unit was compiled by LLVM: by clang, rustc and others.
+func (e *Entry) LLVM() bool {
+	by := e.u.own(e.u.producer)
+	return bytes.Contains(by, []byte("clang")) || bytes.Contains(by, []byte("LLVM"))
 }
 
 // Inside iterates over the children of an entry.
@@ -294,7 +330,7 @@ func (d *Data) FunctionAt(pc uint64, e *Entry) error {
 				if err := e.Read(Ref{u, die}); err != nil {
 					return err
 				}
-				if low, ok := u.addr(e.values[LowPC]); ok && low == pc {
+				if low, ok := e.entryPC(); ok && low == pc {
 					found = *e
 				}
 			}
@@ -305,6 +341,25 @@ func (d *Data) FunctionAt(pc uint64, e *Entry) error {
 		}
 	}
 	return fmt.Errorf("no function begins at %#x", pc)
+}
+
+// entryPC returns the address at which a function is entered. That of a function in several
+// parts is the start of the first of them, if no attribute has it (2.18).
+func (e *Entry) entryPC() (pc uint64, ok bool) {
+	u := e.u
+	low, ok := u.addr(e.values[LowPC])
+	if pc, isAddr := u.addr(e.values[EntryPC]); isAddr {
+		return pc, true
+	}
+	if ok || !e.Has(Ranges) {
+		return low, ok
+	}
+	u.rangeList(e.values[Ranges], func(lo, _ uint64) {
+		if !ok {
+			pc, ok = lo, true
+		}
+	})
+	return pc, ok
 }
 
 // signature returns the position of the type with that signature.

@@ -212,7 +212,7 @@ func (p *lineProgram) tables() {
 		if len(c.str()) == 0 {
 			break
 		}
-		if t.dirs = push(t.dirs, value{formString, uint64(at)}, &p.room); p.room < 0 {
+		if t.dirs = push(t.dirs, value{form: formString, n: uint64(at)}, &p.room); p.room < 0 {
 			c.bad = true
 		}
 	}
@@ -226,7 +226,7 @@ func (p *lineProgram) tables() {
 // file reads a file's name and directory. It returns false if there is none.
 func (p *lineProgram) file() bool {
 	c := &p.c
-	f := fileEntry{name: value{formString, uint64(c.off)}}
+	f := fileEntry{name: value{form: formString, n: uint64(c.off)}}
 	if len(c.str()) == 0 {
 		return false
 	}

@@ -23,6 +23,9 @@ type unit struct {
 	low                  uint64 // base of its ranges
 	strOffsets, addrBase uint64
 	rnglists, gnuRanges  uint64
+	loclists             uint64
+	language             uint16
+	producer             value
 	lineOff              uint64
 	hasLine              bool
 	compDir, file        value
@@ -51,7 +54,7 @@ const leastUnit = 24
 
 // These are the costs in bytes of a unit and of one of its ranges, with the search index.
 const (
-	unitCost  = 272
+	unitCost  = 304
 	rangeCost = 40
 )
 
@@ -173,6 +176,12 @@ func (u *unit) readRoot(index int32) {
 			u.addrBase = v.n
 		case attrRnglistsBase:
 			u.rnglists = v.n
+		case attrLoclistsBase:
+			u.loclists = v.n
+		case attrProducer:
+			u.producer = v
+		case attrLanguage:
+			u.language = uint16(v.n)
 		case attrGNURangesBase:
 			u.gnuRanges = v.n
 		case attrDwoName, attrGNUDwoName:

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/probe/internal/ctype"
+	"github.com/borescope/borescope/internal/ctype"
 )
 
 // mapLayout is what two versions of a program must agree on to share a map.
@@ -78,7 +78,7 @@ func layoutText(t btf.Type, depth int) string {
 		return fmt.Sprintf("%s[%d]", layoutText(v.Type, depth+1), v.Nelems)
 	case *btf.Int:
 		sign := "unsigned"
-		if v.Encoding&btf.Signed != 0 {
+		if ctype.Signed(v) {
 			sign = "signed"
 		}
 		return fmt.Sprintf("%s %d", sign, v.Size*8)

@@ -35,7 +35,7 @@ func (f *Field) BTFType() btf.Type {
 	}
 	return &btf.Array{
 		Index:  &btf.Int{Name: "unsigned int", Size: 4},
-		Type:   cType(f.Type, max(size, 1), f.Signed || cInts[f.Type].signed),
+		Type:   cType(f.Type, max(size, 1), f.Signed),
 		Nelems: uint32(n),
 	}
 }
@@ -102,8 +102,6 @@ func cType(t string, size int, signed bool) btf.Type {
 	switch {
 	case t == "bool":
 		i.Encoding = btf.Bool
-	case t == "char":
-		i.Encoding = btf.Char
 	case signed:
 		i.Encoding = btf.Signed
 	}
@@ -128,10 +126,7 @@ func cPointee(t string) btf.Type {
 	if name, ok := strings.CutPrefix(t, "union "); ok {
 		return &btf.Fwd{Name: name, Kind: btf.FwdUnion}
 	}
-	switch t {
-	case "char":
-		return &btf.Int{Name: "char", Size: 1, Encoding: btf.Char}
-	case "void", "":
+	if t == "void" || t == "" {
 		return &btf.Void{}
 	}
 	return cType(t, elementSize(t), cInts[t].signed)

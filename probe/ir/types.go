@@ -6,7 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/probe/internal/ctype"
+	"github.com/borescope/borescope/internal/ctype"
 )
 
 // Kind is the kind of a value.

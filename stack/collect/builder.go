@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 )
@@ -169,8 +169,7 @@ func (b *builder) loadField(r asm.Register, p *probe.Program, name string) error
 			p.Sites[0].Target, a.Loc)
 	}
 	b.add(asm.LoadMem(r, regCtx, int16(a.Loc.Offset), size))
-	if t, ok := btf.UnderlyingType(a.Type).(*btf.Int); ok && t.Encoding == btf.Signed &&
-		size != asm.DWord {
+	if ctype.Signed(a.Type) && size != asm.DWord {
 		bits := int32(64 - 8*a.Loc.Size)
 		b.add(asm.LSh.Imm(r, bits), asm.ArSh.Imm(r, bits))
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/internal/ctype"
 )
 
 // CheckBTF compares the layout of a Go type with the BTF type that the map was created with.
@@ -42,10 +44,10 @@ func (w *BtfWalk) Add(typ btf.Type, name string, off int) bool {
 	switch t := btf.UnderlyingType(typ).(type) {
 	case *btf.Int:
 		kind := "u"
-		switch t.Encoding {
-		case btf.Signed:
+		switch {
+		case ctype.Signed(t):
 			kind = "i"
-		case btf.Bool:
+		case t.Encoding == btf.Bool:
 			kind = "b"
 		}
 		w.Fields = append(w.Fields, field{Name: name, Offset: off, Size: int(t.Size), Kind: kind})

@@ -88,6 +88,12 @@ func IsClone(name string) bool {
 	return false
 }
 
+// MayNotReturn reports whether a name is that of a copy that may not return the function's
+// value: the compiler leaves that out where no caller of the copy uses it.
+func MayNotReturn(name string) bool {
+	return strings.Contains(name, ".isra.") || strings.Contains(name, ".part.")
+}
+
 // CheckOffset checks an offset into a kernel function against its size and, if /proc/kcore can
 // be read, against its instructions. The kernel checks too, but returns only EILSEQ or EINVAL.
 func CheckOffset(e *env.Env, fn kallsyms.Symbol, offset uint64) error {

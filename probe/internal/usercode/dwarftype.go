@@ -2,12 +2,14 @@ package usercode
 
 import (
 	"cmp"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/internal/dwarf"
 	"github.com/borescope/borescope/internal/elffile"
 )
@@ -15,14 +17,16 @@ import (
 // Types converts the DWARF types of a file's functions to BTF's. Several functions share them.
 // Their memory, and the number of entries read, is bounded for all together.
 type Types struct {
-	d     *dwarf.Data
-	err   error                   // why d is nil
-	done  map[dwarf.Ref]*madeType // types that others may refer to, and base types
-	made  int                     // the number of them that are not base types
-	cut   bool                    // a type was left as a forward declaration
-	path  typePath                // path to the type that is being read
-	open  []btf.Member            // members of structures that are being read
-	steps int                     // steps left, for signature
+	d       *dwarf.Data
+	err     error // why d is nil
+	machine elf.Machine
+	done    map[dwarf.Ref]*madeType // types that others may refer to, and base types
+	odd     map[btf.Type]oddity     // types in done that are not passed as their members say
+	made    int                     // the number of them that are not base types
+	cut     bool                    // a type was left as a forward declaration
+	path    typePath                // path to the type that is being read
+	open    []btf.Member            // members of structures that are being read
+	steps   int                     // steps left, for signature
 }
 
 // madeType is a type, also while it is being made.
@@ -49,7 +53,10 @@ const (
 // NewTypes reads the types of a file's functions from its DWARF.
 func NewTypes(f *elffile.File) *Types {
 	d, err := userDWARF(f)
-	return &Types{d: d, err: err, done: map[dwarf.Ref]*madeType{}, steps: maxValueParts}
+	return &Types{
+		d: d, err: err, machine: f.Machine, done: map[dwarf.Ref]*madeType{}, odd: map[btf.Type]oddity{},
+		steps: maxValueParts,
+	}
 }
 
 // SignatureAt returns the type of the function that begins at pc.
@@ -63,59 +70,23 @@ func (c *Types) SignatureAt(pc uint64) (*Signature, error) {
 	}
 	for shared := len(c.done) > 0; ; shared = false {
 		c.cut, c.path, c.open = false, typePath{}, c.open[:0]
-		sig, err := c.signature(&fn)
+		sig, err := c.signature(&fn, pc)
 		if err == nil && !c.cut {
 			return sig, nil
 		}
 		// Incomplete types are not shared. Then the types are read anew, so that where they
 		// are cut off does not depend on the functions before.
 		clear(c.done)
+		clear(c.odd)
 		if c.made = 0; err != nil || !shared {
 			return sig, err
 		}
 	}
 }
 
-func (c *Types) signature(fn *dwarf.Entry) (*Signature, error) {
-	sig := &Signature{steps: &c.steps}
-	owner := fn.Owner(dwarf.Type)
-	if r, ok := owner.Link(dwarf.Type); ok {
-		t, err := c.at(r)
-		if err != nil {
-			return nil, err
-		}
-		sig.Ret = t
-	}
-	var e dwarf.Entry
-	for in := fn.Inside(); ; {
-		if ok, err := in.Next(&e, dwarf.TagFormalParameter); err != nil || !ok {
-			return sig, err
-		}
-		name, typ := e.Owner(dwarf.Name), e.Owner(dwarf.Type)
-		r, ok := typ.Link(dwarf.Type)
-		if !ok {
-			return nil, errors.New("a parameter has no type")
-		}
-		t, err := c.at(r)
-		if err != nil {
-			return nil, err
-		}
-		p := btf.FuncParam{Name: name.Text(dwarf.Name), Type: t}
-		if err := c.d.Spend(argCost + len(p.Name)); err != nil {
-			return nil, err
-		}
-		// Go marks its results with this attribute.
-		if e.Flag(dwarf.VariableParameter) {
-			sig.Results = append(sig.Results, p)
-		} else {
-			sig.Params = append(sig.Params, p)
-		}
-	}
-}
-
 // These are approximate costs in bytes, without names: of a type, what it costs more if it is
 // kept in done, of a member or value, and of an argument.
-const typeCost, madeCost, partCost, argCost = 64, 112, 64, 256
+const typeCost, madeCost, partCost, argCost = 64, 112, 64, 832
 
 // at returns the type at r.
 func (c *Types) at(r dwarf.Ref) (btf.Type, error) {
@@ -180,8 +151,14 @@ func (c *Types) convert(e *dwarf.Entry) (t btf.Type, err error) {
 	case dwarf.TagRestrictType:
 		t, err = c.typeOf(e)
 		return &btf.Restrict{Type: t}, err
-	case dwarf.TagPointerType:
+	case dwarf.TagAtomicType:
+		return c.typeOf(e)
+	case dwarf.TagPointerType, dwarf.TagReferenceType, dwarf.TagRvalueReference:
 		return c.pointer(e)
+	case dwarf.TagMemberPointer:
+		return c.memberPointer(e)
+	case dwarf.TagUnspecifiedType:
+		return unspecified(name), nil
 	case dwarf.TagTypedef:
 		td := &btf.Typedef{Name: name}
 		c.make(e, td)
@@ -202,8 +179,9 @@ func (c *Types) convert(e *dwarf.Entry) (t btf.Type, err error) {
 // intEncodings maps DWARF's encodings of integers to BTF's.
 var intEncodings = map[int64]btf.IntEncoding{
 	dwarf.EncodingAddress: 0, dwarf.EncodingUnsigned: 0, dwarf.EncodingUnsignedChar: 0,
-	dwarf.EncodingSigned: btf.Signed, dwarf.EncodingSignedChar: btf.Char,
+	dwarf.EncodingSigned: btf.Signed, dwarf.EncodingSignedChar: btf.Signed,
 	dwarf.EncodingBoolean: btf.Bool,
+	dwarf.EncodingUTF:     0, dwarf.EncodingUCS: 0, dwarf.EncodingASCII: 0,
 }
 
 func baseType(e *dwarf.Entry, name string) (btf.Type, error) {
@@ -214,7 +192,7 @@ func baseType(e *dwarf.Entry, name string) (btf.Type, error) {
 		return nil, fmt.Errorf("malformed type %s", name)
 	case isInt:
 		return &btf.Int{Name: name, Size: e.Size(), Encoding: of}, nil
-	case enc == dwarf.EncodingFloat:
+	case enc == dwarf.EncodingFloat, enc == dwarf.EncodingDecimalFloat:
 		return &btf.Float{Name: name, Size: e.Size()}, nil
 	case enc == dwarf.EncodingComplexFloat:
 		return &btf.Void{}, nil
@@ -255,11 +233,22 @@ func (c *Types) array(e *dwarf.Entry) (btf.Type, error) {
 	for i := len(dims) - 1; i >= 0; i-- {
 		t = &btf.Array{Index: &btf.Int{Name: "unsigned int", Size: 4}, Type: t, Nelems: dims[i]}
 	}
+	if err == nil && e.Flag(dwarf.Vector) {
+		err = c.mark(t, oddity{opaque: "a vector"})
+	}
 	return t, cmp.Or(err, c.d.Spend(typeCost*len(dims)))
 }
 
 func (c *Types) enum(e *dwarf.Entry, name string) (btf.Type, error) {
 	t := &btf.Enum{Name: name, Size: e.Size()}
+	of, typed := e.Link(dwarf.Type)
+	if typed { // in C++ it may be signed without a negative enumerator
+		i, err := c.at(of)
+		if err != nil {
+			return nil, err
+		}
+		t.Signed = ctype.Signed(i)
+	}
 	var kid dwarf.Entry
 	for in := e.Inside(); ; {
 		if ok, err := in.Next(&kid, dwarf.TagEnumerator); err != nil || !ok {
@@ -270,7 +259,7 @@ func (c *Types) enum(e *dwarf.Entry, name string) (btf.Type, error) {
 		if err := c.d.Spend(partCost + len(v.Name)); err != nil { // 24 bytes, in a table that grows
 			return nil, err
 		}
-		t.Signed = t.Signed || n < 0
+		t.Signed = t.Signed || !typed && n < 0
 		t.Values = append(t.Values, v)
 	}
 }
@@ -290,21 +279,52 @@ func (c *Types) aggregate(e *dwarf.Entry, name string) (t btf.Type, err error) {
 		return &btf.Fwd{Name: name, Kind: kind}, nil
 	}
 	c.make(e, t)
-	*members, err = c.members(e, union)
+	var odd oddity
+	if *members, err = c.members(e, union, &odd); err != nil {
+		return nil, err
+	}
+	switch how, _ := e.Int(dwarf.Convention); how {
+	case dwarf.PassedByAddress:
+		odd.passed = byAddress
+	case dwarf.PassedByContents:
+		odd.passed = byContents
+	}
+	if odd.passed == 0 && isCxx(e.Language()) {
+		if odd.passed, err = copied(e); err != nil {
+			return nil, err
+		}
+	}
+	if odd != (oddity{}) {
+		err = c.mark(t, odd)
+	}
 	return t, err
 }
 
-func (c *Types) members(e *dwarf.Entry, union bool) ([]btf.Member, error) {
+// members reads the members of a structure or union. A class that it is derived from is a
+// member without a name, so that the members of that are found like its own.
+func (c *Types) members(e *dwarf.Entry, union bool, odd *oddity) ([]btf.Member, error) {
 	var kid dwarf.Entry
 	var last, at dwarf.Member // the member before, and this one
 	first := len(c.open)
 	for in := e.Inside(); ; last = at {
-		ok, err := in.Next(&kid, dwarf.TagMember)
+		ok, err := in.Next(&kid, dwarf.TagMember, dwarf.TagInheritance, dwarf.TagVariantPart)
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
 			break
+		}
+		if kid.Tag == dwarf.TagVariantPart || kid.Has(dwarf.Virtuality) {
+			odd.opaque = "a type with variants"
+			if kid.Tag == dwarf.TagInheritance {
+				odd.opaque = "a class with virtual bases"
+			}
+			at = last
+			continue
+		}
+		if kid.Flag(dwarf.Declaration) {
+			at = last
+			continue // a static member, before DWARF 5
 		}
 		m := btf.Member{Name: kid.Text(dwarf.Name)}
 		if m.Type, err = c.typeOf(&kid); err != nil {

@@ -3,6 +3,7 @@ package types
 import (
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -65,7 +66,7 @@ func fromBTFAt(t btf.Type, own bool, depth int) Type {
 		if u.Encoding == btf.Bool {
 			return simple(Bool, 1)
 		}
-		return integer(uint64(u.Size), u.Encoding == btf.Signed || u.Encoding == btf.Char)
+		return integer(uint64(u.Size), ctype.Signed(u))
 	case *btf.Enum:
 		return enum(uint64(u.Size), u.Name)
 	case *btf.Pointer:

@@ -143,7 +143,9 @@ func (l *locator) located(a probe.Arg) (*typed.Node, error) {
 	}
 	switch a.Loc.Kind {
 	case probe.LocationReg:
-		return l.register(a.Loc.Reg, t)
+		return l.inRegister(a, t)
+	case probe.LocationSum:
+		return l.sum(a, t)
 	case probe.LocationStack:
 		return l.onStack(a, t)
 	case probe.LocationContext:
@@ -194,6 +196,33 @@ func (l *locator) register(reg int, t ir.Type) (*typed.Node, error) {
 		t = ir.Uint64Type()
 	}
 	return typed.NewCtx(t, typed.Place{Kind: typed.PlaceValue, Off: off, Size: 8}), nil
+}
+
+// inRegister returns an argument in a register. A member of a structure may be in its upper
+// bytes.
+func (l *locator) inRegister(a probe.Arg, t ir.Type) (*typed.Node, error) {
+	n, err := l.register(a.Loc.Reg, t)
+	if by := int(a.Loc.Offset); err == nil && by != 0 {
+		size := a.Loc.Size
+		if by < 0 || size != 1 && size != 2 && size != 4 || by%size != 0 || by+size > 8 || !t.Scalar() {
+			return nil, fmt.Errorf("argument %s: %d bytes at byte %d of a register", a.Name, size, by)
+		}
+		n.Place.Off, n.Place.Size = n.Place.Off+by, size
+	}
+	return n, err
+}
+
+// sum returns an argument that is a register plus a number.
+func (l *locator) sum(a probe.Arg, t ir.Type) (*typed.Node, error) {
+	reg, err := l.register(a.Loc.Reg, ir.Uint64Type())
+	if err != nil {
+		return nil, err
+	}
+	if !t.Scalar() {
+		return nil, fmt.Errorf("argument %s: %s does not fit a register", a.Name, t)
+	}
+	x := typed.New(ir.OpAdd, ir.Uint64Type(), reg, constOf(ir.Uint64Type(), uint64(a.Loc.Offset)))
+	return convert(x, t)
 }
 
 // specialReg returns the DWARF number of the instruction pointer ("ip"), the stack pointer

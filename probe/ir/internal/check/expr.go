@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/borescope/borescope/probe/internal/ctype"
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
 	"github.com/borescope/borescope/probe/ir/internal/typed"

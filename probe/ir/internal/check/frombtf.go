@@ -5,7 +5,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/probe/internal/ctype"
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/probe/ir"
 )
 
@@ -20,9 +20,9 @@ func FromBTF(t btf.Type, user bool) (ir.Type, error) {
 		if u.Size > 8 {
 			return ir.Type{Kind: ir.KindBytes, Size: int(u.Size), Elem: u}, nil
 		}
-		return ir.IntType(int(u.Size), u.Encoding == btf.Signed), nil
+		return ir.IntType(int(u.Size), ctype.Signed(u)), nil
 	case *btf.Enum:
-		return ir.IntType(int(u.Size), u.Signed), nil
+		return ir.IntType(int(u.Size), ctype.Signed(u)), nil
 	case *btf.Pointer:
 		elem := u.Target
 		if _, void := ctype.Underlying(elem).(*btf.Void); void {

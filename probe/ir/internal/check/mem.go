@@ -8,8 +8,8 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/internal/kernel"
-	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )

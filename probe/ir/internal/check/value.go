@@ -8,9 +8,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )

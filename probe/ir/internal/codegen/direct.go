@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/probe/internal/ctype"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/typed"

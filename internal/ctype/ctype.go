@@ -44,8 +44,25 @@ func Tagged(p *btf.Pointer, tags ...string) bool {
 	return false
 }
 
-// IsChar reports whether t is C's char.
+// IsChar reports whether t is C's char, which is not signed char nor unsigned char.
 func IsChar(t btf.Type) bool {
 	i, ok := Underlying(t).(*btf.Int)
-	return ok && i.Size == 1 && (i.Encoding == btf.Char || i.Name == "char")
+	return ok && i.Size == 1 && (i.Encoding&btf.Char != 0 || i.Name == "char")
+}
+
+// Signed reports whether t is an integer or an enumeration with negative values. It is the
+// only place that decides so, for types from BTF, DWARF, trace formats and scripts.
+//
+// An integer's name and BTF_INT_CHAR do not tell: char is unsigned in kernels since 6.2, which
+// are built with -funsigned-char, and on most machines other than x86. Who makes a type for a
+// signed char gives it the encoding btf.Signed, as pahole and clang do. The kernel accepts one
+// encoding a type (btf_int_check_meta, kernel/bpf/btf.c).
+func Signed(t btf.Type) bool {
+	switch u := Underlying(t).(type) {
+	case *btf.Int:
+		return u.Encoding&btf.Signed != 0
+	case *btf.Enum:
+		return u.Signed
+	}
+	return false
 }

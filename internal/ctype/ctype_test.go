@@ -50,3 +50,28 @@ func TestString(t *testing.T) {
 		}
 	}
 }
+
+// TestSigned: the sign bit alone decides, whatever a type's name is. A char was signed in
+// scripts and unsigned in programs, and so was DWARF's signed char.
+func TestSigned(t *testing.T) {
+	for _, tt := range []struct {
+		typ  btf.Type
+		want bool
+	}{
+		{&btf.Int{Name: "char", Size: 1, Encoding: btf.Signed}, true},
+		{&btf.Int{Name: "char", Size: 1, Encoding: btf.Char}, false},
+		{&btf.Int{Name: "char", Size: 1, Encoding: btf.Signed | btf.Char}, true},
+		{&btf.Int{Name: "char", Size: 1}, false},
+		{&btf.Typedef{Name: "s8", Type: &btf.Int{Name: "signed char", Size: 1, Encoding: btf.Signed}}, true},
+		{&btf.Int{Name: "_Bool", Size: 1, Encoding: btf.Bool}, false},
+		{&btf.Int{Name: "__int128", Size: 16, Encoding: btf.Signed}, true},
+		{&btf.Const{Type: &btf.Enum{Size: 4, Signed: true}}, true},
+		{&btf.Enum{Size: 4}, false},
+		{&btf.Pointer{Target: &btf.Int{Size: 4, Encoding: btf.Signed}}, false},
+		{nil, false},
+	} {
+		if got := Signed(tt.typ); got != tt.want {
+			t.Errorf("%v: %v", tt.typ, got)
+		}
+	}
+}
