@@ -205,13 +205,16 @@ func serveOwnFiles(dir string) error {
 	return err
 }
 
+// mapProgram maps a file that this process may serve. os.Open would add it to the runtime's epoll,
+// for which the kernel asks the server: Go's runtime stops no thread in that call, and so waits
+// for ever if it collects garbage meanwhile, with the server.
 func mapProgram(name string) error {
-	f, err := os.Open(name)
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	defer f.Close()
-	_, err = unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	defer unix.Close(fd)
+	_, err = unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
 	return os.NewSyscallError("mmap "+name, err)
 }
 
