@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack/profile"
 	"github.com/borescope/borescope/symbol"
@@ -161,7 +160,7 @@ func Describe(p *profile.Profile, target probe.Target) (what string) {
 		p.PeriodType, p.Period = profile.ValueType{Type: event, Unit: "count"}, int64(t.Period)
 	default:
 		what = fmt.Sprintf("%s at %d Hz", event, t.Freq)
-		if t.Freq != 0 && isClock(t.Event) {
+		if t.Freq != 0 && (event == "cpu-clock" || event == "task-clock") {
 			cpu = int64(time.Second) / int64(t.Freq)
 			p.PeriodType, p.Period = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, cpu
 			p.SampleTypes = append(p.SampleTypes, p.PeriodType)
@@ -172,10 +171,4 @@ func Describe(p *profile.Profile, target probe.Target) (what string) {
 		p.Samples[i].Values = values[:len(p.SampleTypes)]
 	}
 	return what
-}
-
-// isClock reports whether an event counts the time of CPUs.
-func isClock(e pmc.Event) bool {
-	name := e.String()
-	return name == "cpu-clock" || name == "task-clock"
 }
