@@ -68,3 +68,26 @@ func quantile(buckets []Bucket, count uint64, q float64, lo, hi int64) (Quantile
 	}
 	return Quantile{}, fmt.Errorf("quantile %v: %d values but fewer in the buckets", q, count)
 }
+
+// Inclusive returns buckets that include both of their ends, as those of a BPF histogram do
+// (bpf.Bucket of probe/ir/bpf, which Hist.Table of probe/action returns), for Log2Of and
+// AddBuckets:
+//
+//	h, err := hist.Log2Of(hist.Inclusive(entry.Value))
+func Inclusive[B ~struct {
+	Min, Max int64
+	Count    uint64
+}](buckets []B) []Bucket {
+	out := make([]Bucket, len(buckets))
+	for i := range buckets {
+		b := struct {
+			Min, Max int64
+			Count    uint64
+		}(buckets[i])
+		out[i] = Bucket{Lo: b.Min, Hi: b.Max, Count: b.Count}
+		if b.Max != math.MaxInt64 {
+			out[i].Hi++
+		}
+	}
+	return out
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/cli"
 	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/stack/profile"
 )
 
@@ -46,31 +47,11 @@ func (o *options) show(s *tool.Session, st *tool.Stacks) error {
 // describe sets the types and the period of a profile from its probes, one for each CPU, and
 // returns a title with them.
 func describe(p *profile.Profile, probes []string) (title string) {
-	var t probe.Perf
+	var t probe.Target
 	if len(probes) > 0 {
-		target, _ := probe.ParseTarget(probes[0]) // a recording of another tool has other kinds
-		t, _ = target.(probe.Perf)
+		t, _ = probe.ParseTarget(probes[0]) // a recording of another tool has other kinds
 	}
-	event := t.Event.String()
-	rate := fmt.Sprintf("at %d Hz", t.Freq)
-	p.SampleTypes = []profile.ValueType{{Type: "samples", Unit: "count"}}
-	cpu := int64(0) // nanoseconds for each sample
-	switch {
-	case t.Period != 0:
-		rate = fmt.Sprintf("every %d", t.Period)
-		p.PeriodType = profile.ValueType{Type: event, Unit: "count"}
-		p.Period = int64(t.Period)
-	case t.Freq != 0 && (event == "cpu-clock" || event == "task-clock"):
-		cpu = int64(time.Second) / int64(t.Freq)
-		p.PeriodType, p.Period = profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, cpu
-		p.SampleTypes = append(p.SampleTypes, p.PeriodType)
-	}
-	for i := range p.Samples {
-		values := p.Samples[i].Values
-		values[1] = values[0] * cpu
-		p.Samples[i].Values = values[:len(p.SampleTypes)]
-	}
-	title = fmt.Sprintf("%s %s on %d CPUs for %v", event, rate, len(probes),
+	title = fmt.Sprintf("%s on %d CPUs for %v", collect.Describe(p, t), len(probes),
 		p.Duration.Round(100*time.Millisecond))
 	p.Comments = []string{title}
 	return title

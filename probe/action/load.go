@@ -109,13 +109,17 @@ func (e *privilegeError) Error() string {
 func (e *privilegeError) Unwrap() []error { return []error{e.err, fs.ErrPermission} }
 
 // AttachPlan loads and attaches a program for an existing plan. The plan must hold the
-// symbols that the program needs (bpf.Resolve).
+// symbols that the program needs (bpf.Resolve). Options.Resolve is an error: the plan was made
+// with options of its own.
 func AttachPlan(p *Program, plan *probe.Plan, o *Options) (*Session, error) {
 	if o == nil {
 		o = &Options{}
 	}
 	if p == nil {
 		return nil, fmt.Errorf("attach: %w", errNoProgram)
+	}
+	if o.Resolve != nil {
+		return nil, fmt.Errorf("attach %s: Options.Resolve is for Attach: a plan has been resolved", p.Name)
 	}
 	return attachPlan(p.Program, plan, o.Env, o.AttachTo)
 }

@@ -7,12 +7,10 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/stack/profile"
-	"github.com/borescope/borescope/symbol"
 )
 
 // StackSample is a sample of a stack collector and the names of its frames, innermost first
@@ -59,7 +57,7 @@ type stackRun struct {
 
 	attach  func(env *probe.Env) (*collect.Collector, error)
 	targets []probe.Target // for -requires
-	stop    func() error   // ends the goroutine that watches processes; nil if there is none
+	stop    func() error   // of Collector.Watch; nil if it was not called
 }
 
 func (st *stackRun) replay(s *Session) (err error) {
@@ -86,72 +84,27 @@ func (st *stackRun) open(s *Session) (err error) {
 			return errors.Join(err, st.Collector.Close())
 		}
 	}
-	// Open these before recording starts: a replay does not watch processes, since it has
-	// their names.
-	first, processes := st.Processes(), s.processes()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- st.watch(ctx, first, processes) }()
-	st.stop = func() error { cancel(); return <-done }
+	// Before recording starts: a replay does not watch processes, since it has their names.
+	st.stop = st.Watch(s.processes(), st.explainWalker)
 	return nil
 }
 
-// loadWalker loads the walker of user stacks if the kernel supports it. If there is not
-// enough memory for it, loadWalker prints the error, since more may be made available.
+// loadWalker loads the walker of user stacks if the kernel supports it.
 func (st *stackRun) loadWalker() error {
 	err := st.LoadWalker()
-	if errors.Is(err, syscall.ENOMEM) {
-		st.session.tool.Stderr.Printf("%s: %s\n", st.session.tool.name, oneLine(err))
-	}
+	st.explainWalker(err)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
 	return err
 }
 
-// watch observes processes when they are first seen.
-func (st *stackRun) watch(ctx context.Context, first mapx.Source,
-	processes *symbol.Processes,
-) error {
-	add, join := st.walkUserStacks(ctx)
-	for rec := (mapx.Record{}); ; {
-		if err := first.ReadInto(ctx, &rec); err != nil {
-			if ctx.Err() != nil {
-				err = nil
-			}
-			return errors.Join(err, join())
-		}
-		pid, _, err := collect.ParseProcess(&rec)
-		if err != nil {
-			return errors.Join(err, join())
-		}
-		_ = processes.Observe(pid) // frames of an ended process have no names
-		add(pid)
+// explainWalker prints why the walker could not be loaded if there is not enough memory for it,
+// since more may be made available.
+func (st *stackRun) explainWalker(err error) {
+	if errors.Is(err, syscall.ENOMEM) {
+		st.session.tool.Stderr.Printf("%s: %s\n", st.session.tool.name, oneLine(err))
 	}
-}
-
-// walkUserStacks loads the walker in a goroutine and gives it the processes that are added.
-// The rules of a large program take a while to compile, and the caller has to observe other
-// processes meanwhile. join returns the error of loading.
-func (st *stackRun) walkUserStacks(ctx context.Context) (add func(pid int), join func() error) {
-	pids := make(chan int, 1<<14)
-	done := make(chan error, 1)
-	go func() {
-		err := st.loadWalker()
-		for pid := range pids {
-			if err == nil && ctx.Err() == nil {
-				_ = st.AddProcess(pid) // a process that can't be read is walked by frame pointers
-			}
-		}
-		done <- err
-	}()
-	add = func(pid int) {
-		select {
-		case pids <- pid:
-		default: // the queue is full: one more does not matter
-		}
-	}
-	return add, func() error { close(pids); return <-done }
 }
 
 // Detach stops watching processes, then collecting.

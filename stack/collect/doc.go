@@ -10,6 +10,16 @@
 //	time.Sleep(10 * time.Second)
 //	samples, err := c.Samples()
 //
+// A Profiler makes profiles with names of it, also of processes that ended, for the formats of
+// package profile; with Options.Windows it collects for as long as a service runs, one window of
+// time after the other. Package collecthttp serves these: a flame graph of the last minute, and
+// profiles for go tool pprof.
+//
+//	p, err := collect.NewProfiler(c, nil) // owns c
+//	…
+//	prof, err := p.Window() // since the last call
+//	err = profile.WriteSVG(w, prof.Folded(nil), nil)
+//
 // The key of a stack is its addresses, not a hash of them (as in BPF's stack map, which
 // drops or mixes stacks whose hashes collide), so every count belongs to exactly one pair
 // of stacks. Stats has the number of samples that could not be counted.

@@ -72,7 +72,9 @@ func TestORCMatchesKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
-	c, err := collect.AttachCopies([]probe.Target{probe.Perf{Freq: 1999}}, &collect.CopyOptions{KernelStacks: true})
+	// In the child only, which runs no BPF programs of others' but those of the whole machine.
+	only := collect.Options{PIDs: []int{cmd.Process.Pid}}
+	c, err := collect.AttachCopies([]probe.Target{probe.Perf{Freq: 1999}}, &collect.CopyOptions{Options: only, KernelStacks: true})
 	if err != nil {
 		testenv.SkipUnsupported(t, err)
 		t.Fatal(err)

@@ -32,14 +32,14 @@ function place(b, x0, w0) {
 
 function label(b, x, width) {
 	const fit = Math.floor((width - 6) / (graph.fontSize * graph.charWidth));
-	let s = fit < 3 ? "" : b.name.length <= fit ? b.name : b.name.slice(0, fit - 2) + "..";
+	let s = fit < 3 ? "" : b.name.length <= fit ? b.name : ".." + b.name.slice(2 - fit);
 	b.text.textContent = s;
 	if (s === "") return;
 	b.text.setAttribute("x", (x + 3).toFixed(2));
 	b.text.setAttribute("y", b.y + (b.h + 1) / 2 + graph.fontSize * 0.3);
 	// The width of letters is a guess: cut what is still too long.
 	while (s.length > 3 && b.text.getComputedTextLength() > width - 4) {
-		s = s.slice(0, -3).replace(/\.$/, "") + "..";
+		s = ".." + s.slice(s.startsWith("..") ? 3 : 1);
 		b.text.textContent = s;
 	}
 	if (s.length <= 3 && s !== b.name) b.text.textContent = "";

@@ -173,7 +173,7 @@ function draw() {
 		if (fit < 3) return;
 		const s = title(i);
 		ctx.fillStyle = "#000";
-		ctx.fillText(s.length <= fit ? s : s.slice(0, fit - 2) + "..", x + 3, top + rowHeight / 2);
+		ctx.fillText(s.length <= fit ? s : ".." + s.slice(2 - fit), x + 3, top + rowHeight / 2);
 	};
 	for (let p = zoomed; p !== 0; p = tree.parent[p]) draw1(tree.parent[p], 0, w);
 	const todo = [zoomed];

@@ -362,16 +362,17 @@ func (d *svgDrawing) counts(n *node) string {
 	return s
 }
 
-// label is as much of the name as fits.
+// label is as much of the name as fits: its end, which tells functions of one package apart.
 func (d *svgDrawing) label(name string, width float64) string {
 	fit := int((width - 6) / (d.o.FontSize * charWidth))
-	switch n := utf8.RuneCountInString(name); {
+	n := utf8.RuneCountInString(name)
+	switch {
 	case fit < 3:
 		return ""
 	case n <= fit:
 		return name
 	}
-	return string([]rune(name)[:fit-2]) + ".."
+	return ".." + string([]rune(name)[n-(fit-2):])
 }
 
 // visibleName leaves out the suffix that only chooses the colour.

@@ -65,6 +65,15 @@ func TestNothingGiven(t *testing.T) {
 	}
 }
 
+// TestPlanIsResolved: options for resolving a plan that has been were taken and ignored.
+func TestPlanIsResolved(t *testing.T) {
+	o := &action.Options{Resolve: &probe.Options{DWARF: true}}
+	_, err := action.AttachPlan(action.NewProgram("p"), rawPlan("6.12.0", "amd64"), o)
+	if err == nil || !strings.Contains(err.Error(), "Options.Resolve is for Attach") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestCtxIsOver: operations recorded after On's function has returned are errors. They were
 // left out silently.
 func TestCtxIsOver(t *testing.T) {
