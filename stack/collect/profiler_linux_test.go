@@ -16,14 +16,20 @@ import (
 	"github.com/borescope/borescope/stack/profile"
 )
 
+// Under the race detector an instrumented loop would be in its C code instead.
+//
 //go:noinline
+//go:norace
 func burn(cpu time.Duration) {
-	var ts unix.Timespec
-	for unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); ts.Nano() < int64(cpu); {
+	used := func() time.Duration {
+		var ts unix.Timespec
+		unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts)
+		return time.Duration(ts.Nano())
+	}
+	for end := used() + cpu; used() < end; {
 		for range 1_000_000 {
 			sink++
 		}
-		unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts)
 	}
 }
 
@@ -88,7 +94,9 @@ func TestProfiler(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, burning := ofProcess(prof, pid)
-	if before, _ := ofProcess(so, pid); all < 50 || burning < all*9/10 || all < before {
+	// 400 ms are 200 samples, less late ticks. The rest of all is its start, which takes long on
+	// an emulated machine.
+	if before, _ := ofProcess(so, pid); burning < 100 || all < burning || all < before {
 		t.Errorf("%d samples, %d of them in burn; %d a moment before", all, burning, before)
 	}
 	want := []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
