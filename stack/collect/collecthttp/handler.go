@@ -181,6 +181,14 @@ func (h *Handler) Profile(d time.Duration) (*profile.Profile, error) {
 
 // ServeHTTP serves the pages.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	if name == "symbolz" {
+		// go tool pprof asks here for the names that a profile lacks, and gives up without an
+		// answer. All that are known are in the profile.
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, "num_symbols: 1\n")
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET", http.StatusMethodNotAllowed)
@@ -192,7 +200,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"flame.svg": {"image/svg+xml", h.svg},
 		"profile":   {"application/octet-stream", h.pprof},
 		"folded":    {"text/plain; charset=utf-8", h.folded},
-	}[strings.TrimPrefix(r.URL.Path, "/")]
+	}[name]
 	if !ok {
 		http.Error(w, "no such page: flame, flame.svg, profile or folded", http.StatusNotFound)
 		return

@@ -121,6 +121,16 @@ func TestHandler(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %s", path, status, want, body)
 		}
 	}
+	// go tool pprof wanted names of a file without symbols from the service, and ended.
+	asked, err := s.Client().Post(s.URL+"/debug/stacks/symbolz", "text/plain", strings.NewReader("0x1+0x2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, _ := io.ReadAll(asked.Body)
+	asked.Body.Close()
+	if asked.StatusCode != http.StatusOK || string(answer) != "num_symbols: 1\n" {
+		t.Errorf("symbolz: %s %q", asked.Status, answer)
+	}
 	r, err := s.Client().Post(s.URL+"/debug/stacks/", "text/plain", nil)
 	if err != nil {
 		t.Fatal(err)
