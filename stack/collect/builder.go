@@ -2,7 +2,6 @@ package collect
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
@@ -24,9 +23,9 @@ type builder struct {
 	key     int16 // where in the scratch slot the key lies that is being built
 	pending string
 	labels  int
-	// halves are the maps that there are two of, and what names both: findHalves leaves the
-	// ones to write to on the stack.
-	halves map[string]string
+	// windowed are the maps that there are two of: findHalves leaves the ones to write to on
+	// the stack.
+	windowed []string
 }
 
 func (b *builder) add(insns ...asm.Instruction) {
@@ -62,7 +61,7 @@ func (b *builder) unique(name string) string {
 
 // loadMap puts a map's address into r.
 func (b *builder) loadMap(r asm.Register, name string) {
-	if b.halves[name] != "" {
+	if slices.Contains(b.windowed, name) {
 		b.add(asm.LoadMem(r, asm.RFP, slotOf(name), asm.DWord))
 		return
 	}
@@ -80,7 +79,7 @@ func slotOf(name string) int16 {
 // findHalves finds the maps that are written to in the present window, all of the same one,
 // or goes to none.
 func (b *builder) findHalves(none string) {
-	if b.halves == nil {
+	if b.windowed == nil {
 		return
 	}
 	b.lookupIndex(mapMode, 0)
@@ -89,8 +88,8 @@ func (b *builder) findHalves(none string) {
 		asm.LoadMem(asm.R1, asm.R0, wordWindow, asm.Word),
 		asm.StoreMem(asm.RFP, slotIndex, asm.R1, asm.Word),
 	)
-	for _, name := range slices.Sorted(maps.Keys(b.halves)) {
-		b.lookup(b.halves[name], asm.RFP, slotIndex)
+	for _, name := range b.windowed {
+		b.lookup(whole(name), asm.RFP, slotIndex)
 		b.add(
 			asm.JEq.Imm(asm.R0, 0, none),
 			asm.StoreMem(asm.RFP, slotOf(name), asm.R0, asm.DWord),

@@ -261,10 +261,9 @@ func (c *Collector) load(o *Options) error {
 func (c *Collector) setMode(mode uint32) error {
 	c.window.mu.Lock()
 	defer c.window.mu.Unlock()
-	if err := c.coll.Maps[mapMode].Put(uint32(0), [2]uint32{mode, uint32(c.window.active)}); err != nil {
+	if err := c.switchTo(mode, c.window.active); err != nil {
 		return fmt.Errorf("collect: switch programs: %w", err)
 	}
-	c.mode = mode
 	return nil
 }
 

@@ -32,12 +32,11 @@ type Profiler struct {
 	processes *symbol.Processes
 	kernel    *symbol.Kernel // nil if its symbols can't be read
 	kernelErr error
-	stop      func() error
+	close     func() error // once
 
 	mu       sync.Mutex
 	unwalked error     // guarded by mu
 	began    time.Time // guarded by mu: the window
-	closed   bool      // guarded by mu
 }
 
 // NewProfiler starts to watch the processes of a live Collector, which it owns from then on, also
@@ -49,10 +48,16 @@ func NewProfiler(c *Collector, o *symbol.Options) (*Profiler, error) {
 	}
 	p := &Profiler{c: c, processes: symbol.NewProcesses(o), began: time.Now()}
 	p.kernel, p.kernelErr = symbol.OpenKernel(nil)
-	p.stop = c.Watch(p.processes, func(err error) {
+	stop := c.Watch(p.processes, func(err error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.unwalked = err
+	})
+	p.close = sync.OnceValue(func() error {
+		err := stop() // the watcher may be about to say why it does not walk, with mu
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return errors.Join(err, p.c.Close(), p.processes.Close())
 	})
 	return p, nil
 }
@@ -74,11 +79,7 @@ func (p *Profiler) Unnamed() error {
 func (p *Profiler) Profile() (*profile.Profile, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	samples, err := p.c.Samples()
-	if err != nil {
-		return nil, err
-	}
-	return p.profile(samples, time.Now()), nil
+	return p.profile(p.c.Samples())
 }
 
 // Window is Profile, and begins a new window of time: every sample is in exactly one. The
@@ -86,19 +87,20 @@ func (p *Profiler) Profile() (*profile.Profile, error) {
 func (p *Profiler) Window() (*profile.Profile, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	samples, err := p.c.ReadAndClear()
+	out, err := p.profile(p.c.ReadAndClear())
+	if err == nil {
+		p.began = p.began.Add(out.Duration)
+	}
+	return out, err
+}
+
+// profile names samples that were just read. The caller holds mu. A Namer keeps what it named, so each profile has
+// its own: processes keep their symbols.
+func (p *Profiler) profile(samples []Sample, err error) (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	out := p.profile(samples, now)
-	p.began = now
-	return out, nil
-}
-
-// profile names samples. The caller holds mu. A Namer keeps what it named, so each profile has
-// its own: processes keep their symbols.
-func (p *Profiler) profile(samples []Sample, now time.Time) *profile.Profile {
+	took := time.Since(p.began)
 	var kernel symbol.Resolver
 	if p.kernel != nil {
 		kernel = p.kernel
@@ -110,24 +112,14 @@ func (p *Profiler) profile(samples []Sample, now time.Time) *profile.Profile {
 		}
 		return p.c.Resolver(pid, process)
 	})
-	out := &profile.Profile{Samples: names.Samples(samples), Time: p.began, Duration: now.Sub(p.began)}
+	out := &profile.Profile{Samples: names.Samples(samples), Time: p.began, Duration: took}
 	p.c.describe(out)
-	return out
+	return out, nil
 }
 
-// Close stops collecting and frees everything, the Collector too. Closing twice does nothing.
-func (p *Profiler) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil
-	}
-	p.closed = true
-	p.mu.Unlock() // the watcher may be about to say why it does not walk
-	err := p.stop()
-	p.mu.Lock()
-	return errors.Join(err, p.c.Close(), p.processes.Close())
-}
+// Close stops collecting and frees everything, the Collector too. Closing again does nothing,
+// and returns the same error.
+func (p *Profiler) Close() error { return p.close() }
 
 // describe says what the values of a live collector's samples are.
 func (c *Collector) describe(p *profile.Profile) {

@@ -29,15 +29,12 @@ const (
 	mapFirst    = "first"
 	mapPIDs     = "pids"
 	mapMode     = "mode"
-
-	// With Options.Windows there are two maps of each of these, and one that names them both.
-	mapCountsOf   = "counts_of"
-	mapTotalsOf   = "totals_of"
-	mapSegmentsOf = "segments_of"
 )
 
-// halves are the names of the two maps that a table has with Options.Windows.
+// halves are the names of the two maps that a table has with Options.Windows, and whole that of
+// the map that names them both.
 func halves(name string) [2]string { return [2]string{name + ".a", name + ".b"} }
+func whole(name string) string     { return name + "_of" }
 
 // The words of mapMode.
 const (
@@ -89,35 +86,42 @@ func (f *filter) mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
 			KeySize: 4, ValueSize: 4, MaxEntries: 1,
 		}
 	}
-	if f.windows {
-		for name, of := range f.windowed() {
-			spec := specs[name]
-			delete(specs, name)
-			outer := &ebpf.MapSpec{
-				Name: of, Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 2, InnerMap: spec,
-			}
-			for i, half := range halves(name) {
-				s := spec.Copy()
-				s.Name = half
-				specs[half] = s
-				outer.Contents = append(outer.Contents, ebpf.MapKV{Key: uint32(i), Value: half})
-			}
-			specs[of] = outer
+	for _, name := range f.windowed() {
+		spec := specs[name]
+		delete(specs, name)
+		outer := &ebpf.MapSpec{
+			Name: whole(name), Type: ebpf.ArrayOfMaps,
+			KeySize: 4, ValueSize: 4, MaxEntries: 2, InnerMap: spec,
 		}
+		for i, half := range halves(name) {
+			s := spec.Copy()
+			s.Name = half
+			specs[half] = s
+			outer.Contents = append(outer.Contents, ebpf.MapKV{Key: uint32(i), Value: half})
+		}
+		specs[whole(name)] = outer
 	}
 	return specs
 }
 
-// windowed are the maps that there are two of with Options.Windows, and what names both. The
-// stacks of waits are in one map: a wait that begins in one window may end in another.
-func (f *filter) windowed() map[string]string {
-	switch {
-	case f.waits != 0:
-		return map[string]string{mapTotals: mapTotalsOf}
-	case f.sums():
-		return map[string]string{mapTotals: mapTotalsOf, mapSegments: mapSegmentsOf}
+// table is the map that keeps what is counted.
+func (f *filter) table() string {
+	if f.sums() {
+		return mapTotals
 	}
-	return map[string]string{mapCounts: mapCountsOf, mapSegments: mapSegmentsOf}
+	return mapCounts
+}
+
+// windowed are the maps that there are two of with Options.Windows. The stacks of waits are in
+// one map: a wait that begins in one window may end in another.
+func (f *filter) windowed() []string {
+	switch {
+	case !f.windows:
+		return nil
+	case f.waits != 0:
+		return []string{f.table()}
+	}
+	return []string{f.table(), mapSegments}
 }
 
 // pidsSpec is the map of the processes to keep.
@@ -181,10 +185,7 @@ func (f *filter) sums() bool { return f.value != "" || f.waits != 0 }
 // walk, the user's stack is walked by package stack's walker, which the caller
 // adds; without, by the kernel's helper.
 func (f *filter) program(p *probe.Program, index int, walk bool) (asm.Instructions, error) {
-	b := builder{key: scratchKey}
-	if f.windows {
-		b.halves = f.windowed()
-	}
+	b := builder{key: scratchKey, windowed: f.windowed()}
 	b.begin(p)
 	if !f.noUser {
 		b.returnUnlessMode(walk)

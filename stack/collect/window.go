@@ -2,6 +2,7 @@ package collect
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/borescope/borescope/mapx"
@@ -35,7 +36,7 @@ func (t *windowTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 
 // openTable opens the map of this name, or the two that there are of it.
 func openTable[K comparable, V any](c *Collector, name string) (mapx.Table[K, V], error) {
-	if !c.filter.windows || c.filter.windowed()[name] == "" {
+	if !slices.Contains(c.filter.windowed(), name) {
 		return mapx.New[K, V](c.coll.Maps[name])
 	}
 	t := &windowTable[K, V]{w: &c.window}
@@ -99,12 +100,18 @@ func (c *Collector) turn() error {
 		return nil
 	}
 	next := 1 - c.window.active
-	if err := c.coll.Maps[mapMode].Put(uint32(0), [2]uint32{c.mode, uint32(next)}); err != nil {
+	if err := c.switchTo(c.mode, next); err != nil {
 		return err
 	}
-	c.window.active = next
-	for name, of := range c.filter.windowed() {
-		return c.coll.Maps[of].Put(uint32(0), c.coll.Maps[halves(name)[0]])
+	name := c.filter.table()
+	return c.coll.Maps[whole(name)].Put(uint32(0), c.coll.Maps[halves(name)[0]])
+}
+
+// switchTo says which programs count, and to which halves. The caller holds window.mu.
+func (c *Collector) switchTo(mode uint32, active int) error {
+	err := c.coll.Maps[mapMode].Put(uint32(0), [2]uint32{mode, uint32(active)})
+	if err == nil {
+		c.mode, c.window.active = mode, active
 	}
-	return nil
+	return err
 }

@@ -27,10 +27,13 @@ package collecthttp
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,8 +63,8 @@ type Options struct {
 type Handler struct {
 	p    *collect.Profiler
 	o    Options
-	stop chan struct{}
-	done chan struct{}
+	stop context.CancelFunc
+	done chan struct{} // closed when no more windows are taken
 
 	mu      sync.Mutex
 	windows []*profile.Profile // guarded by mu: oldest first
@@ -71,7 +74,8 @@ type Handler struct {
 // New serves what a Profiler collects, whose Collector has Options.Windows. It takes the windows
 // from now on: nobody else may call Window. It borrows the Profiler; close the Handler first.
 func New(p *collect.Profiler, o *Options) *Handler {
-	h := &Handler{p: p, stop: make(chan struct{}), done: make(chan struct{})}
+	ctx, stop := context.WithCancel(context.Background())
+	h := &Handler{p: p, stop: stop, done: make(chan struct{})}
 	if o != nil {
 		h.o = *o
 	}
@@ -82,41 +86,27 @@ func New(p *collect.Profiler, o *Options) *Handler {
 		h.o.Window = time.Second
 	}
 	if h.o.Title == "" {
-		h.o.Title = program()
+		h.o.Title = filepath.Base(os.Args[0])
 	}
-	go h.run()
+	go h.run(ctx)
 	return h
-}
-
-// program is the name of this program.
-func program() string {
-	name := os.Args[0]
-	return name[strings.LastIndexByte(name, '/')+1:]
 }
 
 // Close stops taking windows. Requests then get what was kept. Closing twice does nothing.
 func (h *Handler) Close() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	select {
-	case <-h.stop:
-	default:
-		close(h.stop)
-	}
-	h.mu.Unlock()
+	h.stop()
 	<-h.done
-	h.mu.Lock()
 	return nil
 }
 
 // run takes windows.
-func (h *Handler) run() {
+func (h *Handler) run(ctx context.Context) {
 	defer close(h.done)
 	tick := time.NewTicker(h.o.Window)
 	defer tick.Stop()
 	for {
 		select {
-		case <-h.stop:
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
@@ -151,13 +141,7 @@ func (h *Handler) shown(w *profile.Profile) *profile.Profile {
 		return w
 	}
 	own := os.Getpid()
-	var samples []profile.Sample
-	for _, s := range w.Samples {
-		if s.PID == own {
-			samples = append(samples, s)
-		}
-	}
-	w.Samples = samples
+	w.Samples = slices.DeleteFunc(w.Samples, func(s profile.Sample) bool { return s.PID != own })
 	return w
 }
 
