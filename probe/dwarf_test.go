@@ -204,13 +204,11 @@ func TestCountParams(t *testing.T) {
 	}
 }
 
-// TestDWARFGoInlined: a Go function that is inlined as well refers to its abstract instance. Its
-// results were taken for further arguments.
-func TestDWARFGoInlined(t *testing.T) {
+// planOfGo builds a Go program, and plans probes at a function's entry and returns, by DWARF.
+func planOfGo(t *testing.T, src, function string) *Plan {
+	t.Helper()
 	testenv.Need(t, testenv.Go)
 	dir := t.TempDir()
-	src := "package main\n\nfunc G(a int, s string, _ int8, b uint8) (int, bool) { return a + len(s) + int(b), b > 1 }\n\n" +
-		"var f = G\n\nfunc main() {\n\tn, _ := G(1, \"x\", 0, 2)\n\tm, _ := f(n, \"y\", 0, 3)\n\tprintln(m)\n}\n"
 	if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte(src), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -221,10 +219,19 @@ func TestDWARFGoInlined(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	env := NewEnv(&EnvOptions{Root: os.DirFS(dir), Arch: "amd64", Release: "6.12.0", Features: probetest.Features()})
-	p, err := Resolve(env, []Target{Uprobe{Path: "/a", Symbol: "main.G"}, Uretprobe{Path: "/a", Symbol: "main.G"}}, &Options{DWARF: true})
+	p, err := Resolve(env, []Target{Uprobe{Path: "/a", Symbol: function}, Uretprobe{Path: "/a", Symbol: function}}, &Options{DWARF: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+// TestDWARFGoInlined: a Go function that is inlined as well refers to its abstract instance. Its
+// results were taken for further arguments.
+func TestDWARFGoInlined(t *testing.T) {
+	src := "package main\n\nfunc G(a int, s string, _ int8, b uint8) (int, bool) { return a + len(s) + int(b), b > 1 }\n\n" +
+		"var f = G\n\nfunc main() {\n\tn, _ := G(1, \"x\", 0, 2)\n\tm, _ := f(n, \"y\", 0, 3)\n\tprintln(m)\n}\n"
+	p := planOfGo(t, src, "main.G")
 	got := strings.Join(argStrings(p.Programs[0].Args), "; ")
 	if !strings.HasPrefix(got, "int a @ reg 0 (user)") || !strings.HasSuffix(got, "uint8 b @ reg 4 (user)") {
 		t.Errorf("arguments %s", got)
@@ -236,24 +243,9 @@ func TestDWARFGoInlined(t *testing.T) {
 
 // TestDWARFGo: a Go function's arguments and results by ABIInternal.
 func TestDWARFGo(t *testing.T) {
-	testenv.Need(t, testenv.Go)
-	dir := t.TempDir()
 	src := "package main\n\n//go:noinline\nfunc F(a int, s string, b uint8, v []byte, f float64) (int, error) {\n" +
 		"\tif f > 1 {\n\t\treturn a + len(s) + int(b) + len(v), nil\n\t}\n\treturn 0, nil\n}\n\nfunc main() {\n\tF(1, \"x\", 2, nil, 3)\n}\n"
-	if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte(src), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := testenv.Command(t, "go", "build", "-o", "a", "a.go")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOARCH=amd64", "GOOS=linux", "GOFLAGS=-mod=mod")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	env := NewEnv(&EnvOptions{Root: os.DirFS(dir), Arch: "amd64", Release: "6.12.0", Features: probetest.Features()})
-	p, err := Resolve(env, []Target{Uprobe{Path: "/a", Symbol: "main.F"}, Uretprobe{Path: "/a", Symbol: "main.F"}}, &Options{DWARF: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := planOfGo(t, src, "main.F")
 	want := "int a @ reg 0 (user); struct string s @ - (in several registers; see the fields); uint8 b @ reg 5 (user); " +
 		"struct []uint8 v @ - (in several registers; see the fields); float64 f @ - (in a floating point register)"
 	if got := strings.Join(argStrings(p.Programs[0].Args), "; "); got != want {

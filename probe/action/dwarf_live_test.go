@@ -182,17 +182,9 @@ func readArguments(t *testing.T, bin string) {
 	for line := range strings.Lines(string(out)) {
 		want[strings.TrimSpace(line)]++
 	}
-	tab, err := seen.Table(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	snap, err := tab.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
 	got := map[string]int64{}
-	for _, e := range snap.Entries {
-		got[fmt.Sprintf("%s %d", names[e.Key.Arg], e.Key.Value)] += int64(e.Value)
+	for k, n := range values(t, s, seen.Table) {
+		got[fmt.Sprintf("%s %d", names[k.Arg], k.Value)] += int64(n)
 	}
 	for line, n := range got {
 		if n != want[line] {

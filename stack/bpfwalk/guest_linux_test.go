@@ -50,7 +50,7 @@ func kernelWalker(t *testing.T) *Walker {
 
 // stateProgram walks and sends the state.
 func stateProgram(w *Walker) asm.Instructions {
-	ins := append(walkedState(),
+	ins := append(walkedState("scratch"),
 		asm.LoadMapPtr(asm.R1, 0).WithReference("ring"),
 		asm.Mov.Reg(asm.R2, asm.R6),
 		asm.Mov.Imm(asm.R3, int32(w.StateSize())),

@@ -73,19 +73,10 @@ func newSnapshots(t *testing.T, tables ...*stack.CFITable) *snapshots {
 		}
 	}
 	s.mods = stack.NewModules(list...)
-	s.b = loadBPFAs(t, ebpf.RawTracepoint, s.w.StateSize(), append(asm.Instructions{
-		asm.Mov.Imm(asm.R1, 0),
-		asm.StoreMem(asm.RFP, -4, asm.R1, asm.Word),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -4),
-		asm.LoadMapPtr(asm.R1, 0).WithReference("shared"),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "out"),
-		asm.Mov.Reg(asm.R1, asm.R0),
-		asm.Call.Label(WalkFunc),
+	s.b = loadBPFAs(t, ebpf.RawTracepoint, s.w.StateSize(), slices.Concat(walkedState("shared"), asm.Instructions{
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
 		asm.Return(),
-	}, s.w.Instructions()...), nil)
+	}, s.w.Instructions()), nil)
 	if err := s.b.tables.SetProcess(os.Getpid(), s.mods); err != nil {
 		t.Fatal(err)
 	}

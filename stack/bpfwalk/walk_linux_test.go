@@ -53,15 +53,14 @@ func snapSize(w *Walker) int {
 	return int(size)
 }
 
-// walkedState begins the test programs: R6 is the scratch map's element, with the
-// state of a walk.
-func walkedState() asm.Instructions {
+// walkedState begins the test programs: R6 is the element of a map, with the state of a walk.
+func walkedState(scratch string) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(asm.RFP, -4, asm.R1, asm.Word),
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, -4),
-		asm.LoadMapPtr(asm.R1, 0).WithReference("scratch"),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(scratch),
 		asm.FnMapLookupElem.Call(),
 		asm.JEq.Imm(asm.R0, 0, "out"),
 		asm.Mov.Reg(asm.R6, asm.R0),
@@ -74,7 +73,7 @@ func walkedState() asm.Instructions {
 // done again.
 func snapProgram(w *Walker) asm.Instructions {
 	regs, count, mem, size := snapLayout(w)
-	ins := append(walkedState(),
+	ins := append(walkedState("scratch"),
 		asm.FnGetCurrentTaskBtf.Call(),
 		asm.Mov.Reg(asm.R1, asm.R0),
 		asm.FnTaskPtRegs.Call(),
@@ -114,7 +113,7 @@ func snapProgram(w *Walker) asm.Instructions {
 
 // walkOnlyProgram does nothing but walk, to see what that costs.
 func walkOnlyProgram(w *Walker) asm.Instructions {
-	ins := append(walkedState(),
+	ins := append(walkedState("scratch"),
 		asm.LoadMapPtr(asm.R1, 0).WithReference("frames"),
 		asm.StoreMem(asm.RFP, -16, asm.R0, asm.DWord),
 		asm.Mov.Imm(asm.R2, 0),

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/borescope/borescope/internal/bench/peer"
 	"github.com/borescope/borescope/internal/elfbuild"
 )
 
@@ -59,11 +60,9 @@ func run(rounds int, d time.Duration) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	tool := filepath.Join(dir, "profile")
-	build := exec.Command("go", "build", "-o", tool, "github.com/borescope/borescope/examples/profile")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build examples/profile: %w\n%s", err, out)
+	tool, err := peer.BuildProfile(dir)
+	if err != nil {
+		return err
 	}
 	images, holes := elfbuild.Hostile()
 	all := []*contender{

@@ -1,10 +1,11 @@
-// Package peer ends the tools that the benchmarks compare with.
+// Package peer builds and ends the tools that the benchmarks compare.
 package peer
 
 import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 )
 
@@ -24,4 +25,14 @@ func Interrupt(cmd *exec.Cmd, ended <-chan error) error {
 	cmd.Process.Kill()
 	<-ended
 	return fmt.Errorf("%s did not end when it was interrupted", cmd.Path)
+}
+
+// BuildProfile builds examples/profile in a directory, and returns the file's path.
+func BuildProfile(dir string) (string, error) {
+	path := filepath.Join(dir, "profile")
+	if out, err := exec.Command("go", "build", "-o", path,
+		"github.com/borescope/borescope/examples/profile").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build examples/profile: %w\n%s", err, out)
+	}
+	return path, nil
 }

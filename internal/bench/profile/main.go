@@ -86,23 +86,13 @@ type tracer struct {
 	maxRSS int64 // KiB
 }
 
-// buildProfile builds examples/profile in a directory, and returns the file's path.
-func buildProfile(dir string) (string, error) {
-	path := filepath.Join(dir, "profile")
-	if out, err := exec.Command("go", "build", "-o", path,
-		"github.com/borescope/borescope/examples/profile").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build examples/profile: %w\n%s", err, out)
-	}
-	return path, nil
-}
-
 func run(rounds, procs int, before string) error {
 	dir, err := os.MkdirTemp("", "bench-profile")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	ours, err := buildProfile(dir)
+	ours, err := peer.BuildProfile(dir)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/borescope/borescope/internal/bench/peer"
 )
 
 // programs are programs without frame pointers, as Debian ships them. The last argument is
@@ -51,7 +53,7 @@ func wholeStacks() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	ours, err := buildProfile(dir)
+	ours, err := peer.BuildProfile(dir)
 	if err != nil {
 		return err
 	}
@@ -101,7 +103,7 @@ func wholeAlgorithms(seconds int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	ours, err := buildProfile(dir)
+	ours, err := peer.BuildProfile(dir)
 	if err != nil {
 		return err
 	}
