@@ -18,6 +18,7 @@ import (
 // What is too large in a file that somebody may have written is said: every one of them
 // takes little, as elfbuild's TestBombs has it.
 func TestBombErrors(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	testenv.LimitMemory(t, 512<<20)
 	env := NewEnv(&EnvOptions{Arch: "amd64", Release: "6.12.0-test", Features: probetest.Features()})
 	for _, tt := range []struct{ bomb, target string }{

@@ -63,7 +63,7 @@ func TestIterPID(t *testing.T) {
 // for PROBE_SOAK (a duration; 1 s by default). Each goroutine has programs of its
 // own: a function takes a tracing program once, and so does a tracepoint of perf's.
 func TestSoak(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs)
+	testenv.Need(t, testenv.Long, testenv.Root, testenv.Uprobes, testenv.Tracefs)
 	length := probetest.SoakLength(t)
 	texts := []string{
 		"uprobe:" + probetest.TargetPath() + ":add", "uretprobe:" + probetest.TargetPath() + ":nested", "uprobe:" + probetest.TargetPath() + ":helper_*",

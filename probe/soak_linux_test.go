@@ -22,6 +22,7 @@ type soaker struct {
 // all kinds that this kernel has, on a busy machine, and leaves nothing behind:
 // descriptors, links, tracefs events, memory.
 func TestSoakCounts(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	s := &soaker{Soak: probetest.NewSoak(t)}
 	path := s.W.Path()
 	for _, c := range []struct {

@@ -38,6 +38,7 @@ func readImage(tb testing.TB, c *CFICache, f *os.File) FileCFI {
 // What is too large in a file that somebody may have written is said: what reading it
 // takes is elfbuild's TestBombs.
 func TestBombErrors(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	testenv.LimitMemory(t, 512<<20)
 	for _, name := range []string{"compressed-debug_frame", "frame-descriptions", "Go-functions-of-many-steps", "nested-CIEs"} {
 		c := CFICache{MaxBytes: 16 << 20, Chosen: true}

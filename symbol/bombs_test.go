@@ -66,6 +66,7 @@ func reasonOf(e *ELF) Reason {
 // What an address in a file of somebody's is named, or why it isn't: what naming it takes
 // is elfbuild's TestBombs.
 func TestBombReasons(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	testenv.LimitMemory(t, 512<<20)
 	for name, want := range map[string]Reason{
 		"compressed-symbols": ReasonBudget, "hole": ReasonBudget, "symbols": ReasonBudget,

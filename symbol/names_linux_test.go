@@ -14,7 +14,7 @@ import (
 // TestCompressedNames: an honest file whose names, compressed to a hundredth (-gz), are more
 // than may be decompressed of others' files has its lines. It had none, and no reason.
 func TestCompressedNames(t *testing.T) {
-	testenv.Need(t, testenv.Tool("gcc"), testenv.Tool("nm"))
+	testenv.Need(t, testenv.Long, testenv.Tool("gcc"), testenv.Tool("nm"))
 	for _, size := range []int{2000, 6000, 12_000} { // of the last one the texts are left out
 		dir := t.TempDir()
 		var b strings.Builder

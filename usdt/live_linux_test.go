@@ -148,6 +148,9 @@ func TestValues(t *testing.T) {
 		}
 		for _, flags := range options(cc) {
 			t.Run(cc+strings.Join(flags, ""), func(t *testing.T) {
+				if flags[1] != "-fPIE" {
+					testenv.Need(t, testenv.Long)
+				}
 				exe := filepath.Join(t.TempDir(), "values")
 				out, err := testenv.Command(t, cc, append(flags, "-o", exe, "testdata/values.c")...).CombinedOutput()
 				if err != nil { // no sys/sdt.h, or the compiler can't do this combination

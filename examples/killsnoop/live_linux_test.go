@@ -151,6 +151,7 @@ func TestWays(t *testing.T) {
 
 // TestWaysUntyped: the same without the types of the kernel.
 func TestWaysUntyped(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	child := tooltest.Start(t, "ways")
 	untypedRun := func(ctx context.Context, args []string, stdout *tool.Output) error {
 		o, err := parse(args, stdout)
@@ -166,6 +167,7 @@ func TestWaysUntyped(t *testing.T) {
 
 // TestWay: -w leaves those sent in these ways.
 func TestWay(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	child := tooltest.Start(t, "ways")
 	args := []string{
 		"-json", "-w", "tgkill", "-w", "timer", "-s", strconv.Itoa(int(unix.SIGUSR1)),

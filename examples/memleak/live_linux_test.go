@@ -102,6 +102,7 @@ func check(t *testing.T, out string) {
 
 // The same program, started by memleak: it waits for what is written to a pipe.
 func TestLiveCommand(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	if !ownLibc(t) {
 		return
 	}

@@ -171,7 +171,7 @@ func TestRecordReplay(t *testing.T) {
 
 // A short-lived process has names, although it is gone when they are looked up.
 func TestExitedProcess(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Perf)
+	testenv.Need(t, testenv.Long, testenv.Root, testenv.Perf)
 	var out, errs bytes.Buffer
 	cmd := self(t, "-d", "4s", "-F", "999", "-f")
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -53,7 +53,7 @@ func (l *lines) Write(b []byte) (int, error) {
 
 // TestBpftrace runs the book's example with the distribution's bpftrace.
 func TestBpftrace(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Mounts, testenv.Tool("bpftrace"), testenv.Arch("amd64", "arm64"))
+	testenv.Need(t, testenv.Long, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Mounts, testenv.Tool("bpftrace"), testenv.Arch("amd64", "arm64"))
 	if !testenv.OwnMounts(t) {
 		return
 	}
@@ -126,7 +126,7 @@ func functions(stack string) []string {
 
 // TestTrace runs the book's example with our own trace.
 func TestTrace(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Arch("amd64", "arm64"), testenv.Go, testenv.File("../trace/main.go"))
+	testenv.Need(t, testenv.Long, testenv.Root, testenv.Uprobes, testenv.Arch("amd64", "arm64"), testenv.Go, testenv.File("../trace/main.go"))
 	trace := t.TempDir() + "/trace"
 	if out, err := testenv.Command(t, "go", "build", "-o", trace, "../trace").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

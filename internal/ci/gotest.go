@@ -162,7 +162,15 @@ func race(ctx context.Context, c *check) (testlog.Counts, error) {
 	if !c.all {
 		args = append(args, "-skip="+alone)
 	}
-	return c.goTestEnv(ctx, "race", env, append(args, c.declared("race")...)...)
+	sum, err := c.goTestEnv(ctx, "race", env, append(args, c.declared("race")...)...)
+	if ctx.Err() != nil {
+		return sum, err
+	}
+	// These take long, and are about what happens at the same time.
+	more, err2 := c.goTestEnv(ctx, "", append(env, "BORESCOPE_LONG=1"),
+		"-race", "-count=1", "-timeout=5m", "-run=^(TestAttack|TestSoakDeploy)", "./probe/broker", "./probe/deploy")
+	sum.Add(more)
+	return sum, errors.Join(err, err2)
 }
 
 // declared returns the patterns of the packages declared for a column, in a whole check of all

@@ -121,6 +121,9 @@ func TestArguments(t *testing.T) {
 	for _, compiler := range []string{"gcc", "clang"} {
 		for _, level := range []string{"-O0", "-Og", "-O1", "-O2", "-O3"} {
 			t.Run(compiler+level, func(t *testing.T) {
+				if level != "-O2" {
+					testenv.Need(t, testenv.Long)
+				}
 				bin := built(t, compiler, changedSource, level)
 				readArguments(t, bin)
 			})

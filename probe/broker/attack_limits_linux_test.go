@@ -62,6 +62,7 @@ func TestAttackTurnedAway(t *testing.T) {
 
 // TestAttackIdle: who says nothing is dropped, who has attachments is not.
 func TestAttackIdle(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	b := startServer(t, func(s *Server) { s.idle = time.Second }, Rule{Anyone: true, Offers: []string{"count"}, Targets: markerAllowed})
 	silent := b.connect(t)
 	a, err := b.dial(t).Attach(Request{Offer: "count", Targets: []string{markerTarget}, Self: true})
@@ -115,6 +116,7 @@ func TestAttackAccept(t *testing.T) {
 // TestAttackMaps: memory that a client still has descriptors of stays its own,
 // whether or not it is attached.
 func TestAttackMaps(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	b := start(t, Rule{
 		Anyone: true, Offers: []string{"count"}, Targets: markerAllowed, MaxAttachments: 1, MaxMapBytes: 40_000,
 	})
@@ -191,7 +193,7 @@ func TestAttackHandOver(t *testing.T) {
 	b := start(t, Rule{
 		Anyone: true, Offers: []string{"count"}, Targets: markerAllowed, AllProcesses: true, HandOver: true, MaxAttachments: 1,
 	})
-	testenv.Need(t, testenv.Feature(feature.PerfLink))
+	testenv.Need(t, testenv.Long, testenv.Feature(feature.PerfLink))
 	req := Request{Offer: "count", Targets: []string{markerTarget}, Self: true}
 	first := b.dial(t)
 	a, err := first.Attach(req)
@@ -219,6 +221,7 @@ func TestAttackHandOver(t *testing.T) {
 // TestAttackHot: places that are hit too often are left alone, however few of
 // the events are let through.
 func TestAttackHot(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	at := time.Unix(1000, 0)
 	a := &attachment{perSecond: 1, since: at}
 	for i, c := range []struct {

@@ -40,7 +40,7 @@ type held struct {
 // clients' are carried out: nothing that they need is locked over resolving, compiling,
 // attaching, detaching or answering.
 func TestAttackNeighbour(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Ringbuf)
+	testenv.Need(t, testenv.Long, testenv.Root, testenv.Uprobes, testenv.Ringbuf)
 	for _, c := range []struct {
 		name string
 		hold func(*neighbours) held
@@ -286,6 +286,7 @@ func (n *neighbours) comes() error {
 // TestAttackWorst: what takes a broker longest, on as many connections as a user may have
 // busy, keeps nobody else from being served. How long it takes is only told.
 func TestAttackWorst(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	n := newNeighbours(t)
 	dir := hall(t)
 	const files, functions = 2000, 20_000

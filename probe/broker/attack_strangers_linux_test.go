@@ -227,7 +227,7 @@ func (b *testBroker) ended() bool {
 // TestAttackDeath: a client dies while a request of it is held up by a file: what it had
 // attached before remained until that request was over.
 func TestAttackDeath(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Ringbuf)
+	testenv.Need(t, testenv.Long, testenv.Root, testenv.Uprobes, testenv.Ringbuf)
 	n := newNeighbours(t)
 	before := links()
 	attaches(t, n.slow, fmt.Sprintf("%s pid=%d", markerTarget, n.p.pid))
@@ -317,7 +317,7 @@ func TestAttackChildren(t *testing.T) {
 // be told before; and then nobody asks for them by another period or for another process.
 func TestAttackSampleRate(t *testing.T) {
 	b := start(t, Rule{UIDs: []uint32{nobody}, Offers: []string{"count"}, Targets: []Allow{{Kind: "sample", Event: "software"}}, EventsPerSecond: 100})
-	testenv.Need(t, testenv.Perf)
+	testenv.Need(t, testenv.Long, testenv.Perf)
 	c, p, other := b.dialAs(t, nobody), startTarget(t, nobody, true, nil), startTarget(t, nobody, true, nil)
 	b.refusedFor(t, c, fmt.Sprintf("software:cpu-clock:10001 pid=%d", p.pid), "comes 99990 times a second")
 	a := attaches(t, c, fmt.Sprintf("software:page-faults:1 pid=%d", p.pid))
@@ -351,6 +351,7 @@ func TestAttackSampleRate(t *testing.T) {
 //
 //	go run ./internal/vmtest -kernel 7.2 -env BROKER_RUDE=5m -timeout 8m -run '^TestAttackRude$' ./probe/broker
 func TestAttackRude(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	long := time.Second
 	if s := os.Getenv("BROKER_RUDE"); s != "" {
 		testenv.Need(t, testenv.Guest)

@@ -13,6 +13,7 @@ import (
 // TestSoakDeploy shares and deploys at random, on a busy machine, and leaves nothing
 // behind.
 func TestSoakDeploy(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	s := &soaker{Soak: probetest.NewSoak(t)}
 	s.Add("share", s.share, feature.Uprobe)
 	if feature.Test(feature.PerfLink) == nil {

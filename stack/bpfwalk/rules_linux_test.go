@@ -256,7 +256,7 @@ var ruleFiles = []string{
 // pointer alone, and took return addresses from the stack only: of
 // glibc's lazy binding (rbx + 56) and vfork (rdi) it found no caller.
 func TestWalkerTakesEveryRule(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	testenv.Need(t, testenv.Long, testenv.Root, testenv.Ringbuf)
 	arm := kernelWalker(t).Machine == elf.EM_AARCH64
 	tables := []*stack.CFITable{plainTable(t, arm), readTable(t, oddRules(arm))}
 	names := []string{"plain", "odd"}

@@ -249,8 +249,13 @@ func TestWalkerMatchesGoWalker(t *testing.T) {
 	var w Walker
 	b := loadBPF(t, snapSize(&w), snapProgram(&w), nil)
 	var cache stack.CFICache
-	for _, load := range append(stacktest.Workloads, stacktest.JIT) {
-		t.Run(load.Name, func(t *testing.T) { b.compare(t, &w, &cache, load.Start(t)) })
+	for i, load := range append(stacktest.Workloads, stacktest.JIT) {
+		t.Run(load.Name, func(t *testing.T) {
+			if i > 0 {
+				testenv.Need(t, testenv.Long)
+			}
+			b.compare(t, &w, &cache, load.Start(t))
+		})
 	}
 	t.Run("trampoline", func(t *testing.T) {
 		if samples, whole := b.compare(t, &w, &cache, stacktest.StartCompiled(t, "trampoline", stacktest.Trampoline)); 2*whole < samples {

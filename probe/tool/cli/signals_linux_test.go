@@ -22,32 +22,35 @@ func TestSecondSignal(t *testing.T) {
 		return
 	}
 	for _, second := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		cmd := testenv.Command(t, os.Args[0], "-test.run=^TestSecondSignal$")
-		cmd.Env = append(os.Environ(), "CLI_ROLE=stuck")
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(out)
-		next := func(want string) {
-			t.Helper()
-			if !lines.Scan() || lines.Text() != want {
-				t.Fatalf("the child says %q, want %q (%v)", lines.Text(), want, lines.Err())
+		t.Run(second.String(), func(t *testing.T) {
+			t.Parallel() // the child waits for more than a second
+			cmd := testenv.Command(t, os.Args[0], "-test.run=^TestSecondSignal$")
+			cmd.Env = append(os.Environ(), "CLI_ROLE=stuck")
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		next("ready")
-		cmd.Process.Signal(syscall.SIGINT)
-		cmd.Process.Signal(syscall.SIGTERM) // timeout(1): at once, does not count
-		next("summary")
-		next("stuck")
-		cmd.Process.Signal(second)
-		err = cmd.Wait()
-		if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || ws.Signal() != second {
-			t.Errorf("ended by %v (%v), want %v", cmd.ProcessState, err, second)
-		}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(out)
+			next := func(want string) {
+				t.Helper()
+				if !lines.Scan() || lines.Text() != want {
+					t.Fatalf("the child says %q, want %q (%v)", lines.Text(), want, lines.Err())
+				}
+			}
+			next("ready")
+			cmd.Process.Signal(syscall.SIGINT)
+			cmd.Process.Signal(syscall.SIGTERM) // timeout(1): at once, does not count
+			next("summary")
+			next("stuck")
+			cmd.Process.Signal(second)
+			err = cmd.Wait()
+			if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || ws.Signal() != second {
+				t.Errorf("ended by %v (%v), want %v", cmd.ProcessState, err, second)
+			}
+		})
 	}
 }
 

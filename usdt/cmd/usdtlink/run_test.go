@@ -167,6 +167,7 @@ func TestDamaged(t *testing.T) {
 // TestBombs: of any file, usdtlink takes no more memory and time than what it takes up allows.
 // A hole of 6 GiB ended it.
 func TestBombs(t *testing.T) {
+	testenv.Need(t, testenv.Long)
 	testenv.LimitMemory(t, 512<<20)
 	for _, b := range elfbuild.Bombs() {
 		if b.Kind != elfbuild.ELF && b.Kind != elfbuild.Kernel {
@@ -193,7 +194,7 @@ func TestBombs(t *testing.T) {
 // TestBpftrace traces two runs of one binary with the distribution's bpftrace,
 // which is not told a process.
 func TestBpftrace(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Mounts, testenv.Tool("bpftrace"), testenv.Arch("amd64", "arm64"))
+	testenv.Need(t, testenv.Long, testenv.Root, testenv.Uprobes, testenv.Tracefs, testenv.Mounts, testenv.Tool("bpftrace"), testenv.Arch("amd64", "arm64"))
 	if !testenv.OwnMounts(t) {
 		return
 	}
