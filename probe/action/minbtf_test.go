@@ -16,12 +16,13 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	probeenv "github.com/borescope/borescope/probe/env"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// TestMinimalBTFIsEnough compiles the action of every tool with all of the
-// kernel's types and with those that capture would embed: to the same
-// instructions.
+// TestMinimalBTFIsEnough compiles the action of every tool, and one with every builtin, with all
+// of the kernel's types and with those that capture would embed: to the same instructions. The
+// types for pcomm lacked its members.
 func TestMinimalBTFIsEnough(t *testing.T) {
 	const kernel = "/sys/kernel/btf/vmlinux"
 	raw, err := os.ReadFile(kernel)
@@ -36,7 +37,16 @@ func TestMinimalBTFIsEnough(t *testing.T) {
 		return probe.NewEnv(&probe.EnvOptions{Root: os.DirFS("/"), Release: "6.12.0", BTF: types})
 	}
 	compiled := 0
-	for _, tl := range corpus() {
+	tools := corpus()
+	for _, b := range ir.Builtins() {
+		tools = append(tools, tool{b.Name, func(p *action.Program) {
+			p.Program.Actions = []ir.Action{{
+				Target: probe.RawTracepoint{Name: "sys_enter"},
+				Body:   []*ir.Stmt{{Op: ir.StmtEval, X: ir.NewBuiltin(b.Name)}},
+			}}
+		}})
+	}
+	for _, tl := range tools {
 		p := action.NewProgram(tl.name)
 		tl.build(p)
 		want, err := compileIn(env(full), p)

@@ -12,6 +12,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/env"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/builtin"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 )
 
@@ -20,11 +21,7 @@ import (
 func BTFNeeds(p *ir.Program) *env.BTFNeeds {
 	types, funcs, members, enumerators := map[string]bool{}, map[string]bool{}, map[string]bool{},
 		map[string]bool{}
-	// of builtins, and a tracepoint's record
-	for _, m := range []string{"real_parent", "tgid", "ent"} {
-		members[m] = true
-	}
-	types["task_struct"] = true
+	members["ent"] = true // of a tracepoint's record
 	if walksStacks(p) {
 		for _, path := range append([]string{check.TaskStack}, kernel.ReturnInstances...) {
 			typ, member, _ := strings.Cut(path, ".")
@@ -38,12 +35,12 @@ func BTFNeeds(p *ir.Program) *env.BTFNeeds {
 	}, func(e *ir.Expr) {
 		if check.UsesTaskIDs(e) {
 			for _, f := range check.TaskFields {
-				types[f.Typ], members[f.Member] = true, true
+				types[f.Type], members[f.Name] = true, true
 			}
 		}
-		if e.Op == ir.OpBuiltin && e.Str == "compat" {
-			for _, f := range check.CompatFields {
-				types[f.Typ], members[f.Member] = true, true
+		if e.Op == ir.OpBuiltin {
+			for _, m := range builtin.Named(e.Str).Kernel {
+				types[m.Type], members[m.Name] = true, true
 			}
 		}
 		if e.Op == ir.OpString || e.Op == ir.OpBuiltin {

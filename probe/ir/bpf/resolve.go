@@ -3,6 +3,7 @@ package bpf
 import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/builtin"
 	"github.com/borescope/borescope/probe/ir/internal/loops"
 )
 
@@ -62,7 +63,7 @@ func sessionAction(a ir.Action) bool {
 	(&ir.Program{Actions: []ir.Action{a}}).Visit(func(s *ir.Stmt) {
 		uses = uses || s.Op == ir.StmtSkip || s.Op == ir.StmtCookie
 	}, func(e *ir.Expr) {
-		uses = uses || e.Op == ir.OpBuiltin && (e.Str == "is_return" || e.Str == "session_cookie")
+		uses = uses || e.Op == ir.OpBuiltin && builtin.Named(e.Str).Session
 	})
 	return uses
 }
@@ -71,7 +72,7 @@ func sessionAction(a ir.Action) bool {
 func usesCookie(p *ir.Program) bool {
 	uses := false
 	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
-		uses = uses || e.Op == ir.OpBuiltin && (e.Str == "probe" || e.Str == "cookie")
+		uses = uses || e.Op == ir.OpBuiltin && builtin.Named(e.Str).Site
 	})
 	return uses
 }
@@ -96,8 +97,7 @@ func needsBTF(p *ir.Program) bool {
 		case ir.OpCast:
 			need = need || e.Type.Kind == ir.KindPtr && e.Str != ""
 		case ir.OpBuiltin:
-			need = need || e.Str == "ppid" || e.Str == "curtask" || e.Str == "pcomm" ||
-				e.Str == "compat"
+			need = need || len(builtin.Named(e.Str).Kernel) > 0
 		}
 	})
 	return need

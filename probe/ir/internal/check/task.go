@@ -7,25 +7,27 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/builtin"
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
 
 // TaskFields are the members that taskID reads besides the numbers in the initial namespace.
 // A program that uses no task ids does not need them in its types.
-var TaskFields = []struct{ Typ, Member string }{
-	{"task_struct", "thread_pid"},
-	{"task_struct", "group_leader"},
-	{"task_struct", "pid"},
-	{"task_struct", "tgid"},
-	{"pid", "level"},
-	{"pid", "numbers"},
-	{"upid", "nr"},
-	{"upid", "ns"},
+var TaskFields = []builtin.Member{
+	{Type: "task_struct", Name: "thread_pid"},
+	{Type: "task_struct", Name: "group_leader"},
+	{Type: "task_struct", Name: "pid"},
+	{Type: "task_struct", Name: "tgid"},
+	{Type: "pid", Name: "level"},
+	{Type: "pid", Name: "numbers"},
+	{Type: "upid", Name: "nr"},
+	{Type: "upid", Name: "ns"},
 }
 
 // UsesTaskIDs reports whether taskID determines the type of an expression.
 func UsesTaskIDs(e *ir.Expr) bool {
-	return e.Op == ir.OpTaskPID || e.Op == ir.OpTaskTID || e.Op == ir.OpBuiltin && e.Str == "ppid"
+	return e.Op == ir.OpTaskPID || e.Op == ir.OpTaskTID ||
+		e.Op == ir.OpBuiltin && builtin.Named(e.Str).TaskIDs
 }
 
 // compatFlags are, by architecture, the member of a task's thread_info and its bit that are set
@@ -38,13 +40,6 @@ var compatFlags = map[string]struct {
 	// the code segment are those of the program.
 	"amd64": {"status", 1},
 	"arm64": {"flags", 22}, // TIF_32BIT of the program, whose calls are all of one kind
-}
-
-// CompatFields are the members that the builtin compat reads, on all architectures.
-var CompatFields = []struct{ Typ, Member string }{
-	{"task_struct", "thread_info"},
-	{"thread_info", "status"},
-	{"thread_info", "flags"},
 }
 
 // compat reports whether the current task is in a system call of the 32-bit ABI.

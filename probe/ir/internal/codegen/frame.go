@@ -6,6 +6,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/builtin"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/loops"
 	"github.com/borescope/borescope/probe/ir/internal/typed"
@@ -37,7 +38,7 @@ func scan(g *statements) usage {
 		case ir.OpUstackWalk:
 			u.scratch = true
 		case ir.OpBuiltin:
-			u.ctx = u.ctx || ctxBuiltin(e.Str)
+			u.ctx = u.ctx || builtin.Named(e.Str).Context
 			u.cookie = u.cookie || e.Str == "session_cookie"
 		case ir.OpVar:
 			u.reads[e.Var] += weight
@@ -82,15 +83,6 @@ func scan(g *statements) usage {
 	stmts(g.c.Body)
 	u.scratch = u.scratch || g.lim.varsAway
 	return u
-}
-
-// ctxBuiltin reports whether a builtin reads the context.
-func ctxBuiltin(name string) bool {
-	switch name {
-	case "func", "probe", "cookie", "ctx", "is_return", "session_cookie":
-		return true
-	}
-	return false
 }
 
 // placeVars assigns every variable its home. The most used scalars get the free registers,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -13,16 +12,26 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/ir"
-	"github.com/borescope/borescope/probe/ir/internal/opt"
+	"github.com/borescope/borescope/probe/ir/internal/builtin"
 	"github.com/borescope/borescope/probe/ir/interp"
 )
+
+// clocks returns the builtins whose values change while a probe runs.
+func clocks() (names []string) {
+	for _, b := range builtin.Rows() {
+		if b.Clock {
+			names = append(names, b.Name)
+		}
+	}
+	return names
+}
 
 func inlinePlan() *probe.Plan { return rawPlan("6.12.0", "amd64", argTypes[0], argTypes[1]) }
 
 // TestClocksKeepOrder: the second of two readings was moved to its only use, and the first
 // behind it, so that the time between them was negative.
 func TestClocksKeepOrder(t *testing.T) {
-	for _, name := range slices.Sorted(maps.Keys(opt.Clocks)) {
+	for _, name := range clocks() {
 		out := action.NewHash[uint32, uint64]("out", 8)
 		p := action.NewProgram("clocks")
 		p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) {
@@ -63,7 +72,7 @@ type ticking struct {
 func newTicking() *ticking {
 	k := &ticking{Machine: &interp.Machine{Comm: testCommand}}
 	k.Kernel, k.Machine.Builtin = k, func(name string) uint64 {
-		if !opt.Clocks[name] {
+		if !builtin.Named(name).Clock {
 			return uint64(len(name))
 		}
 		k.now += 7
@@ -101,7 +110,7 @@ func (p *timed) key() *ir.Expr {
 
 // value returns a random value for a variable.
 func (p *timed) value() *ir.Expr {
-	names := slices.Sorted(maps.Keys(opt.Clocks))
+	names := clocks()
 	addr := &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, false), Args: []*ir.Expr{p.typed(ir.Uint64Type(), 1)}}
 	switch p.r.IntN(6) {
 	case 0, 1:

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/internal/builtin"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
@@ -121,18 +122,14 @@ func readsVarSetTwice(e *typed.Node, sets map[*ir.Var]int) bool {
 	return found
 }
 
-// Clocks are the builtins whose values change while a probe runs.
-var Clocks = map[string]bool{
-	"nsecs": true, "nsecs_boot": true, "nsecs_tai": true, "nsecs_sw_tai": true, "elapsed": true,
-	"jiffies": true, "rand": true,
-}
-
-// readsClock reports whether e reads a builtin of Clocks.
+// readsClock reports whether e reads a builtin whose value changes while a probe runs.
 func readsClock(e *typed.Node) bool {
 	found := false
-	e.Walk(func(e *typed.Node) { found = found || e.Op == ir.OpBuiltin && Clocks[e.Str] })
+	e.Walk(func(e *typed.Node) { found = found || clock(e) })
 	return found
 }
+
+func clock(e *typed.Node) bool { return e.Op == ir.OpBuiltin && builtin.Named(e.Str).Clock }
 
 // quick reports whether e is a few instructions that are always executed: no clock, memory,
 // text, map or stack, and no choice.
@@ -145,7 +142,7 @@ func quick(e *typed.Node) bool {
 			ir.OpEq, ir.OpNe, ir.OpLt, ir.OpLe, ir.OpGt, ir.OpGe, ir.OpLNot, ir.OpCast, ir.OpBswap,
 			ir.OpTuple, ir.OpElem:
 		case ir.OpBuiltin:
-			q = q && !Clocks[e.Str]
+			q = q && !clock(e)
 		default:
 			q = false
 		}
