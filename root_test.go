@@ -79,7 +79,7 @@ var imports = map[string][]string{
 	"probe/ir/inspect": {"probe/ir", "probe/ir/bpf", "probe", "stack", cilium, asm, "golang.org/x/arch/..."},
 	"probe/action":     {"probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist"},
 	"probe/script": {
-		"probe/script/syntax/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf,
+		"probe/script/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf,
 	},
 	"probe/script/syntax":  {},
 	"probe/script/library": {"probe/script/syntax"},
@@ -93,6 +93,8 @@ var imports = map[string][]string{
 	// Shared by probe/script's passes.
 	"probe/script/internal":       {"probe/script/syntax"},
 	"probe/script/internal/limit": {"probe/script/config", "probe/script/syntax"},
+	"probe/script/internal/lower": {"probe/script/syntax", "probe/script/types", "probe", "probe/ir", "pmc", btf},
+	"probe/script/output":         {"probe/script/types", "probe/ir/bpf", "mapx", "hist"},
 	// collect assembles its programs itself, with bpfwalk's walker in them.
 	"stack/collect": {
 		"stack", "stack/bpfwalk", "stack/profile", "stack/python", "probe", "mapx", "mapx/recording", "symbol", cilium, asm, btf,

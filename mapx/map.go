@@ -105,6 +105,10 @@ func (t *Map[K, V]) ReadAndClear() (Snapshot[K, V], error) {
 	return Snapshot[K, V]{Entries: entries}, err
 }
 
+// Zero writes zero to the values of all entries, and keeps the entries. What a program adds to an
+// entry between its lookup and the write is lost.
+func (t *Map[K, V]) Zero() error { return t.raw.Zero() }
+
 func errArrayClear(name string) error {
 	return &UnsupportedError{
 		Feature: "ReadAndClear of array " + name,

@@ -40,24 +40,15 @@ type PrintOptions[K any] struct {
 // behind the name of a histogram, and an empty line after stats.
 func Print[K, V any](w io.Writer, name string, s Snapshot[K, V], opts *PrintOptions[K]) error {
 	p := newPrinter[K, V](opts)
-	var b bytes.Buffer
+	var rows []Row
 	for _, e := range p.order(s) {
-		label := name
+		r := Row{Value: e.Value}
 		if !p.scalar {
-			label += "[" + p.key(e.Key, textStyle) + "]"
+			r.Key = p.key(e.Key, textStyle)
 		}
-		if d, ok := any(e.Value).(hist.Distribution); ok {
-			if err := hist.Print(&b, label, d, &hist.TextOptions{Div: uint64(p.div)}); err != nil {
-				return err
-			}
-			continue
-		}
-		b.WriteString(label + ": ")
-		b.Write(appendText(nil, p.divided(e.Value), textStyle))
-		b.WriteByte('\n')
+		rows = append(rows, r)
 	}
-	_, err := w.Write(b.Bytes())
-	return err
+	return printRows(w, name, rows, &RowOptions{Div: p.div, Scalar: p.scalar})
 }
 
 // PrintJSON writes a snapshot as one line of JSON, as bpftrace 0.26 prints a map
@@ -66,32 +57,15 @@ func Print[K, V any](w io.Writer, name string, s Snapshot[K, V], opts *PrintOpti
 // Average and Totals. It writes nothing for an empty snapshot.
 func PrintJSON[K, V any](w io.Writer, name string, s Snapshot[K, V], opts *PrintOptions[K]) error {
 	p := newPrinter[K, V](opts)
-	entries := p.order(s)
-	if len(entries) == 0 {
-		return nil
-	}
-	b := fmt.Appendf(nil, `{"type": "%s", "data": {%s: `, jsonType(any(entries[0].Value)), quote(name))
-	if !p.scalar {
-		b = append(b, '{')
-	}
-	for i, e := range entries {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
+	var rows []Row
+	for _, e := range p.order(s) {
+		r := Row{Value: e.Value}
 		if !p.scalar {
-			b = append(append(b, quote(p.key(e.Key, keyStyle))...), ": "...)
+			r.Key = p.key(e.Key, keyStyle)
 		}
-		if d, ok := any(e.Value).(hist.Distribution); ok {
-			b = hist.AppendJSON(b, d, uint64(p.div))
-			continue
-		}
-		b = appendText(b, p.divided(e.Value), jsonStyle)
+		rows = append(rows, r)
 	}
-	if !p.scalar {
-		b = append(b, '}')
-	}
-	_, err := w.Write(append(b, "}}\n"...))
-	return err
+	return printRowsJSON(w, name, rows, &RowOptions{Div: p.div, Scalar: p.scalar})
 }
 
 func jsonType(v any) string {
@@ -215,34 +189,35 @@ func compareFields(a, b reflect.Value) int {
 	return 0
 }
 
-// divided applies Div to the values that can be divided. The total and count of Totals stay, as
-// in bpftrace.
-func (p *printer[K, V]) divided(v V) reflect.Value {
-	r := reflect.New(reflect.TypeFor[V]()).Elem()
-	r.Set(reflect.ValueOf(&v).Elem())
-	switch any(v).(type) {
+// divided applies a divisor to the values that can be divided. The total and count of Totals stay,
+// as in bpftrace.
+func divided(v any, div int64) reflect.Value {
+	switch v := v.(type) {
 	case Average:
-		return reflect.ValueOf(any(v).(Average).Mean() / p.div)
+		return reflect.ValueOf(v.Mean() / div)
 	case Totals:
-		t := any(v).(Totals)
 		return reflect.ValueOf(named{
-			{"count", t.Count},
-			{"average", t.Mean() / p.div},
-			{"total", t.Total},
+			{"count", v.Count},
+			{"average", v.Mean() / div},
+			{"total", v.Total},
 		})
 	case Extreme:
-		return reflect.ValueOf(any(v).(Extreme).Value / p.div)
+		return reflect.ValueOf(v.Value / div)
 	}
-	if _, ok := any(v).(fmt.Stringer); ok || p.div == 1 {
-		return r
+	was := reflect.ValueOf(v)
+	if _, ok := v.(fmt.Stringer); ok || div == 1 {
+		return was
 	}
+	r := reflect.New(was.Type()).Elem()
 	switch {
 	case r.CanInt():
-		r.SetInt(r.Int() / p.div)
+		r.SetInt(was.Int() / div)
 	case r.CanUint():
-		r.SetUint(r.Uint() / uint64(p.div))
+		r.SetUint(was.Uint() / uint64(div))
 	case r.CanFloat():
-		r.SetFloat(r.Float() / float64(p.div))
+		r.SetFloat(was.Float() / float64(div))
+	default:
+		return was
 	}
 	return r
 }
@@ -264,7 +239,11 @@ const (
 // appendText appends a value in bpftrace's form.
 func appendText(b []byte, v reflect.Value, s style) []byte {
 	if v.CanInterface() {
-		switch x := v.Interface().(type) {
+		x := v.Interface()
+		if x, ok := x.(jsonAppender); ok && s == jsonStyle {
+			return x.AppendJSON(b)
+		}
+		switch x := x.(type) {
 		case named:
 			return appendRecord(b, x, s)
 		case fmt.Stringer:

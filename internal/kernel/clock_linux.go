@@ -6,6 +6,9 @@ import "golang.org/x/sys/unix"
 // timestamps. Package time does not export its own monotonic clock.
 func Monotonic() uint64 { return uint64(clock(unix.CLOCK_MONOTONIC)) }
 
+// Boottime returns CLOCK_BOOTTIME, in nanoseconds.
+func Boottime() uint64 { return uint64(clock(unix.CLOCK_BOOTTIME)) }
+
 // TAIOffset returns CLOCK_TAI minus CLOCK_MONOTONIC, in nanoseconds. It reads CLOCK_TAI
 // between two readings of CLOCK_MONOTONIC, a few times, and uses the closest readings.
 func TAIOffset() int64 {

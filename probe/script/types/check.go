@@ -45,7 +45,10 @@ type Program struct {
 	// Warnings are the warnings about the script, which has no errors.
 	Warnings syntax.Errors
 
-	types *table
+	types  *table
+	scalar map[string]bool
+	value  func(name string) (enumerator, bool)
+	enums  map[string]*btf.Enum // those that have names in the script, or that the script names
 }
 
 // Type returns the type of a node of File: of an expression, or of a type in the script.
@@ -66,6 +69,30 @@ func (p *Program) Maps() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Scalar reports whether a map has no keys. Its element has the key 0 in File.
+func (p *Program) Scalar(name string) bool { return p.scalar[name] }
+
+// Enumerator returns the value of an enumerator, for a syntax.Identifier of File. ok reports
+// whether there is one.
+func (p *Program) Enumerator(name string) (value uint64, ok bool) {
+	e, ok := p.value(name)
+	return e.value, ok
+}
+
+// EnumName returns the name of a value of an enum, the first one that it has; "" if there is none.
+func (p *Program) EnumName(enum string, value uint64) string {
+	e := p.enums[enum]
+	if e == nil {
+		return ""
+	}
+	for _, v := range e.Values {
+		if v.Value == value {
+			return v.Name
+		}
+	}
+	return ""
 }
 
 // keyOf and valueOf are the keys of a map's two types.
@@ -110,7 +137,9 @@ func Check(f *syntax.File, o *Options) (*Program, error) {
 	if c.failed {
 		return nil, c.errs
 	}
-	return &Program{File: c.file, Warnings: c.errs, types: c.types}, nil
+	return &Program{
+		File: c.file, Warnings: c.errs, types: c.types, scalar: c.scalar, value: c.enumerator, enums: c.defs.enums,
+	}, nil
 }
 
 // checker is the state of a call of Check.

@@ -2,7 +2,10 @@
 // buffers and %gr for allocation flags.
 package printf
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Conversion is a conversion specification of a format.
 type Conversion struct {
@@ -12,6 +15,11 @@ type Conversion struct {
 
 // Conversions returns the conversions of a format, without %%. A % that begins none is text.
 func Conversions(format string) []Conversion {
+	return slices.DeleteFunc(all(format), func(c Conversion) bool { return c.Spec == "%" })
+}
+
+// all returns the conversions of a format, also %%.
+func all(format string) []Conversion {
 	var list []Conversion
 	for i := 0; i < len(format); i++ {
 		if format[i] != '%' {
@@ -37,9 +45,7 @@ func Conversions(format string) []Conversion {
 			continue
 		}
 		end := j + len(spec)
-		if spec != "%" {
-			list = append(list, Conversion{i, end, spec})
-		}
+		list = append(list, Conversion{i, end, spec})
 		i = end - 1
 	}
 	return list

@@ -1,0 +1,276 @@
+package lower
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// aggregations are the functions whose result is a map's value.
+var aggregations = map[string]ir.Agg{
+	"count": ir.AggCount, "sum": ir.AggSum, "min": ir.AggMin, "max": ir.AggMax, "avg": ir.AggAvg,
+	"stats": ir.AggStats, "hist": ir.AggHist, "lhist": ir.AggLinear, "tseries": ir.AggSeries,
+}
+
+// aggregating sets what a map aggregates, by one of the calls that do.
+func (l *lowerer) aggregating(m *Map, c *syntax.Call) {
+	m.IR.Agg, m.IR.Signed = aggregations[c.Name], m.Value.Signed
+	number := func(i int) int64 {
+		if i >= len(c.Args) {
+			return 0
+		}
+		n, ok := c.Args[i].(*syntax.Integer)
+		if !ok {
+			l.fail(c.Args[i], c.Name+"() takes a literal here")
+			return 0
+		}
+		if n.Negative {
+			return -int64(n.Value)
+		}
+		return int64(n.Value)
+	}
+	switch m.IR.Agg {
+	case ir.AggHist:
+		m.Bits = int(number(3))
+		m.IR.Bits = m.Bits
+	case ir.AggLinear:
+		m.IR.Min, m.IR.Max, m.IR.Step = number(3), number(4), number(5)
+	case ir.AggSeries:
+		l.missing(c, "tseries()")
+	}
+	if m.IR.Kind == ir.MapLRU || m.IR.Kind == ir.MapPerCPULRU {
+		m.IR.Kind = ir.MapLRU
+	} else {
+		m.IR.Kind = ir.MapHash
+	}
+}
+
+// call returns the value of a call, or, if nobody takes it, adds what it does.
+func (l *lowerer) call(c *syntax.Call, used bool) *ir.Expr {
+	if aggregations[c.Name] != ir.AggNone {
+		l.aggregate(c)
+		return ir.NewConst(0)
+	}
+	name := strings.TrimPrefix(c.Name, "__builtin_")
+	if f := functions[name]; f != nil {
+		return f(l, c)
+	}
+	switch name {
+	case "delete":
+		return l.remove(c, used)
+	case "has_key":
+		m := l.mapOf(c)
+		if m == nil {
+			return ir.NewConst(0)
+		}
+		if m.IR.Agg != ir.AggNone {
+			return l.missing(c, "has_key() of an aggregation")
+		}
+		return &ir.Expr{Op: ir.OpMapHas, Map: m.IR, Args: []*ir.Expr{l.expr(c.Args[1])}}
+	}
+	if len(c.Args) == 0 {
+		return l.builtin(&syntax.Builtin{Loc: c.Loc, Name: name})
+	}
+	return l.missing(c, c.Name+"()")
+}
+
+// functions are the functions that are lowered in one way.
+var functions map[string]func(l *lowerer, c *syntax.Call) *ir.Expr
+
+func init() { // they lower their arguments
+	functions = map[string]func(l *lowerer, c *syntax.Call) *ir.Expr{
+		"printf": (*lowerer).printf, "errorf": (*lowerer).printf, "warnf": (*lowerer).printf,
+		"print": (*lowerer).print,
+		"clear": func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Clear) },
+		"zero":  func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Zero) },
+		"time":  (*lowerer).time, "exit": (*lowerer).exit, "strftime": (*lowerer).strftime,
+		"nsecs": (*lowerer).nsecs, "reg": (*lowerer).reg,
+	}
+}
+
+// mapOf returns the map that is the first argument of a call.
+func (l *lowerer) mapOf(c *syntax.Call) *Map {
+	if len(c.Args) > 0 {
+		if m, ok := c.Args[0].(*syntax.Map); ok && l.maps[m.Name] != nil {
+			return l.maps[m.Name]
+		}
+	}
+	l.missing(c, c.Name+"() of this")
+	return nil
+}
+
+func (l *lowerer) aggregate(c *syntax.Call) {
+	m := l.mapOf(c)
+	if m == nil {
+		return
+	}
+	s := &ir.Stmt{Op: ir.StmtAgg, Map: m.IR}
+	args := c.Args[1:min(3, len(c.Args))]
+	xs := l.in(args...)
+	if !m.IR.Keyless() {
+		s.Key = xs[0]
+	}
+	if m.IR.Agg != ir.AggCount && len(xs) > 1 {
+		s.X = xs[1]
+	}
+	l.add(c, s)
+}
+
+// remove deletes an element. The value is whether there was one.
+func (l *lowerer) remove(c *syntax.Call, used bool) *ir.Expr {
+	m := l.mapOf(c)
+	if m == nil {
+		return ir.NewConst(0)
+	}
+	if m.IR.Agg != ir.AggNone {
+		return l.missing(c, "delete() of an aggregation")
+	}
+	key := &ir.Expr{Op: ir.OpConst, Type: m.IR.Key}
+	if len(c.Args) > 1 {
+		key = l.expr(c.Args[1])
+	}
+	if !used {
+		l.add(c, &ir.Stmt{Op: ir.StmtDelete, Map: m.IR, Key: key})
+		return ir.NewConst(0)
+	}
+	v := l.let(c, "deleted", zero(ir.BoolType()), ir.BoolType())
+	l.add(c, &ir.Stmt{
+		Op: ir.StmtFind, Map: m.IR, Key: key, Delete: true,
+		Body: []*ir.Stmt{{
+			Op: ir.StmtLet, Var: v, X: &ir.Expr{Op: ir.OpConst, Type: ir.BoolType(), Int: 1},
+		}},
+	})
+	return ir.NewVar(v)
+}
+
+// values returns the arguments of a call from one on, and adds their types to a site.
+func (l *lowerer) values(s *Site, args []syntax.Expr) []*ir.Expr {
+	for _, a := range args {
+		s.Args = append(s.Args, l.typed.Type(a))
+		s.Times = append(s.Times, l.timeFormat(a))
+	}
+	return l.in(args...)
+}
+
+func (l *lowerer) printf(c *syntax.Call) *ir.Expr {
+	s := Site{Kind: Printf, Format: c.Args[0].(*syntax.String).Value}
+	if c.Name != "printf" {
+		s.Severity = strings.TrimSuffix(c.Name, "f")
+	}
+	xs := l.values(&s, c.Args[1:])
+	l.emit(c, s, xs...)
+	return ir.NewConst(0)
+}
+
+func (l *lowerer) print(c *syntax.Call) *ir.Expr {
+	number := func(i int) int {
+		if i < len(c.Args) {
+			if n, ok := c.Args[i].(*syntax.Integer); ok && !n.Negative {
+				return int(n.Value)
+			}
+		}
+		return 0
+	}
+	switch x := c.Args[0].(type) {
+	case *syntax.Map:
+		if m := l.mapOf(c); m != nil {
+			l.emit(c, Site{Kind: PrintMap, Map: m, Top: number(1), Div: number(2)})
+		}
+		return ir.NewConst(0)
+	case *syntax.MapAccess:
+		if m := l.maps[x.Map.Name]; m != nil && m.IR.Agg != ir.AggNone {
+			s := Site{Kind: PrintEntry, Map: m}
+			s.Args = []types.Type{m.Key}
+			l.emit(c, s, l.expr(x.Key))
+			return ir.NewConst(0)
+		}
+	}
+	s := Site{Kind: PrintValue}
+	xs := l.values(&s, c.Args[:1])
+	l.emit(c, s, xs...)
+	return ir.NewConst(0)
+}
+
+func (l *lowerer) wholeMap(c *syntax.Call, k SiteKind) *ir.Expr {
+	if m := l.mapOf(c); m != nil {
+		l.emit(c, Site{Kind: k, Map: m})
+	}
+	return ir.NewConst(0)
+}
+
+const defaultTime = "%H:%M:%S\n"
+
+func (l *lowerer) time(c *syntax.Call) *ir.Expr {
+	s := Site{Kind: Time, Format: defaultTime}
+	if len(c.Args) > 0 {
+		s.Format = c.Args[0].(*syntax.String).Value
+	}
+	l.emit(c, s)
+	return ir.NewConst(0)
+}
+
+// exit ends the script with its record, and in the control map in case that the ring is full.
+func (l *lowerer) exit(c *syntax.Call) *ir.Expr {
+	code := &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, true)}
+	if len(c.Args) > 0 {
+		code = l.expr(c.Args[0])
+		code = &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, true), Args: []*ir.Expr{code}}
+		code = l.kept(c, code, code.Type)
+	}
+	s := Site{Kind: Exit, Args: []types.Type{{Kind: types.Integer, Size: 4, Signed: true}}}
+	l.emit(c, s, code)
+	l.add(c, &ir.Stmt{Op: ir.StmtExit, X: code})
+	l.add(c, &ir.Stmt{Op: ir.StmtReturn})
+	return ir.NewConst(0)
+}
+
+// timeFormat returns the format of a value that is a time.
+func (l *lowerer) timeFormat(x syntax.Expr) string {
+	if l.typed.Type(x).Kind != types.Timestamp {
+		return ""
+	}
+	if c, ok := x.(*syntax.Call); ok && strings.TrimPrefix(c.Name, "__builtin_") == "strftime" {
+		if s, ok := c.Args[0].(*syntax.String); ok {
+			return s.Value
+		}
+	}
+	l.missing(x, "a time that is not strftime()'s")
+	return ""
+}
+
+// strftime is the time alone: whoever prints it has the format.
+func (l *lowerer) strftime(c *syntax.Call) *ir.Expr { return l.expr(c.Args[1]) }
+
+func (l *lowerer) nsecs(c *syntax.Call) *ir.Expr {
+	mode := l.typed.Type(c).Mode
+	name := map[string]string{
+		"": "nsecs_boot", "boot": "nsecs_boot", "monotonic": "nsecs", "tai": "nsecs_tai",
+		"sw_tai": "nsecs_sw_tai",
+	}[mode]
+	if name == "" {
+		return l.missing(c, "nsecs("+mode+")")
+	}
+	return ir.NewBuiltin(name)
+}
+
+func (l *lowerer) reg(c *syntax.Call) *ir.Expr {
+	name := c.Args[0].(*syntax.String).Value
+	n, ok := register(l.o.Arch, name)
+	if !ok {
+		l.fail(c, "'"+name+"' is not a valid register on this architecture ("+l.o.Arch+")")
+	}
+	return &ir.Expr{Op: ir.OpReg, Int: n}
+}
+
+// argument returns the number of arg0, arg1 and so on.
+func argument(name string) (int, bool) {
+	s, ok := strings.CutPrefix(name, "arg")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil
+}

@@ -1,0 +1,325 @@
+package lower
+
+import (
+	"slices"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// expr returns the value of an expression. What the expression does is added as statements before
+// it, in order.
+func (l *lowerer) expr(x syntax.Expr) *ir.Expr {
+	e := l.value(x)
+	if e.Pos == (ir.Pos{}) {
+		e.Pos = pos(*x.At())
+	}
+	return e
+}
+
+func (l *lowerer) value(x syntax.Expr) *ir.Expr {
+	switch x := x.(type) {
+	case *syntax.Integer:
+		return l.integer(x)
+	case *syntax.Boolean:
+		n := int64(0)
+		if x.Value {
+			n = 1
+		}
+		return &ir.Expr{Op: ir.OpConst, Type: ir.BoolType(), Int: n}
+	case *syntax.String:
+		return &ir.Expr{Op: ir.OpString, Str: x.Value, Type: l.of(x)}
+	case *syntax.Builtin:
+		return l.builtin(x)
+	case *syntax.Variable:
+		if v := l.find(x.Name); v != nil {
+			return ir.NewVar(v)
+		}
+		return l.missing(x, "the use of this variable")
+	case *syntax.MapAccess:
+		return l.read(x)
+	case *syntax.Binary:
+		return l.binary(x)
+	case *syntax.Unary:
+		return l.unary(x)
+	case *syntax.If:
+		return l.choice(x)
+	case *syntax.Block:
+		return l.blockValue(x)
+	case *syntax.Call:
+		return l.call(x, true)
+	case *syntax.Cast:
+		return l.cast(x)
+	case *syntax.Tuple:
+		return l.tuple(x, x.Elems)
+	case *syntax.Record:
+		elems := make([]syntax.Expr, len(x.Elems))
+		for i, e := range x.Elems {
+			elems[i] = e.Value
+		}
+		return l.tuple(x, elems)
+	case *syntax.Element:
+		return &ir.Expr{Op: ir.OpElem, Int: int64(x.N), Args: []*ir.Expr{l.expr(x.X)}}
+	case *syntax.Field:
+		return l.field(x)
+	case *syntax.Comptime:
+		return l.expr(x.X)
+	case *syntax.Identifier:
+		return l.enumerator(x)
+	}
+	return l.missing(x, "this expression")
+}
+
+func (l *lowerer) integer(x *syntax.Integer) *ir.Expr {
+	n := int64(x.Value)
+	if x.Negative {
+		n = -n
+	}
+	return &ir.Expr{Op: ir.OpConst, Type: l.of(x), Int: n}
+}
+
+func (l *lowerer) enumerator(x *syntax.Identifier) *ir.Expr {
+	if v, ok := l.typed.Enumerator(x.Name); ok {
+		return &ir.Expr{Op: ir.OpConst, Type: l.of(x), Int: int64(v)}
+	}
+	return l.missing(x, "the name "+x.Name)
+}
+
+// in returns values whose statements were added one after the other. The value of one is kept in
+// a variable if what a later one does could change it.
+func (l *lowerer) in(xs ...syntax.Expr) []*ir.Expr {
+	out := make([]*ir.Expr, len(xs))
+	for i, x := range xs {
+		n := len(*l.list)
+		out[i] = l.expr(x)
+		if len(*l.list) == n {
+			continue
+		}
+		added := slices.Clone((*l.list)[n:])
+		*l.list = (*l.list)[:n]
+		for j := range i {
+			if op := out[j].Op; op != ir.OpConst && op != ir.OpString {
+				out[j] = ir.NewVar(l.let(xs[j], "kept", out[j], l.of(xs[j])))
+			}
+		}
+		*l.list = append(*l.list, added...)
+	}
+	return out
+}
+
+// kept returns a value that may be used twice.
+func (l *lowerer) kept(n syntax.Node, x *ir.Expr, t ir.Type) *ir.Expr {
+	switch x.Op {
+	case ir.OpConst, ir.OpString, ir.OpVar:
+		return x
+	}
+	return ir.NewVar(l.let(n, "key", x, t))
+}
+
+var binaries = map[string]ir.Op{
+	"+": ir.OpAdd, "-": ir.OpSub, "*": ir.OpMul, "/": ir.OpDiv, "%": ir.OpMod, "&": ir.OpAnd,
+	"|": ir.OpOr, "^": ir.OpXor, "<<": ir.OpShl, ">>": ir.OpShr, "==": ir.OpEq, "!=": ir.OpNe,
+	"<": ir.OpLt, "<=": ir.OpLe, ">": ir.OpGt, ">=": ir.OpGe, "&&": ir.OpLAnd, "||": ir.OpLOr,
+}
+
+func (l *lowerer) binary(x *syntax.Binary) *ir.Expr {
+	op := binaries[x.Op]
+	switch op {
+	case ir.OpLAnd, ir.OpLOr:
+		return l.logic(x, op)
+	case ir.OpInvalid:
+		return l.missing(x, "the operator "+x.Op)
+	}
+	args := l.in(x.X, x.Y)
+	e := ir.NewExpr(op, args...)
+	if op < ir.OpEq || op > ir.OpGe {
+		e.Type = l.of(x)
+	}
+	return e
+}
+
+// logic returns x && y or x || y. If y does something, that happens only if the result is not
+// decided by x.
+func (l *lowerer) logic(x *syntax.Binary, op ir.Op) *ir.Expr {
+	a := l.truth(x.X)
+	var b *ir.Expr
+	body := l.block(func() { b = l.truth(x.Y) })
+	if len(body) == 0 {
+		return ir.NewExpr(op, a, b)
+	}
+	v := l.let(x, "logic", a, ir.BoolType())
+	body = append(body, &ir.Stmt{Op: ir.StmtLet, Var: v, X: b, Pos: pos(x.Loc)})
+	s := &ir.Stmt{Op: ir.StmtIf, X: ir.NewVar(v), Body: body}
+	if op == ir.OpLOr {
+		s.X = ir.NewExpr(ir.OpLNot, s.X)
+	}
+	l.add(x, s)
+	return ir.NewVar(v)
+}
+
+// truth returns whether a value is not zero; a text, whether it is not empty.
+func (l *lowerer) truth(x syntax.Expr) *ir.Expr {
+	e := l.expr(x)
+	if l.typed.Type(x).Kind == types.String {
+		return ir.NewExpr(ir.OpNe, ir.NewExpr(ir.OpLen, e), ir.NewConst(0))
+	}
+	return e
+}
+
+func (l *lowerer) unary(x *syntax.Unary) *ir.Expr {
+	switch x.Op {
+	case "++", "--":
+		return l.step(x, true)
+	case "!":
+		return ir.NewExpr(ir.OpLNot, l.truth(x.X))
+	case "-":
+		return &ir.Expr{Op: ir.OpNeg, Type: l.of(x), Args: []*ir.Expr{l.expr(x.X)}}
+	case "~":
+		return &ir.Expr{Op: ir.OpNot, Type: l.of(x), Args: []*ir.Expr{l.expr(x.X)}}
+	}
+	return l.missing(x, "the operator "+x.Op)
+}
+
+// step adds 1 to a variable or an element of a map, or takes 1. The value is that before or after.
+// An element of a map is changed atomically if nobody takes the value.
+func (l *lowerer) step(x *syntax.Unary, used bool) *ir.Expr {
+	by := int64(1)
+	if x.Op == "--" {
+		by = -1
+	}
+	t := l.of(x.X)
+	if t.Kind != ir.KindInt {
+		return l.missing(x, x.Op+" of a "+l.typed.Type(x.X).String())
+	}
+	one := &ir.Expr{Op: ir.OpConst, Type: t, Int: by}
+	after := func(x *ir.Expr) *ir.Expr { return &ir.Expr{Op: ir.OpAdd, Type: t, Args: []*ir.Expr{x, one}} }
+	switch target := x.X.(type) {
+	case *syntax.Variable:
+		v := l.find(target.Name)
+		if v == nil {
+			return l.missing(x, "the use of this variable")
+		}
+		result := ir.NewVar(v)
+		if used && x.Postfix {
+			result = ir.NewVar(l.let(x, "before", ir.NewVar(v), t))
+		}
+		l.set(x, v, after(ir.NewVar(v)))
+		return result
+	case *syntax.MapAccess:
+		m := l.maps[target.Map.Name]
+		key := l.key(target)
+		if !used && t.Size >= 4 {
+			l.add(x, &ir.Stmt{Op: ir.StmtAdd, Map: m.IR, Key: key, X: one})
+			return ir.NewConst(0)
+		}
+		key = l.kept(x, key, l.keyType(m))
+		was := l.let(x, "before", &ir.Expr{Op: ir.OpMapGet, Map: m.IR, Args: []*ir.Expr{key}}, t)
+		is := l.let(x, "after", after(ir.NewVar(was)), t)
+		l.add(x, &ir.Stmt{Op: ir.StmtSet, Map: m.IR, Key: key, X: ir.NewVar(is)})
+		if x.Postfix {
+			return ir.NewVar(was)
+		}
+		return ir.NewVar(is)
+	}
+	return l.missing(x, x.Op+" of this")
+}
+
+// choice returns the value of an if. Its sides are statements if they do something.
+func (l *lowerer) choice(x *syntax.If) *ir.Expr {
+	t := l.of(x)
+	var cond *ir.Expr
+	then := x.Then
+	if then == nil { // x ?: y
+		v := ir.NewVar(l.let(x, "chosen", l.expr(x.Cond), l.of(x.Cond)))
+		cond = v
+		return l.choose(x, t, cond, func() *ir.Expr { return v }, func() *ir.Expr { return l.expr(x.Else) })
+	}
+	cond = l.truth(x.Cond)
+	return l.choose(x, t, cond, func() *ir.Expr { return l.expr(then) }, func() *ir.Expr { return l.expr(x.Else) })
+}
+
+func (l *lowerer) choose(n syntax.Node, t ir.Type, cond *ir.Expr, a, b func() *ir.Expr) *ir.Expr {
+	var x, y *ir.Expr
+	then := l.block(func() { x = a() })
+	other := l.block(func() { y = b() })
+	if len(then) == 0 && len(other) == 0 && t.Scalar() {
+		return &ir.Expr{Op: ir.OpCond, Type: t, Args: []*ir.Expr{cond, x, y}}
+	}
+	v := l.let(n, "chosen", zero(t), t)
+	at := pos(*n.At())
+	then = append(then, &ir.Stmt{Op: ir.StmtLet, Var: v, X: x, Pos: at})
+	other = append(other, &ir.Stmt{Op: ir.StmtLet, Var: v, X: y, Pos: at})
+	l.add(n, &ir.Stmt{Op: ir.StmtIf, X: cond, Body: then, Else: other})
+	return ir.NewVar(v)
+}
+
+// blockValue returns the value of a block: of its last expression. Its variables end with it.
+func (l *lowerer) blockValue(b *syntax.Block) *ir.Expr {
+	var x *ir.Expr
+	list := l.block(func() {
+		l.stmts(b.Stmts)
+		x = l.expr(b.Value)
+	})
+	*l.list = append(*l.list, list...)
+	return x
+}
+
+func (l *lowerer) cast(x *syntax.Cast) *ir.Expr {
+	e := l.expr(x.X)
+	t := l.of(x)
+	from := l.of(x.X)
+	switch {
+	case from.Scalar() && t.Scalar(), from.Kind == ir.KindString && t.Kind == ir.KindString:
+		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{e}}
+	case from.Equal(t):
+		return e
+	}
+	return l.missing(x, "a cast of "+l.typed.Type(x.X).String()+" to "+l.typed.Type(x).String())
+}
+
+func (l *lowerer) tuple(n syntax.Expr, elems []syntax.Expr) *ir.Expr {
+	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: l.in(elems...)}
+}
+
+// read returns an element of a map: zero if there is none.
+func (l *lowerer) read(x *syntax.MapAccess) *ir.Expr {
+	m := l.maps[x.Map.Name]
+	if m == nil {
+		return l.option(x)
+	}
+	if m.IR.Agg != ir.AggNone {
+		return l.missing(x, "the value of an aggregation, "+m.Value.String()+",")
+	}
+	return &ir.Expr{Op: ir.OpMapGet, Map: m.IR, Args: []*ir.Expr{l.key(x)}}
+}
+
+// key returns the key of an element.
+func (l *lowerer) key(x *syntax.MapAccess) *ir.Expr { return l.expr(x.Key) }
+
+// keyType returns the type of a map's keys.
+func (l *lowerer) keyType(m *Map) ir.Type { return m.IR.Key }
+
+// option returns the value of one of getopt's options.
+func (l *lowerer) option(x *syntax.MapAccess) *ir.Expr {
+	return l.missing(x, "getopt")
+}
+
+// field returns a field of args, or an element of a record.
+func (l *lowerer) field(x *syntax.Field) *ir.Expr {
+	if t := l.typed.Type(x.X); t.Args {
+		e := &ir.Expr{Op: ir.OpArg, Str: x.Name}
+		switch l.point.Provider {
+		case "tracepoint":
+			e.Op = ir.OpField
+		}
+		t := l.of(x)
+		if t.Scalar() {
+			return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{e}}
+		}
+		return e
+	} else if t.Kind == types.Record {
+		return &ir.Expr{Op: ir.OpElem, Str: x.Name, Args: []*ir.Expr{l.expr(x.X)}}
+	}
+	return l.missing(x, "a member")
+}

@@ -1,0 +1,325 @@
+// Package lower makes a program of package ir from a script whose types are determined. It is the
+// only place that knows how bpftrace's language runs in the kernel: what it makes is data, which
+// the compiler, the interpreter and the printer of programs take.
+//
+// What a script does outside of the kernel (printing, clearing maps, ending) is a site: a program
+// emits the site's number and the values that it needs into the script's one ring, and whoever
+// reads the ring does it, in the order of the records.
+package lower
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// Options are the options of [Program].
+type Options struct {
+	// Name names the program.
+	Name string
+	// Arch is the machine, as GOARCH names it.
+	Arch string
+	// License is the programs' licence.
+	License string
+	// MapKeys is the number of keys that a map has room for if its declaration does not say it.
+	MapKeys int
+	// Process is the process that probes are restricted to; 0 is none.
+	Process int
+	// IncludeSelf makes probes fire for the tracing process, too.
+	IncludeSelf bool
+	// Values are the values of getopt's options, by their names.
+	Values map[string]string
+}
+
+// Result is a script as a program.
+type Result struct {
+	// IR is the program. Its actions are those of the attach points, in order.
+	IR *ir.Program
+	// Sites are what records of Ring ask for; a record begins with the index of one.
+	Sites []Site
+	// Maps are the script's maps, by name.
+	Maps []*Map
+	// Ring is the buffer of the records, nil if there is nothing to emit.
+	Ring *ir.Map
+}
+
+// Map is a map of the script.
+type Map struct {
+	Name       string // with "@"
+	Key, Value types.Type
+	Scalar     bool // without keys
+	IR         *ir.Map
+	Bits       int // of a histogram
+}
+
+// SiteKind is what a site asks for.
+type SiteKind uint8
+
+// The kinds of sites, with what follows the site's number in a record.
+const (
+	Printf     SiteKind = iota // the arguments of printf
+	PrintValue                 // a value
+	PrintMap                   // nothing
+	PrintEntry                 // a key of Map
+	Clear                      // nothing
+	Zero                       // nothing
+	Time                       // nothing
+	Exit                       // the exit status
+)
+
+// Site is a place in the script that has something done outside of the kernel.
+type Site struct {
+	Kind SiteKind
+	Loc  syntax.Loc
+	// Severity is that of a message (warnf, errorf); printf's is "".
+	Severity string
+	// Format is printf's, without the values, or time's.
+	Format string
+	// Args are the types of the values in the record, and Record is how the record holds them,
+	// after the site's number.
+	Args   []types.Type
+	Record ir.Type
+	// Times are the formats of those Args that are timestamps.
+	Times []string
+	// Map, Top and Div are print's.
+	Map      *Map
+	Top, Div int
+	// Clear is set if the map is cleared after it is printed.
+	Clear bool
+}
+
+// Program makes a program of a script. The error is a [syntax.Errors]: what the language has and
+// programs do not.
+func Program(p *types.Program, o *Options) (*Result, error) {
+	l := &lowerer{
+		typed: p, o: o, maps: map[string]*Map{}, cleared: map[string]bool{},
+		out: &Result{IR: &ir.Program{Name: o.Name, License: o.License, IncludeSelf: o.IncludeSelf}},
+	}
+	l.makeMaps()
+	for _, d := range p.File.Decls {
+		if d, ok := d.(*syntax.Probe); ok {
+			l.probe(d)
+		}
+	}
+	l.ring()
+	if len(l.errs) > 0 {
+		return nil, l.errs
+	}
+	return l.out, nil
+}
+
+// lowerer is the state of a call of Program.
+type lowerer struct {
+	typed *types.Program
+	o     *Options
+	out   *Result
+	maps  map[string]*Map
+	// Maps that the script clears.
+	cleared map[string]bool
+	emits   []*ir.Stmt // their events get the ring's size at the end
+	errs    syntax.Errors
+
+	// Of the action.
+	point *syntax.AttachPoint
+	list  *[]*ir.Stmt // where statements go
+	scope *scope
+	loops int
+}
+
+// scope is a block with the variables that were declared in it.
+type scope struct {
+	vars map[string]*ir.Var
+	up   *scope
+}
+
+// fail adds an error at a node.
+func (l *lowerer) fail(n syntax.Node, msg string) {
+	const most = 100
+	if len(l.errs) < most {
+		l.errs = append(l.errs, &syntax.Error{Loc: *n.At(), Msg: msg})
+	}
+}
+
+// missing adds the error for what the language has and programs do not.
+func (l *lowerer) missing(n syntax.Node, what string) *ir.Expr {
+	l.fail(n, what+" is not supported in programs yet")
+	return ir.NewConst(0)
+}
+
+// probe adds the actions of a probe: one for each attach point, all with the same statements.
+func (l *lowerer) probe(p *syntax.Probe) {
+	if len(p.Points) == 0 {
+		return
+	}
+	l.point = p.Points[0]
+	body := l.block(func() { l.blockOf(p.Body) })
+	for _, a := range p.Points {
+		target := l.target(a)
+		if target == nil {
+			continue
+		}
+		l.out.IR.Actions = append(l.out.IR.Actions, ir.Action{
+			Target: target, Body: body, Pos: pos(a.Loc),
+		})
+	}
+}
+
+// block returns the statements that f adds, in a scope of their own.
+func (l *lowerer) block(f func()) []*ir.Stmt {
+	outer, list := l.list, []*ir.Stmt(nil)
+	l.list, l.scope = &list, &scope{vars: map[string]*ir.Var{}, up: l.scope}
+	f()
+	l.list, l.scope = outer, l.scope.up
+	return list
+}
+
+// add adds a statement of the node.
+func (l *lowerer) add(n syntax.Node, s *ir.Stmt) {
+	s.Pos = pos(*n.At())
+	*l.list = append(*l.list, s)
+}
+
+// let keeps a value in a variable.
+func (l *lowerer) let(n syntax.Node, name string, x *ir.Expr, t ir.Type) *ir.Var {
+	v := &ir.Var{Name: name, Type: t}
+	l.add(n, &ir.Stmt{Op: ir.StmtLet, Var: v, X: x})
+	return v
+}
+
+// pos returns a location as ir has it.
+func pos(loc syntax.Loc) ir.Pos {
+	if loc.Source == nil {
+		return ir.Pos{}
+	}
+	line, column := loc.Source.Position(int(loc.Start))
+	return ir.Pos{File: loc.Source.Name, Line: line, Col: column}
+}
+
+// find returns a variable that is in scope, or nil.
+func (l *lowerer) find(name string) *ir.Var {
+	for s := l.scope; s != nil; s = s.up {
+		if v := s.vars[name]; v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// makeMaps makes the maps that the script uses.
+func (l *lowerer) makeMaps() {
+	declared := map[string]*syntax.MapDecl{}
+	calls := map[string]*syntax.Call{}
+	for _, d := range l.typed.File.Decls {
+		if d, ok := d.(*syntax.MapDecl); ok {
+			declared[d.Name] = d
+		}
+	}
+	for n := range syntax.All(l.typed.File) {
+		c, ok := n.(*syntax.Call)
+		if !ok || len(c.Args) == 0 {
+			continue
+		}
+		m, ok := c.Args[0].(*syntax.Map)
+		switch {
+		case !ok:
+		case c.Name == "clear" || c.Name == "zero":
+			l.cleared[m.Name] = true
+		case aggregations[c.Name] != ir.AggNone && calls[m.Name] == nil:
+			calls[m.Name] = c
+		}
+	}
+	for _, name := range l.typed.Maps() {
+		if !strings.HasPrefix(name, "@") {
+			continue // an option of getopt
+		}
+		m := l.makeMap(name, declared[name], calls[name])
+		l.maps[name] = m
+		l.out.Maps = append(l.out.Maps, m)
+		l.out.IR.Maps = append(l.out.IR.Maps, m.IR)
+	}
+}
+
+var mapKinds = map[string]ir.MapKind{
+	"": ir.MapHash, "hash": ir.MapHash, "lruhash": ir.MapLRU, "percpuhash": ir.MapPerCPUHash,
+	"percpulruhash": ir.MapPerCPULRU,
+}
+
+func (l *lowerer) makeMap(name string, d *syntax.MapDecl, call *syntax.Call) *Map {
+	key, value := l.typed.Map(name)
+	m := &Map{Name: name, Key: key, Value: value, Scalar: l.typed.Scalar(name)}
+	m.IR = &ir.Map{Name: kernelName(name), Entries: l.o.MapKeys}
+	at := syntax.Node(l.typed.File)
+	if d != nil {
+		at = d
+		m.IR.Entries, m.IR.Kind = int(min(d.Entries, 1<<31-1)), mapKinds[d.Kind]
+	} else if call != nil {
+		at = call
+	}
+	if call != nil {
+		l.aggregating(m, call)
+	} else {
+		m.IR.Value = l.typeOf(at, value)
+	}
+	// What is added while an aggregation is cleared must not be lost.
+	m.IR.Flip = m.IR.Agg != ir.AggNone && l.cleared[name]
+	if !m.Scalar || m.IR.Agg == ir.AggNone {
+		// A value without a key is an entry as well: there is none before it is set.
+		m.IR.Key = l.typeOf(at, key)
+	} else {
+		m.IR.Entries = 0
+	}
+	return m
+}
+
+// kernelName returns the name of a map in the kernel, which shows its beginning.
+func kernelName(name string) string { return "AT_" + strings.TrimPrefix(name, "@") }
+
+// ring makes the ring, and gives all events its size.
+func (l *lowerer) ring() {
+	if len(l.emits) == 0 {
+		return
+	}
+	size := 8
+	for _, s := range l.emits {
+		size = max(size, (s.X.Type.Size+7)&^7)
+	}
+	// The form of no event is the ring's: so each is taken as it is.
+	l.out.Ring = &ir.Map{Name: "script", Kind: ir.MapRing, Value: ir.BytesType(size)}
+	for _, s := range l.emits {
+		s.Map = l.out.Ring
+		if pad := size - s.X.Type.Size; pad > 0 {
+			fields := append(slices.Clone(s.X.Type.Fields), ir.Field{
+				Offset: s.X.Type.Size, Type: ir.BytesType(pad),
+			})
+			s.X.Args = append(s.X.Args, &ir.Expr{Op: ir.OpBytes, Type: ir.BytesType(pad)})
+			s.X.Type = ir.Type{Kind: ir.KindTuple, Size: size, Fields: fields}
+		}
+	}
+}
+
+// emit adds a site and the emission of its record.
+func (l *lowerer) emit(n syntax.Node, s Site, values ...*ir.Expr) {
+	s.Loc = *n.At()
+	fields := []ir.Field{{Type: ir.Uint64Type()}}
+	args := []*ir.Expr{{Op: ir.OpConst, Type: ir.Uint64Type(), Int: int64(len(l.out.Sites))}}
+	for i, x := range values {
+		fields = append(fields, ir.Field{Type: l.typeOf(n, s.Args[i])})
+		args = append(args, x)
+	}
+	s.Record = ir.TupleType(fields...)
+	st := &ir.Stmt{Op: ir.StmtEmit, X: &ir.Expr{Op: ir.OpTuple, Type: s.Record, Args: args}}
+	l.add(n, st)
+	l.emits = append(l.emits, st)
+	l.out.Sites = append(l.out.Sites, s)
+}
+
+// Begins reports whether a target runs before everything else is attached, and Ends whether it
+// runs after everything is detached.
+func Begins(t probe.Target) bool { _, ok := t.(probe.Begin); return ok }
+
+// Ends reports whether a target runs after everything else is detached.
+func Ends(t probe.Target) bool { _, ok := t.(probe.End); return ok }

@@ -1,0 +1,34 @@
+package lower
+
+import (
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// typeOf returns a script's type as ir has it.
+func (l *lowerer) typeOf(n syntax.Node, t types.Type) ir.Type {
+	switch t.Kind {
+	case types.Integer:
+		return ir.IntType(int(t.Size), t.Signed)
+	case types.Bool:
+		return ir.BoolType()
+	case types.Pointer:
+		return ir.PtrType(nil, t.Space == types.UserSpace)
+	case types.String:
+		return ir.StringType(int(max(t.Size, 1)))
+	case types.Timestamp:
+		return ir.Uint64Type()
+	case types.Tuple, types.Record:
+		fields := make([]ir.Field, len(t.Fields))
+		for i, f := range t.Fields {
+			fields[i] = ir.Field{Name: f.Name, Type: l.typeOf(n, f.Type)}
+		}
+		return ir.TupleType(fields...)
+	}
+	l.missing(n, "a value of type "+t.String())
+	return ir.Uint64Type()
+}
+
+// of returns the type of an expression as ir has it.
+func (l *lowerer) of(x syntax.Expr) ir.Type { return l.typeOf(x, l.typed.Type(x)) }

@@ -1,0 +1,169 @@
+package output
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/script/internal/printf"
+)
+
+// Options are the options of a Printer and of Decode. The zero value prints text.
+type Options struct {
+	// JSON prints lines of JSON, as bpftrace's -f json does.
+	JSON bool
+	// Raw prints text of traced processes as it is, with what terminals act on.
+	Raw bool
+	// Cut marks a text that was cut, which fills the length that it may have; "" is "..".
+	Cut string
+	// Names gives names to numbers; nil is none.
+	Names Names
+}
+
+// Printer prints a script's output. It is for one goroutine.
+type Printer struct {
+	w       io.Writer
+	o       Options
+	b       []byte
+	formats map[string]*printf.Format // those that were used
+}
+
+// New returns a printer that writes to w. o may be nil.
+func New(w io.Writer, o *Options) *Printer {
+	p := &Printer{w: w, formats: map[string]*printf.Format{}}
+	if o != nil {
+		p.o = *o
+	}
+	return p
+}
+
+// Printf prints values of Decode by a format of printf(), as many as it has conversions.
+func (p *Printer) Printf(format string, values []any) error {
+	f := p.formats[format]
+	if f == nil {
+		f = printf.Parse(format)
+		p.formats[format] = f
+	}
+	p.b = f.Append(p.b[:0], values)
+	if p.o.JSON {
+		return p.line("printf", string(p.b))
+	}
+	return p.write(p.b)
+}
+
+// Value prints a value on a line of its own.
+func (p *Printer) Value(v any) error {
+	if p.o.JSON {
+		return p.line("value", v)
+	}
+	p.b = append(append(p.b[:0], printf.Text(v)...), '\n')
+	return p.write(p.b)
+}
+
+// Time prints a text of the time.
+func (p *Printer) Time(text string) error {
+	if p.o.JSON {
+		return p.line("time", text)
+	}
+	return p.write([]byte(text))
+}
+
+// Entry is an entry of a map: Value is a number, a value of Decode, or one of mapx's and hist's.
+type Entry struct{ Key, Value any }
+
+// MapOptions are the options of Map.
+type MapOptions struct {
+	Scalar bool // the map has no keys
+	Top    int  // print only that many entries, those with the largest values; 0 is all
+	Div    int  // divide the values; 0 is 1
+}
+
+// Map prints a map's entries, in bpftrace's order.
+func (p *Printer) Map(name string, entries []Entry, o *MapOptions) error {
+	slices.SortStableFunc(entries, func(a, b Entry) int { return compare(a.Key, b.Key) })
+	rows := make([]mapx.Row, len(entries))
+	for i, e := range entries {
+		rows[i] = mapx.Row{Value: e.Value}
+		if !o.Scalar {
+			rows[i].Key = keyOf(e.Key, p.o.JSON)
+		}
+	}
+	r := &mapx.RowOptions{Top: o.Top, Div: int64(o.Div), Scalar: o.Scalar}
+	if p.o.JSON {
+		return mapx.PrintRowsJSON(p.w, name, rows, r)
+	}
+	return mapx.PrintRows(p.w, name, rows, r)
+}
+
+// Attached says how many probes are attached, and Lost how many events were lost: in JSON a line
+// like others, else for standard error.
+func (p *Printer) Attached(n int) (text string, err error) {
+	if p.o.JSON {
+		return "", p.write(fmt.Appendf(nil,
+			"{\"type\": \"attached_probes\", \"count\": %d, \"data\": {\"probes\": %d}}\n", n, n))
+	}
+	if n == 1 {
+		return "Attached 1 probe\n", nil
+	}
+	return "Attached " + strconv.Itoa(n) + " probes\n", nil
+}
+
+// Lost says how many events were lost.
+func (p *Printer) Lost(n uint64) (text string, err error) {
+	if p.o.JSON {
+		return "", p.write(fmt.Appendf(nil,
+			"{\"type\": \"lost_events\", \"count\": %d, \"data\": {\"events\": %d}}\n", n, n))
+	}
+	return "Lost " + strconv.FormatUint(n, 10) + " events\n", nil
+}
+
+// line writes a line of JSON.
+func (p *Printer) line(kind string, v any) error {
+	p.b = append(p.b[:0], `{"type": "`...)
+	p.b = append(append(p.b, kind...), `", "data": `...)
+	p.b = append(appendJSON(p.b, v), "}\n"...)
+	return p.write(p.b)
+}
+
+func (p *Printer) write(b []byte) error {
+	_, err := p.w.Write(b)
+	return err
+}
+
+// appendJSON appends a value as bpftrace does: numbers that a float64 cannot hold are strings.
+func appendJSON(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case interface{ AppendJSON([]byte) []byte }:
+		return v.AppendJSON(b)
+	case int64:
+		text := strconv.FormatInt(v, 10)
+		if f := float64(v); f >= 1<<63 || int64(f) != v {
+			return appendText(b, text)
+		}
+		return append(b, text...)
+	case uint64:
+		text := strconv.FormatUint(v, 10)
+		if f := float64(v); f >= 1<<64 || uint64(f) != v {
+			return appendText(b, text)
+		}
+		return append(b, text...)
+	case bool:
+		return strconv.AppendBool(b, v)
+	case nil:
+		return append(b, "null"...)
+	}
+	return appendText(b, printf.Text(v))
+}
+
+// appendText appends a JSON string, without escapes for HTML.
+func appendText(b []byte, s string) []byte {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // strings always encode
+	return append(b, bytes.TrimSuffix(out.Bytes(), []byte("\n"))...)
+}

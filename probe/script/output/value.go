@@ -1,0 +1,228 @@
+package output
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/script/internal/printf"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// Names gives names to numbers, where a script prints one for the other.
+type Names interface {
+	// Enumerator returns the name of a value of an enum, "" if it has none.
+	Enumerator(enum string, value uint64) string
+}
+
+// Tuple is a value of several parts.
+type Tuple []any
+
+// List is an array.
+type List []any
+
+// Record is a value whose parts have names, in order.
+type Record []Field
+
+// Field is a part of a Record.
+type Field struct {
+	Name  string
+	Value any
+}
+
+// Symbol is a number that is printed as text, such as a pointer or an enumerator. JSON has the
+// number.
+type Symbol struct {
+	Text   string
+	Number uint64
+}
+
+// Buffer is bytes.
+type Buffer = printf.Buffer
+
+// String returns the symbol's text.
+func (s Symbol) String() string { return s.Text }
+
+// Uint64 returns the symbol's number.
+func (s Symbol) Uint64() uint64 { return s.Number }
+
+// String returns "(a, b)".
+func (t Tuple) String() string { return "(" + join(t, ", ") + ")" }
+
+// String returns "[a,b]".
+func (l List) String() string { return "[" + join(l, ",") + "]" }
+
+func join(values []any, sep string) string {
+	parts := make([]string, len(values))
+	for i, v := range values {
+		parts[i] = printf.Text(v)
+	}
+	return strings.Join(parts, sep)
+}
+
+// String returns "{ .name = value, .other = 2 }".
+func (r Record) String() string {
+	if len(r) == 0 {
+		return "{}"
+	}
+	parts := make([]string, len(r))
+	for i, f := range r {
+		parts[i] = "." + f.Name + " = " + printf.Text(f.Value)
+	}
+	return "{ " + strings.Join(parts, ", ") + " }"
+}
+
+// AppendJSON appends the number.
+func (s Symbol) AppendJSON(b []byte) []byte { return appendJSON(b, s.Number) }
+
+// AppendJSON appends an array.
+func (t Tuple) AppendJSON(b []byte) []byte { return appendList(b, t) }
+
+// AppendJSON appends an array.
+func (l List) AppendJSON(b []byte) []byte { return appendList(b, l) }
+
+// AppendJSON appends an object.
+func (r Record) AppendJSON(b []byte) []byte {
+	b = append(b, '{')
+	for i, f := range r {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(appendJSON(b, f.Name), ": "...)
+		b = appendJSON(b, f.Value)
+	}
+	return append(b, '}')
+}
+
+func appendList(b []byte, values []any) []byte {
+	b = append(b, '[')
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSON(b, v)
+	}
+	return append(b, ']')
+}
+
+// Decode returns a value of a script's type from what a program stored. o may be nil.
+func Decode(t types.Type, v bpf.Value, o *Options) any {
+	if o == nil {
+		o = &Options{}
+	}
+	return o.decode(t, v)
+}
+
+func (o *Options) decode(t types.Type, v bpf.Value) any {
+	switch t.Kind {
+	case types.Bool:
+		return v.Int() != 0
+	case types.Integer:
+		if t.Name != "" {
+			return o.enumerator(t, v)
+		}
+		if t.Signed {
+			return v.Int()
+		}
+		return uint64(v.Int())
+	case types.Pointer:
+		return Symbol{"0x" + strconv.FormatUint(uint64(v.Int()), 16), uint64(v.Int())}
+	case types.String:
+		return o.text(t, v)
+	case types.Tuple:
+		parts := make(Tuple, len(t.Fields))
+		for i, f := range t.Fields {
+			parts[i] = o.decode(f.Type, v.Elem(i))
+		}
+		return parts
+	case types.Record:
+		parts := make(Record, len(t.Fields))
+		for i, f := range t.Fields {
+			parts[i] = Field{f.Name, o.decode(f.Type, v.Elem(i))}
+		}
+		return parts
+	}
+	return fmt.Sprintf("%x", v.Raw)
+}
+
+// text returns a text, with the mark of one that was cut: of one that fills its type.
+func (o *Options) text(t types.Type, v bpf.Value) string {
+	s := v.Text()
+	cut := uint64(len(s)) == t.Size && t.Size > 0
+	if !o.Raw {
+		s = escape.Terminal(s)
+	}
+	if cut {
+		s += o.trailer()
+	}
+	return s
+}
+
+func (o *Options) trailer() string {
+	if o.Cut == "" {
+		return ".."
+	}
+	return o.Cut
+}
+
+func (o *Options) enumerator(t types.Type, v bpf.Value) Symbol {
+	n := uint64(v.Int())
+	if t.Size < 8 {
+		n &= 1<<(8*t.Size) - 1
+	}
+	if o.Names != nil {
+		if name := o.Names.Enumerator(t.Name, n); name != "" {
+			return Symbol{name, n}
+		}
+	}
+	return Symbol{strconv.FormatUint(n, 10), n}
+}
+
+// keyOf returns the text of a key, without the parentheses of a tuple. In JSON the parts of a tuple
+// have no blanks between them.
+func keyOf(v any, inJSON bool) string {
+	t, ok := v.(Tuple)
+	switch {
+	case !ok:
+		return printf.Text(v)
+	case inJSON:
+		return join(t, ",")
+	}
+	return join(t, ", ")
+}
+
+// compare compares keys as bpftrace does: numbers, also unsigned ones, as signed, and texts; tuples
+// by their first parts that differ and are of these.
+func compare(a, b any) int {
+	switch x := a.(type) {
+	case int64:
+		y, _ := b.(int64)
+		return compareInts(x, y)
+	case uint64:
+		y, _ := b.(uint64)
+		return compareInts(int64(x), int64(y))
+	case string:
+		y, _ := b.(string)
+		return strings.Compare(x, y)
+	case Tuple:
+		y, _ := b.(Tuple)
+		for i := range min(len(x), len(y)) {
+			if c := compare(x[i], y[i]); c != 0 {
+				return c
+			}
+		}
+	}
+	return 0
+}
+
+func compareInts(a, b int64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,544 @@
+package script
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/borescope/borescope/hist"
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/script/internal/lower"
+	"github.com/borescope/borescope/probe/script/output"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// RunOptions are the options of Program.Run. The zero value prints to nowhere.
+type RunOptions struct {
+	// Stdout is where the script prints, Stderr where it says how many probes are attached and
+	// what was lost. Nil is nowhere.
+	Stdout, Stderr io.Writer
+	// JSON prints lines of JSON, as bpftrace's -f json does.
+	JSON bool
+	// Raw prints text of traced processes as it is; otherwise it has '?' for each character that
+	// a terminal acts on.
+	Raw bool
+	// Quiet does not say how many probes are attached.
+	Quiet bool
+	// Attached is called when all probes are attached. Its error ends the run. Nil is nothing.
+	Attached func() error
+}
+
+// Run loads and attaches the program, and prints what the script prints, until the script calls
+// exit() or ctx ends, or, if it has no other probes than begin and end, until these have run. Then
+// it runs the end probes, prints what is left in the ring, and the maps. status is exit()'s
+// argument. The end of ctx is no error. Run needs the privileges of bpf.Load.
+func (p *Program) Run(ctx context.Context, o *RunOptions) (status int, err error) {
+	if o == nil {
+		o = &RunOptions{}
+	}
+	s := &run{Program: p, RunOptions: *o, zeroed: map[*lower.Map][]output.Entry{}}
+	s.boot = time.Now().Add(-time.Duration(kernel.Boottime())).Round(0)
+	if s.Stdout == nil {
+		s.Stdout = io.Discard
+	}
+	if s.Stderr == nil {
+		s.Stderr = io.Discard
+	}
+	s.values = &output.Options{JSON: o.JSON, Raw: o.Raw, Cut: p.conf.StrTruncTrailer, Names: p}
+	s.out = output.New(s.Stdout, s.values)
+	err = s.run(ctx)
+	return s.status, err
+}
+
+// run is a running script.
+type run struct {
+	*Program
+	RunOptions
+	loaded *bpf.Loaded
+	ring   bpf.Stream // nil if the script emits nothing
+	out    *output.Printer
+	values *output.Options
+	zeroed map[*lower.Map][]output.Entry // by zero()
+	links  []*probe.Link
+	lost   uint64
+	boot   time.Time // when CLOCK_BOOTTIME was 0
+	exited bool
+	status int
+}
+
+func (s *run) run(ctx context.Context) (err error) {
+	if s.loaded, err = bpf.Load(s.low.IR, s.plan); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.loaded.Close()) }()
+	if s.low.Ring != nil {
+		if s.ring, err = bpf.OpenStream(s.loaded, s.low.Ring, 0); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.ring.Close()) }()
+	}
+	ends, err := s.attach(ctx)
+	if err == nil {
+		err = s.detach()
+	}
+	if err != nil {
+		return errors.Join(err, s.detach())
+	}
+	return s.finish(ends)
+}
+
+// attach runs the begin programs, attaches the others, and handles records until the script is to
+// end. It returns the plan of the end programs.
+func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
+	begins, others, ends := s.split()
+	for _, plan := range []*probe.Plan{begins, others} {
+		if len(plan.Programs) == 0 {
+			continue
+		}
+		link, err := plan.Attach(s.loaded.Programs(), &probe.AttachOptions{
+			Env: s.env, Missing: missing(s.conf.MissingProbes),
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.links = append(s.links, link)
+	}
+	if err := s.attached(); err != nil {
+		return nil, err
+	}
+	if len(others.Programs) == 0 {
+		return ends, s.drain()
+	}
+	return ends, s.follow(ctx)
+}
+
+// attached says that the probes are attached.
+func (s *run) attached() error {
+	n := 0
+	for i := range s.plan.Programs {
+		n += len(s.plan.Programs[i].Sites)
+	}
+	if !s.Quiet {
+		text, err := s.out.Attached(n)
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(s.Stderr, text); err != nil {
+			return err
+		}
+	}
+	if s.Attached != nil {
+		return s.Attached()
+	}
+	return nil
+}
+
+// split returns the plan's begin programs, its end programs, and the others, each as a plan.
+func (s *run) split() (begins, others, ends *probe.Plan) {
+	part := func(keep func(probe.Target) bool) *probe.Plan {
+		plan := *s.plan
+		plan.Programs = slices.DeleteFunc(slices.Clone(plan.Programs), func(g probe.Program) bool {
+			return !keep(g.Sites[0].Target)
+		})
+		return &plan
+	}
+	return part(lower.Begins), part(func(t probe.Target) bool { return !lower.Begins(t) && !lower.Ends(t) }),
+		part(lower.Ends)
+}
+
+// detach ends all probes.
+func (s *run) detach() error {
+	var errs []error
+	for _, l := range s.links {
+		errs = append(errs, l.Close())
+	}
+	s.links = nil
+	return errors.Join(errs...)
+}
+
+// poll is how often a run looks whether the script has ended although the ring had no room for the
+// record that says it.
+const poll = 200 * time.Millisecond
+
+// follow handles records until the script is to end.
+func (s *run) follow(ctx context.Context) error {
+	var rec mapx.Record
+	for !s.exited {
+		err := s.next(ctx, poll, &rec)
+		switch {
+		case err == nil:
+			if err := s.record(&rec); err != nil {
+				return err
+			}
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, context.DeadlineExceeded):
+			if err := s.exitRequested(); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// next waits for a record, or for the time to pass.
+func (s *run) next(ctx context.Context, most time.Duration, rec *mapx.Record) error {
+	if s.ring == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	ctx, stop := context.WithTimeout(ctx, most)
+	defer stop()
+	return s.ring.ReadInto(ctx, rec)
+}
+
+func (s *run) exitRequested() error {
+	asked, err := s.loaded.ExitRequested()
+	if err != nil || !asked {
+		return err
+	}
+	s.exited = true
+	s.status, err = s.loaded.ExitCode()
+	return err
+}
+
+// drain handles the records that are in the ring.
+func (s *run) drain() error {
+	if s.ring == nil {
+		return nil
+	}
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	var rec mapx.Record
+	for {
+		err := s.ring.ReadInto(done, &rec)
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		if err == nil {
+			err = s.record(&rec)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// finish runs the end programs, and prints what is left: records, losses, maps.
+func (s *run) finish(ends *probe.Plan) error {
+	if len(ends.Programs) > 0 {
+		s.exited = false // the records of end programs count
+		link, err := ends.Attach(s.loaded.Programs(), &probe.AttachOptions{Env: s.env})
+		if err == nil {
+			err = link.Close() // which runs them
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.drain(); err != nil {
+		return err
+	}
+	if err := s.losses(); err != nil {
+		return err
+	}
+	if !s.conf.PrintMapsOnExit {
+		return nil
+	}
+	for _, m := range s.low.Maps {
+		if err := s.printMap(m, &output.MapOptions{Scalar: m.Scalar}, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// losses says what was lost: events, entries, and what could not be read.
+func (s *run) losses() error {
+	st, err := s.loaded.Stats()
+	if err != nil {
+		return err
+	}
+	if s.ring != nil {
+		rs, err := s.ring.Stats()
+		if err != nil {
+			return err
+		}
+		s.lost = max(s.lost, rs.Lost)
+	}
+	say := func(n uint64, what string) {
+		if n > 0 {
+			fmt.Fprintf(s.Stderr, "WARNING: %d %s\n", n, what)
+		}
+	}
+	say(s.lost, "events were lost: the ring was full")
+	full := st.Full - min(st.Full, s.lost)
+	say(full, "entries did not fit into maps: try config = { max_map_keys=… }")
+	say(st.Missed, "firings were missed: a program was running on the CPU")
+	say(st.NoScratch, "firings were left out: too many programs were active on a CPU")
+	return nil
+}
+
+// record does what a record asks for.
+func (s *run) record(rec *mapx.Record) error {
+	if rec.Lost > 0 {
+		s.lost += rec.Lost
+		text, err := s.out.Lost(rec.Lost)
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(s.Stderr, text); err != nil {
+			return err
+		}
+	}
+	if len(rec.Data) < 8 {
+		return fmt.Errorf("a record of %d bytes is none of the script's", len(rec.Data))
+	}
+	n := binary.LittleEndian.Uint64(rec.Data)
+	if n >= uint64(len(s.low.Sites)) {
+		return fmt.Errorf("record %d is none of the script's", n)
+	}
+	if s.exited {
+		return nil // as bpftrace, which prints nothing after exit()
+	}
+	return s.site(&s.low.Sites[n], rec.Data)
+}
+
+func (s *run) site(at *lower.Site, data []byte) error {
+	raw := bpf.Value{Type: at.Record, Raw: string(data)}
+	switch at.Kind {
+	case lower.Printf:
+		return s.out.Printf(at.Format, s.args(at, raw))
+	case lower.PrintValue:
+		return s.out.Value(s.args(at, raw)[0])
+	case lower.PrintMap:
+		o := &output.MapOptions{Scalar: at.Map.Scalar, Top: at.Top, Div: at.Div}
+		return s.printMap(at.Map, o, at.Clear)
+	case lower.PrintEntry:
+		return s.printEntry(at.Map, s.args(at, raw)[0])
+	case lower.Clear:
+		return s.clear(at.Map)
+	case lower.Zero:
+		return s.zero(at.Map)
+	case lower.Time:
+		return s.out.Time(output.Strftime(at.Format, time.Now()))
+	case lower.Exit:
+		s.exited, s.status = true, int(raw.Elem(1).Int())
+		return nil
+	}
+	return fmt.Errorf("site of kind %d", at.Kind)
+}
+
+// args returns the values of a record.
+func (s *run) args(at *lower.Site, raw bpf.Value) []any {
+	args := make([]any, len(at.Args))
+	for i, t := range at.Args {
+		v := raw.Elem(i + 1)
+		if t.Kind == types.Timestamp {
+			args[i] = output.Strftime(at.Times[i], s.moment(t.Mode, uint64(v.Int())))
+			continue
+		}
+		args[i] = output.Decode(t, v, s.values)
+	}
+	return args
+}
+
+// moment returns the time of a clock; that of the other clocks is printed as theirs, as bpftrace
+// does: CLOCK_TAI is ahead of the time.
+func (s *run) moment(mode string, ns uint64) time.Time {
+	if mode == "tai" || mode == "sw_tai" {
+		return time.Unix(0, int64(ns))
+	}
+	return s.boot.Add(time.Duration(ns))
+}
+
+// entries returns the entries of a map. With clear they are removed, too.
+func (s *run) entries(m *lower.Map, clear bool) ([]output.Entry, error) {
+	t, err := bpf.OpenTable(s.loaded, m.IR)
+	if err != nil {
+		return nil, err
+	}
+	read := t.Snapshot
+	if clear {
+		read = t.ReadAndClear
+	}
+	snap, err := read()
+	if err != nil {
+		return nil, err
+	}
+	var list []output.Entry
+	for _, e := range snap.Entries {
+		v, err := s.value(m, e.Value)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, output.Entry{Key: output.Decode(m.Key, e.Key, s.values), Value: v})
+	}
+	for _, z := range s.zeroed[m] {
+		if !slices.ContainsFunc(list, func(e output.Entry) bool { return same(e.Key, z.Key) }) {
+			list = append(list, z)
+		}
+	}
+	if clear {
+		delete(s.zeroed, m)
+	}
+	return list, nil
+}
+
+// same reports whether two keys print the same.
+func same(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+
+// value returns a value of OpenTable as output prints it.
+func (s *run) value(m *lower.Map, v any) (any, error) {
+	switch v := v.(type) {
+	case bpf.Value:
+		return output.Decode(m.Value, v, s.values), nil
+	case []bpf.Value:
+		return s.sum(m, v), nil
+	case bpf.Stat:
+		if m.IR.Agg == ir.AggAvg {
+			return mapx.Average{Total: v.Sum, Count: v.Count}, nil
+		}
+		return mapx.Totals{Total: v.Sum, Count: v.Count}, nil
+	case []bpf.Bucket:
+		return distribution(m.IR, v)
+	}
+	return v, nil
+}
+
+// sum returns the sum of what the CPUs have of a value.
+func (s *run) sum(m *lower.Map, cpus []bpf.Value) any {
+	var sum int64
+	for _, v := range cpus {
+		sum += v.Int()
+	}
+	if m.Value.Kind != types.Integer {
+		return output.Decode(m.Value, cpus[0], s.values)
+	}
+	if m.Value.Signed {
+		return sum
+	}
+	return uint64(sum)
+}
+
+// distribution returns a histogram.
+func distribution(m *ir.Map, buckets []bpf.Bucket) (hist.Distribution, error) {
+	if m.Agg == ir.AggLinear {
+		h, err := hist.NewLinear(m.Min, m.Max, m.Step)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range buckets {
+			h.AddN(b.Min, b.Count)
+		}
+		return h, nil
+	}
+	h, err := hist.NewLog2(m.Bits)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range buckets {
+		h.AddBucket(hist.Log2Index(b.Min, m.Bits), b.Count)
+	}
+	return h, nil
+}
+
+func (s *run) printMap(m *lower.Map, o *output.MapOptions, clear bool) error {
+	list, err := s.entries(m, clear)
+	if err != nil {
+		return err
+	}
+	return s.out.Map(m.Name, list, o)
+}
+
+// printEntry prints the value of one entry of an aggregation, zero if there is none.
+func (s *run) printEntry(m *lower.Map, key any) error {
+	list, err := s.entries(m, false)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if same(e.Key, key) {
+			return s.out.Value(plain(e.Value))
+		}
+	}
+	if m.IR.Agg == ir.AggStats {
+		return s.out.Value(plain(mapx.Totals{}))
+	}
+	return s.out.Value(int64(0))
+}
+
+// plain returns an average or totals as output prints other values.
+func plain(v any) any {
+	switch v := v.(type) {
+	case mapx.Average:
+		return v.Mean()
+	case mapx.Totals:
+		return output.Record{{Name: "count", Value: v.Count}, {Name: "average", Value: v.Mean()}, {Name: "total", Value: v.Total}}
+	}
+	return v
+}
+
+// clear removes all entries.
+func (s *run) clear(m *lower.Map) error {
+	_, err := s.entries(m, true)
+	return err
+}
+
+// zero sets all values to zero: of a map that the program reads, in the kernel. Entries of an
+// aggregation are removed, and are zero until they have a value again.
+func (s *run) zero(m *lower.Map) error {
+	if m.IR.Agg != ir.AggNone {
+		list, err := s.entries(m, true)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if v, ok := zeroOf(e.Value); ok {
+				s.zeroed[m] = append(s.zeroed[m], output.Entry{Key: e.Key, Value: v})
+			}
+		}
+		return nil
+	}
+	em := s.loaded.EBPFMap(m.IR)
+	if m.IR.Kind == ir.MapPerCPUHash || m.IR.Kind == ir.MapPerCPULRU {
+		t, err := mapx.NewPerCPU[string, string](em)
+		if err != nil {
+			return err
+		}
+		return t.Zero()
+	}
+	t, err := mapx.New[string, string](em)
+	if err != nil {
+		return err
+	}
+	return t.Zero()
+}
+
+// zeroOf returns zero of a value's type; histograms have none.
+func zeroOf(v any) (any, bool) {
+	switch v.(type) {
+	case uint64:
+		return uint64(0), true
+	case int64:
+		return int64(0), true
+	case mapx.Average:
+		return mapx.Average{}, true
+	case mapx.Totals:
+		return mapx.Totals{}, true
+	}
+	return nil, false
+}
+
+// Enumerator returns the name of a value of an enum.
+func (p *Program) Enumerator(enum string, value uint64) string { return p.typed.EnumName(enum, value) }

@@ -1,0 +1,158 @@
+package script_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/script"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+// scriptCase is a script with what it prints.
+type scriptCase struct{ name, text, want string }
+
+// cases reads a file of cases: "=== name", the script, "---", the output.
+func cases(t *testing.T, file string) []scriptCase {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []scriptCase
+	for _, part := range strings.Split(string(data), "=== ")[1:] {
+		name, rest, _ := strings.Cut(part, "\n")
+		text, want, ok := strings.Cut(rest, "---\n")
+		if !ok {
+			t.Fatalf("%s: %s has no output", file, name)
+		}
+		list = append(list, scriptCase{name, text, want})
+	}
+	return list
+}
+
+func compile(t *testing.T, text string, o *script.Options) *script.Program {
+	t.Helper()
+	p, err := script.Compile("stdin", []byte(text), o)
+	if err != nil {
+		t.Fatalf("%s%v", syntax.Text(err), err)
+	}
+	return p
+}
+
+// TestBegin: what scripts without other probes print, to the byte.
+func TestBegin(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	for _, c := range cases(t, "testdata/begin.txt") {
+		t.Run(c.name, func(t *testing.T) {
+			var out, said bytes.Buffer
+			p := compile(t, c.text, nil)
+			if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out, Stderr: &said}); err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != c.want {
+				t.Errorf("it printed\n%s\nwant\n%s", &out, c.want)
+			}
+			if s := said.String(); s != "Attached 1 probe\n" && s != "Attached 2 probes\n" {
+				t.Errorf("it said\n%s", s)
+			}
+		})
+	}
+}
+
+// TestWork: what scripts see of a process whose work is known, to the byte.
+func TestWork(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Uprobes, testenv.Tracefs)
+	for _, c := range cases(t, "testdata/work.txt") {
+		t.Run(c.name, func(t *testing.T) {
+			child := startWork(t)
+			p := compile(t, c.text, &script.Options{Params: child.params()})
+			var out, said bytes.Buffer
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := p.Run(ctx, &script.RunOptions{Stdout: &out, Stderr: &said, Attached: func() error {
+				defer cancel()
+				return child.work()
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != c.want {
+				t.Errorf("it printed\n%s\nwant\n%s\n%s", &out, c.want, &said)
+			}
+		})
+	}
+}
+
+// work is a process that waits, and then does what is known.
+type work struct {
+	*testenv.Cmd
+	in io.Closer
+}
+
+func startWork(t *testing.T) *work {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := testenv.Command(t, exe, "-test.run=^TestWorkChild$")
+	cmd.Env = append(os.Environ(), "SCRIPT_WORK=1")
+	in, out := testenv.Piped(t, cmd)
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return &work{cmd, in}
+}
+
+// params are the parameters of the scripts: the process, the number of mkdirat, and the register of
+// a Go function's first argument.
+func (w *work) params() []string {
+	register := "ax"
+	if runtime.GOARCH == "arm64" {
+		register = "r0"
+	}
+	return []string{strconv.Itoa(w.Process.Pid), strconv.Itoa(unix.SYS_MKDIRAT), register}
+}
+
+// work has the process work, and waits for its end.
+func (w *work) work() error {
+	w.in.Close()
+	return w.Wait()
+}
+
+// TestWorkChild is the process: 23 calls of mkdirat that fail, and of a function, which is called
+// 7 times more.
+func TestWorkChild(t *testing.T) {
+	if os.Getenv("SCRIPT_WORK") == "" {
+		return
+	}
+	runtime.LockOSThread()
+	name := []byte("scriptwork\x00")
+	unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
+	os.Stdout.Write([]byte("."))
+	os.Stdin.Read(make([]byte, 1))
+	for i := range 23 {
+		mode := uint32(0o700)
+		if i%2 == 1 && i < 20 {
+			mode = 0o755
+		}
+		unix.Mkdirat(unix.AT_FDCWD, "/no/such/directory", mode)
+		scriptCall(2)
+	}
+	for range 7 {
+		scriptCall(1)
+	}
+	os.Exit(0)
+}
+
+//go:noinline
+func scriptCall(n int) int { return n + 1 }
