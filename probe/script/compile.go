@@ -2,8 +2,11 @@ package script
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 
+	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
@@ -36,6 +39,9 @@ func Compile(name string, text []byte, o *Options) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := known(c.typed.Options(), o.Values); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	low, err := lower.Program(c.typed, &lower.Options{
 		Name: programName, Arch: arch(c.env), License: c.conf.License,
 		MapKeys: int(min(c.conf.MaxMapKeys, 1<<31-1)), Process: o.Process, IncludeSelf: o.IncludeSelf,
@@ -57,8 +63,34 @@ func Compile(name string, text []byte, o *Options) (*Program, error) {
 	}, nil
 }
 
+// known returns an error if a value is given for an option that the script does not have.
+func known(options []types.Option, values map[string]string) error {
+	var names []string
+	for _, o := range options {
+		names = append(names, o.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("the script has no option %q%s", name, near.Hint(name, names))
+		}
+	}
+	return nil
+}
+
 // programName is the name of all scripts' programs: the kernel shows its beginning.
 const programName = "script"
+
+// NotYet is the end of each error for what the language has and programs do not.
+const NotYet = lower.NotYet
+
+// Load loads the program into the kernel and removes it: it tells whether the kernel takes it.
+func (p *Program) Load() error {
+	l, err := bpf.Load(p.low.IR, p.plan)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
 
 // IR returns the program that the script became. It is shared: do not change it.
 func (p *Program) IR() *ir.Program { return p.low.IR }

@@ -41,6 +41,12 @@ type RunOptions struct {
 // it runs the end probes, prints what is left in the ring, and the maps. status is exit()'s
 // argument. The end of ctx is no error. Run needs the privileges of bpf.Load.
 func (p *Program) Run(ctx context.Context, o *RunOptions) (status int, err error) {
+	s := p.newRun(o)
+	err = s.run(ctx)
+	return s.status, err
+}
+
+func (p *Program) newRun(o *RunOptions) *run {
 	if o == nil {
 		o = &RunOptions{}
 	}
@@ -54,8 +60,7 @@ func (p *Program) Run(ctx context.Context, o *RunOptions) (status int, err error
 	}
 	s.values = &output.Options{JSON: o.JSON, Raw: o.Raw, Cut: p.conf.StrTruncTrailer, Names: p}
 	s.out = output.New(s.Stdout, s.values)
-	err = s.run(ctx)
-	return s.status, err
+	return s
 }
 
 // run is a running script.
@@ -72,6 +77,9 @@ type run struct {
 	boot   time.Time // when CLOCK_BOOTTIME was 0
 	exited bool
 	status int
+	// Of tests: each record, and the end, before the program is unloaded.
+	seen func(data []byte)
+	last func()
 }
 
 func (s *run) run(ctx context.Context) (err error) {
@@ -92,7 +100,11 @@ func (s *run) run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, s.detach())
 	}
-	return s.finish(ends)
+	err = s.finish(ends)
+	if s.last != nil {
+		s.last()
+	}
+	return err
 }
 
 // attach runs the begin programs, attaches the others, and handles records until the script is to
@@ -303,6 +315,9 @@ func (s *run) record(rec *mapx.Record) error {
 	}
 	if len(rec.Data) < 8 {
 		return fmt.Errorf("a record of %d bytes is none of the script's", len(rec.Data))
+	}
+	if s.seen != nil {
+		s.seen(rec.Data)
 	}
 	n := binary.LittleEndian.Uint64(rec.Data)
 	if n >= uint64(len(s.low.Sites)) {

@@ -156,3 +156,28 @@ func TestWorkChild(t *testing.T) {
 
 //go:noinline
 func scriptCall(n int) int { return n + 1 }
+
+// TestOptions: the values of getopt's options, given and by default.
+func TestOptions(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	const text = `begin { print((getopt("n", 5), getopt("on", false), getopt("name", "none", "a name"))); }`
+	for _, c := range []struct {
+		values map[string]string
+		want   string
+	}{
+		{nil, "(5, false, none)\n"},
+		{map[string]string{"n": "0x10", "on": "", "name": "some"}, "(16, true, some)\n"},
+	} {
+		var out bytes.Buffer
+		p := compile(t, text, &script.Options{Values: c.values})
+		if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out}); err != nil || out.String() != c.want {
+			t.Errorf("%v: %q, %v; want %q", c.values, &out, err, c.want)
+		}
+	}
+	for name, value := range map[string]string{"n": "many", "on": "maybe", "nmae": "x"} {
+		_, err := script.Compile("stdin", []byte(text), &script.Options{Values: map[string]string{name: value}})
+		if err == nil {
+			t.Errorf("%s=%s is accepted", name, value)
+		}
+	}
+}

@@ -28,8 +28,31 @@ type Command struct {
 // process's standard error. A recording has the process as the argument of -p, since a replay
 // starts nothing. The run does not end with the command. The caller closes the Command.
 func (t *Tool) Command(command string) (*Command, error) {
+	c, err := StartCommand(command, os.Stderr)
+	var not *notOneError
+	if errors.As(err, &not) {
+		return nil, t.Usagef("%v", not)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.args = slices.Insert(t.args, 0, "-p", strconv.Itoa(c.PID))
+	return c, nil
+}
+
+// notOneError is the error for a command line of several programs.
+type notOneError struct{ command, operator string }
+
+func (e *notOneError) Error() string {
+	return fmt.Sprintf("command %q has a %q, and one program is traced: name it alone, or sh -c '...' to trace the shell",
+		e.command, e.operator)
+}
+
+// StartCommand is Command for programs that are no Tool, with the place of the program's standard
+// output. The program runs when Go is called.
+func StartCommand(command string, stdout *os.File) (*Command, error) {
 	if op := operator(command); op != "" {
-		return nil, t.Usagef("command %q has a %q, and one program is traced: name it alone, or sh -c '...' to trace the shell", command, op)
+		return nil, &notOneError{command, op}
 	}
 	in, gate, err := os.Pipe()
 	if err != nil {
@@ -39,19 +62,28 @@ func (t *Tool) Command(command string) (*Command, error) {
 	// The shell waits for a line, closes the pipe, and becomes the command.
 	cmd := exec.Command("/bin/sh", "-c", "read go <&3 && exec 3<&- && exec "+command)
 	cmd.ExtraFiles = []*os.File{in}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stderr, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", command, err), gate.Close())
 	}
-	t.args = slices.Insert(t.args, 0, "-p", strconv.Itoa(cmd.Process.Pid))
 	return &Command{PID: cmd.Process.Pid, cmd: cmd, gate: gate}, nil
 }
+
+// Go lets the program run.
+func (c *Command) Go() error {
+	_, err := c.gate.Write([]byte("go\n"))
+	return err
+}
+
+// Wait waits for the end of the program, whose exit status does not matter. It is called once, and
+// not beside Close.
+func (c *Command) Wait() { _ = c.cmd.Wait() }
 
 // OnStart returns a context for Run, which starts the command when everything is attached.
 func (c *Command) OnStart(ctx context.Context) context.Context {
 	before, _ := ctx.Value(startKey{}).(func())
 	return OnStart(ctx, func() {
-		c.gate.Write([]byte("go\n"))
+		_ = c.Go() // it may be gone
 		if before != nil {
 			before()
 		}

@@ -1,6 +1,7 @@
 package types
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -47,6 +48,7 @@ type Program struct {
 
 	types  *table
 	scalar map[string]bool
+	opts   map[string]Option
 	value  func(name string) (enumerator, bool)
 	enums  map[string]*btf.Enum // those that have names in the script, or that the script names
 }
@@ -79,6 +81,16 @@ func (p *Program) Scalar(name string) bool { return p.scalar[name] }
 func (p *Program) Enumerator(name string) (value uint64, ok bool) {
 	e, ok := p.value(name)
 	return e.value, ok
+}
+
+// Options returns the options that the script reads with getopt, by name. An option is an element
+// of the map of its name in File.
+func (p *Program) Options() []Option {
+	var list []Option
+	for _, name := range slices.Sorted(maps.Keys(p.opts)) {
+		list = append(list, p.opts[name])
+	}
+	return list
 }
 
 // EnumName returns the name of a value of an enum, the first one that it has; "" if there is none.
@@ -138,7 +150,7 @@ func Check(f *syntax.File, o *Options) (*Program, error) {
 		return nil, c.errs
 	}
 	return &Program{
-		File: c.file, Warnings: c.errs, types: c.types, scalar: c.scalar, value: c.enumerator, enums: c.defs.enums,
+		File: c.file, Warnings: c.errs, types: c.types, scalar: c.scalar, opts: c.opts, value: c.enumerator, enums: c.defs.enums,
 	}, nil
 }
 
@@ -162,7 +174,7 @@ type checker struct {
 	scalar   map[string]bool        // maps, true for those without keys
 	bad      map[syntax.Node]misuse // uses of maps that contradict earlier uses
 	injected map[*syntax.Call]int   // number of arguments that sugar puts before the others
-	opts     map[string]Type        // types of the options of getopt
+	opts     map[string]Option      // the options of getopt
 	types    *table
 	solver   *solver // of the rounds, which has types; nil before the first
 	locked   map[any]Type
@@ -190,7 +202,7 @@ func newChecker(o *Options) *checker {
 		sys: o.System, unsafe: o.Unsafe, args: o.Params,
 		arch: o.Arch, said: map[said]bool{},
 		scalar: map[string]bool{}, bad: map[syntax.Node]misuse{},
-		injected: map[*syntax.Call]int{}, opts: map[string]Type{}, locked: map[any]Type{},
+		injected: map[*syntax.Call]int{}, opts: map[string]Option{}, locked: map[any]Type{},
 		casts:   map[integerName]*syntax.TypeOf{},
 		members: map[btf.Type]map[string]place{}, variants: map[*btf.Enum]map[uint64]bool{},
 	}

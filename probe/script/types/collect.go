@@ -227,8 +227,8 @@ func (c *collector) mapItself(m *syntax.Map) {
 		c.seen[v] = true
 		c.values = append(c.values, v)
 	}
-	if t, ok := c.opts[m.Name]; ok {
-		c.s.set(v, t)
+	if o, ok := c.opts[m.Name]; ok {
+		c.s.set(v, o.Type)
 		c.s.set(keyOf(m.Name), integer(8, true))
 	}
 	if c.inspecting > 0 {

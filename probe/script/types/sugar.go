@@ -224,18 +224,24 @@ func (c *checker) callScalars(n *syntax.Call, raw map[*syntax.Map]bool,
 
 // options replaces the calls of getopt, which return options of the command line.
 func (c *checker) options() {
-	values := map[string]string{}
-	about := map[string]string{}
 	syntax.Rewrite(c.file, func(n syntax.Node) syntax.Node {
 		call, ok := n.(*syntax.Call)
 		if !ok || call.Name != "getopt" {
 			return nil
 		}
-		return c.option(call, values, about)
+		return c.option(call)
 	})
 }
 
-func (c *checker) option(n *syntax.Call, values, about map[string]string) syntax.Node {
+// Option is an option of a script's command line, which it reads with getopt.
+type Option struct {
+	Name    string
+	Type    Type   // a bool, an integer, or a text
+	Default string // the value of one that is not given, as text
+	About   string // what it is for, "" if the script does not say it
+}
+
+func (c *checker) option(n *syntax.Call) syntax.Node {
 	if len(n.Args) == 0 || len(n.Args) > 3 {
 		c.fail(n, "The 'getopt' function can take a maximum of three arguments and a minimum of "+
 			"one argument.")
@@ -270,20 +276,21 @@ func (c *checker) option(n *syntax.Call, values, about map[string]string) syntax
 			return nil
 		}
 	}
-	if was, known := c.opts[name.Value]; known && (!was.Equal(t) || values[name.Value] != value) {
+	was, known := c.opts[name.Value]
+	if known && (!was.Type.Equal(t) || was.Default != value) {
 		c.fail(n, "Command line option '"+name.Value+"' needs to have the same default value in "+
-			"all places it is used. Previous default value: "+values[name.Value])
+			"all places it is used. Previous default value: "+was.Default)
 		return nil
 	}
-	if was := about[name.Value]; description != "" && was != "" && was != description {
+	if description != "" && was.About != "" && was.About != description {
 		c.fail(n, "Command line option '"+name.Value+"' must have the same description in all "+
 			"places it's used. Hint: You can wrap it in a macro")
 		return nil
 	}
-	c.opts[name.Value], values[name.Value] = t, value
-	if description != "" {
-		about[name.Value] = description
+	if description == "" {
+		description = was.About
 	}
+	c.opts[name.Value] = Option{name.Value, t, value, description}
 	return &syntax.MapAccess{
 		Loc: n.Loc, Map: &syntax.Map{Loc: n.Loc, Name: name.Value}, Key: &syntax.Integer{Loc: n.Loc},
 	}

@@ -2,6 +2,8 @@ package lower
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script/syntax"
@@ -300,9 +302,49 @@ func (l *lowerer) key(x *syntax.MapAccess) *ir.Expr { return l.expr(x.Key) }
 // keyType returns the type of a map's keys.
 func (l *lowerer) keyType(m *Map) ir.Type { return m.IR.Key }
 
-// option returns the value of one of getopt's options.
+// option returns the value of one of getopt's options: it is known before anything runs.
 func (l *lowerer) option(x *syntax.MapAccess) *ir.Expr {
-	return l.missing(x, "getopt")
+	i := slices.IndexFunc(l.typed.Options(), func(o types.Option) bool { return o.Name == x.Map.Name })
+	if i < 0 {
+		return l.missing(x, "this map")
+	}
+	o := l.typed.Options()[i]
+	text, given := l.o.Values[o.Name]
+	if !given {
+		text = o.Default
+	}
+	t := l.typeOf(x, o.Type)
+	switch o.Type.Kind {
+	case types.String:
+		if len(text) >= t.Size {
+			l.fail(x, "the option "+o.Name+" is longer than max_strlen")
+			return zero(t)
+		}
+		return &ir.Expr{Op: ir.OpString, Str: text, Type: t}
+	case types.Bool:
+		switch strings.ToLower(text) {
+		case "1", "true", "on", "yes", "":
+			return &ir.Expr{Op: ir.OpConst, Type: t, Int: 1}
+		case "0", "false", "off", "no":
+			return zero(t)
+		}
+		l.fail(x, "the option "+o.Name+" expects a boolean (e.g. 'true'), not "+strconv.Quote(text))
+		return zero(t)
+	}
+	n, err := number(text, t.Signed)
+	if err != nil {
+		l.fail(x, "the option "+o.Name+" expects an integer, not "+strconv.Quote(text))
+	}
+	return &ir.Expr{Op: ir.OpConst, Type: t, Int: n}
+}
+
+// number returns the bits of an integer.
+func number(text string, signed bool) (int64, error) {
+	if signed {
+		return strconv.ParseInt(text, 0, 64)
+	}
+	n, err := strconv.ParseUint(text, 0, 64)
+	return int64(n), err
 }
 
 // field returns a field of args, or an element of a record.

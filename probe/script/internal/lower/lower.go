@@ -144,9 +144,12 @@ func (l *lowerer) fail(n syntax.Node, msg string) {
 	}
 }
 
+// NotYet is the end of each error for what the language has and programs do not.
+const NotYet = " is not supported in programs yet"
+
 // missing adds the error for what the language has and programs do not.
 func (l *lowerer) missing(n syntax.Node, what string) *ir.Expr {
-	l.fail(n, what+" is not supported in programs yet")
+	l.fail(n, what+NotYet)
 	return ir.NewConst(0)
 }
 

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/borescope/borescope/pmc"
@@ -18,20 +19,50 @@ func (l *lowerer) target(a *syntax.AttachPoint) probe.Target {
 	case "tracepoint":
 		return probe.Tracepoint{Group: a.Target, Name: a.Func}
 	case "rawtracepoint":
-		module := a.Target
-		if module == "*" || module == "vmlinux" {
-			module = ""
-		}
-		return probe.RawTracepoint{Module: module, Name: a.Func}
+		return probe.RawTracepoint{Module: module(a.Target), Name: a.Func}
 	case "interval", "profile":
 		return l.clock(a)
 	case "uprobe":
 		return l.uprobe(a)
 	case "uretprobe":
-		return probe.Uretprobe{Path: a.Target, Symbol: a.Func, PID: l.o.Process}
+		return probe.Uretprobe{Path: a.Target, Symbol: a.Func, Lang: a.Lang, PID: l.o.Process}
+	case "usdt":
+		return probe.USDT{Path: a.Target, Provider: a.Namespace, Name: a.Func, PID: l.o.Process}
+	case "kprobe":
+		return probe.Kprobe{Module: a.Target, Symbol: a.Func, Offset: a.Offset, Address: a.Address}
+	case "kretprobe":
+		return probe.Kretprobe{Module: a.Target, Symbol: a.Func}
+	case "fentry":
+		return probe.Fentry{Module: module(a.Target), Symbol: a.Func, BPF: uint32(a.ProgID)}
+	case "fexit":
+		return probe.Fexit{Module: module(a.Target), Symbol: a.Func, BPF: uint32(a.ProgID)}
+	case "software", "hardware":
+		return l.event(a)
 	}
-	l.fail(a, "programs for "+a.Provider+" probes are not supported yet")
+	l.missing(a, "the probe "+a.Provider)
 	return nil
+}
+
+// module returns the module that functions are restricted to, "" for any and the kernel itself.
+func module(name string) string {
+	if name == "*" || name == "vmlinux" || name == "bpf" {
+		return ""
+	}
+	return name
+}
+
+// event returns the sampling of an event, after its usual number if the script gives none.
+func (l *lowerer) event(a *syntax.AttachPoint) probe.Target {
+	text := a.Provider + ":" + a.Target
+	if a.Freq != 0 {
+		text += ":" + strconv.FormatUint(a.Freq, 10)
+	}
+	t, err := probe.ParseTarget(text)
+	if err != nil {
+		l.fail(a, err.Error())
+		return nil
+	}
+	return t
 }
 
 var units = map[string]time.Duration{
@@ -53,10 +84,10 @@ func (l *lowerer) clock(a *syntax.AttachPoint) probe.Target {
 }
 
 func (l *lowerer) uprobe(a *syntax.AttachPoint) probe.Target {
-	t := probe.Uprobe{Path: a.Target, PID: l.o.Process}
+	t := probe.Uprobe{Path: a.Target, Lang: a.Lang, PID: l.o.Process}
 	switch {
 	case a.File != "":
-		t.File, t.Line = a.File, int(a.Line)
+		t.File, t.Line, t.Column = a.File, int(a.Line), int(a.Column)
 	case a.Func == "":
 		t.Address = a.Address
 	default:

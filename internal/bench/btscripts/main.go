@@ -1,0 +1,98 @@
+// Command btscripts compiles the scripts of directories for this machine, and prints how many
+// become programs, and what the language has and programs do not, with how many scripts use it:
+//
+//	go -C internal/bench run ./btscripts DIR…
+//
+// A script whose probes are not on this machine counts as one that becomes a program. Scripts that
+// have errors are left out.
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/script"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+func main() {
+	load := flag.Bool("load", false, "load the programs into the kernel, too")
+	names := flag.Bool("v", false, "print each script that becomes no program")
+	flag.Parse()
+	env := probe.NewEnv(nil)
+	for _, dir := range flag.Args() {
+		if err := report(env, dir, *load, *names); err != nil {
+			fmt.Fprintln(os.Stderr, "btscripts:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// report prints a directory's row, and what is missing for its scripts.
+func report(env *probe.Env, dir string, load, names bool) error {
+	var whole, part, absent, wrong, loaded int
+	missing := map[string]int{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".bt" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		p, err := script.Compile(path, text, &script.Options{Env: env, Unsafe: true, Params: []string{"1", "1", "1"}})
+		var said syntax.Errors
+		switch {
+		case err == nil:
+			whole++
+			if load {
+				if err := p.Load(); err != nil {
+					fmt.Printf("    %s: %v\n", path, err)
+				} else {
+					loaded++
+				}
+			}
+		case !errors.As(err, &said):
+			absent++
+			if names {
+				fmt.Printf("    %s: %v\n", path, err)
+			}
+		case !strings.Contains(said.String(), script.NotYet):
+			wrong++
+		default:
+			part++
+			seen := map[string]bool{}
+			for _, e := range said {
+				if what, ok := strings.CutSuffix(e.Msg, script.NotYet); ok && !seen[what] {
+					seen[what] = true
+					missing[what]++
+				}
+			}
+			if names {
+				fmt.Printf("    %s: %s\n", path, strings.Join(slices.Sorted(maps.Keys(seen)), "; "))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d become programs (%d loaded), %d without their probes here, %d not yet, %d have errors\n",
+		dir, whole+absent, loaded, absent, part, wrong)
+	list := slices.SortedFunc(maps.Keys(missing), func(a, b string) int {
+		return cmp.Or(cmp.Compare(missing[b], missing[a]), cmp.Compare(a, b))
+	})
+	for _, what := range list {
+		fmt.Printf("  %4d %s\n", missing[what], what)
+	}
+	return nil
+}

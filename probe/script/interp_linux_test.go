@@ -1,0 +1,121 @@
+package script
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/interp"
+	"github.com/borescope/borescope/probe/script/internal/lower"
+)
+
+// TestInterpreter: the interpreter emits the same records, and leaves the same maps, as the kernel.
+func TestInterpreter(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	data, err := os.ReadFile("testdata/begin.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	comm, err := os.ReadFile("/proc/thread-self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range strings.Split(string(data), "=== ")[1:] {
+		name, rest, _ := strings.Cut(part, "\n")
+		text, _, _ := strings.Cut(rest, "---\n")
+		t.Run(name, func(t *testing.T) {
+			p, err := Compile("stdin", []byte(text), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := p.newRun(nil)
+			var records [][]byte
+			var kernel map[string]map[string]string
+			s.seen = func(b []byte) { records = append(records, bytes.Clone(b)) }
+			s.last = func() { kernel = s.kernelMaps(t) }
+			if err := s.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			m := &interp.Machine{Comm: strings.TrimSpace(string(comm))}
+			for i := range p.plan.Programs {
+				in, err := interp.New(p.low.IR, p.plan, i)
+				if err == nil {
+					err = in.Run(m)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := m.Events[p.low.Ring]; !slices.EqualFunc(got, records, bytes.Equal) {
+				t.Errorf("interpreted, it emits\n%x\nand in the kernel\n%x", got, records)
+			}
+			for _, sm := range p.low.Maps {
+				if want, ok := kernel[sm.Name]; ok {
+					got := map[string]string{}
+					for k, v := range m.Maps[sm.IR] {
+						got[k] = string(v)
+					}
+					if !maps.Equal(got, want) {
+						t.Errorf("%s: interpreted\n%x\nand in the kernel\n%x", sm.Name, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// kernelMaps returns the entries of the maps, of aggregations what the CPU has that counted. Maps
+// that the script clears are left out.
+func (s *run) kernelMaps(t *testing.T) map[string]map[string]string {
+	all := map[string]map[string]string{}
+	for _, m := range s.low.Maps {
+		em := s.loaded.EBPFMap(m.IR)
+		if em.Type() == ebpf.ArrayOfMaps || s.changes(m) {
+			continue
+		}
+		entries := map[string]string{}
+		var key []byte
+		it := em.Iterate()
+		for {
+			var value []byte
+			var cpus [][]byte
+			target := any(&value)
+			if m.IR.Agg != ir.AggNone {
+				target = &cpus
+			}
+			if !it.Next(&key, target) {
+				break
+			}
+			counted := m.IR.Agg == ir.AggNone
+			for _, v := range cpus {
+				if some := slices.ContainsFunc(v, func(b byte) bool { return b != 0 }); value == nil || some {
+					value, counted = v, counted || some
+				}
+			}
+			if !counted && em.Type() == ebpf.PerCPUArray {
+				continue // each element is there from the beginning
+			}
+			entries[string(key)] = string(value)
+		}
+		if err := it.Err(); err != nil {
+			t.Fatal(fmt.Errorf("%s: %w", m.Name, err))
+		}
+		all[m.Name] = entries
+	}
+	return all
+}
+
+// changes reports whether a map is changed by whoever reads the records.
+func (s *run) changes(m *lower.Map) bool {
+	return slices.ContainsFunc(s.low.Sites, func(at lower.Site) bool {
+		return at.Map == m && (at.Kind == lower.Clear || at.Kind == lower.Zero || at.Clear)
+	})
+}
