@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,6 +68,44 @@ func TestBegin(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBeside: bpftrace 0.17 prints the same, but for empty lines, where its language is the same.
+func TestBeside(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tool("bpftrace"), testenv.Long)
+	for _, c := range cases(t, "testdata/begin.txt") {
+		name, alike := strings.CutSuffix(c.name, ", as 0.17")
+		if !alike {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			text := strings.NewReplacer("begin {", "BEGIN {", "end {", "END {").Replace(c.text)
+			if !strings.Contains(text, "exit()") {
+				text += "interval:ms:50 { exit(); }"
+			}
+			cmd := testenv.Command(t, "bpftrace", "-e", text)
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, &said)
+			}
+			_, theirs, _ := strings.Cut(string(out), "\n") // Attaching N probes...
+			if got, want := lines(theirs), lines(c.want); !slices.Equal(got, want) {
+				t.Errorf("bpftrace prints\n%s\nwant\n%s", theirs, c.want)
+			}
+		})
+	}
+}
+
+// lines returns the lines of a text that are not empty, without blanks at their ends.
+func lines(s string) (list []string) {
+	for line := range strings.Lines(s) {
+		if line = strings.TrimRight(line, " \n"); line != "" {
+			list = append(list, line)
+		}
+	}
+	return list
 }
 
 // TestWork: what scripts see of a process whose work is known, to the byte.
@@ -156,6 +195,21 @@ func TestWorkChild(t *testing.T) {
 
 //go:noinline
 func scriptCall(n int) int { return n + 1 }
+
+// TestPrintEntry: one entry of an aggregation, which the kernel must be able to read.
+func TestPrintEntry(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	const text = `config = { print_maps_on_exit = 0 }
+begin { @c[1] = count(); @c[1] = count(); print(@c[1]); print(@c[2]); @a["x"] = avg(9); print(@a["x"]); }`
+	p, err := script.Compile("stdin", []byte(text), nil)
+	if err != nil {
+		testenv.Need(t, testenv.Got("bpf_map_lookup_percpu_elem (5.19)", err, "Missing required kernel feature"))
+	}
+	var out bytes.Buffer
+	if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out}); err != nil || out.String() != "2\n0\n9\n" {
+		t.Errorf("%q, %v", &out, err)
+	}
+}
 
 // TestOptions: the values of getopt's options, given and by default.
 func TestOptions(t *testing.T) {

@@ -1,0 +1,182 @@
+package output_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/hist"
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/script/output"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// names has the enumerators of one enum.
+type names map[uint64]string
+
+func (n names) Enumerator(enum string, v uint64) string {
+	if enum != "state" {
+		return ""
+	}
+	return n[v]
+}
+
+var (
+	int32Type  = types.Type{Kind: types.Integer, Size: 4, Signed: true}
+	uint64Type = types.Type{Kind: types.Integer, Size: 8}
+)
+
+// TestDecode: the values that programs store, as text and as JSON.
+func TestDecode(t *testing.T) {
+	pair := ir.TupleType(ir.Field{Type: ir.IntType(4, true)}, ir.Field{Type: ir.StringType(4)})
+	for _, c := range []struct {
+		typ        types.Type
+		ir         ir.Type
+		raw        string
+		text, json string
+	}{
+		{int32Type, ir.IntType(4, true), "\xfe\xff\xff\xff", "-2", "-2"},
+		{uint64Type, ir.Uint64Type(), "\xff\xff\xff\xff\xff\xff\xff\xff", "18446744073709551615", `"18446744073709551615"`},
+		{types.Type{Kind: types.Bool, Size: 1}, ir.BoolType(), "\x01", "true", "true"},
+		{types.Type{Kind: types.Pointer, Size: 8}, ir.PtrType(nil, false), "\x10\x20\x00\x00\x00\x00\x00\x00", "0x2010", "8208"},
+		{types.Type{Kind: types.String, Size: 8}, ir.StringType(8), "a\"b\x1b\x00..", `a"b?`, `"a\"b?"`},
+		{types.Type{Kind: types.String, Size: 4}, ir.StringType(4), "abcd", "abcd..", `"abcd.."`},
+		{types.Type{Kind: types.Integer, Size: 4, Name: "state"}, ir.IntType(4, false), "\x02\x00\x00\x00", "RUN", "2"},
+		{types.Type{Kind: types.Integer, Size: 4, Name: "state"}, ir.IntType(4, false), "\x07\x00\x00\x00", "7", "7"},
+		{
+			types.Type{Kind: types.Tuple, Fields: []types.Field{{Type: int32Type}, {Type: types.Type{Kind: types.String, Size: 4}}}},
+			pair, "\x05\x00\x00\x00ab\x00\x00", "(5, ab)", `[5,"ab"]`,
+		},
+		{
+			types.Type{Kind: types.Record, Fields: []types.Field{{Name: "n", Type: int32Type}, {Name: "s", Type: types.Type{Kind: types.String, Size: 4}}}},
+			pair, "\x05\x00\x00\x00ab\x00\x00", "{ .n = 5, .s = ab }", `{"n": 5, "s": "ab"}`,
+		},
+	} {
+		o := &output.Options{Names: names{2: "RUN"}}
+		v := output.Decode(c.typ, bpf.Value{Type: c.ir, Raw: c.raw}, o)
+		for inJSON, want := range map[bool]string{false: c.text + "\n", true: `{"type": "value", "data": ` + c.json + "}\n"} {
+			var b bytes.Buffer
+			if err := output.New(&b, &output.Options{JSON: inJSON}).Value(v); err != nil || b.String() != want {
+				t.Errorf("%v %q: %q, %v; want %q", c.typ, c.raw, &b, err, want)
+			}
+		}
+	}
+}
+
+// TestMaps: the order and the layout of maps, as text and as JSON.
+func TestMaps(t *testing.T) {
+	h, err := hist.NewLog2(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Add(5)
+	tuple := func(parts ...any) any { return output.Tuple(parts) }
+	for _, c := range []struct {
+		entries    []output.Entry
+		o          output.MapOptions
+		text, json string
+	}{
+		{nil, output.MapOptions{}, "", ""},
+		{
+			[]output.Entry{{Key: "b", Value: uint64(9)}, {Key: "a", Value: uint64(200)}, {Key: "c", Value: uint64(30)}},
+			output.MapOptions{Top: 2, Div: 10}, "@[c]: 3\n@[a]: 20\n", `{"type": "map", "data": {"@": {"c": 3, "a": 20}}}` + "\n",
+		},
+		{
+			[]output.Entry{{Key: tuple(int64(2), "x y"), Value: "two"}, {Key: tuple(int64(-1), "z"), Value: "one"}},
+			output.MapOptions{}, "@[-1, z]: one\n@[2, x y]: two\n",
+			`{"type": "map", "data": {"@": {"-1,z": "one", "2,x y": "two"}}}` + "\n",
+		},
+		{[]output.Entry{{Value: int64(7)}}, output.MapOptions{Scalar: true}, "@: 7\n", `{"type": "map", "data": {"@": 7}}` + "\n"},
+		{
+			[]output.Entry{{Key: int64(1), Value: mapx.Totals{Total: 30, Count: 4}}}, output.MapOptions{},
+			"@[1]: { .count = 4, .average = 7, .total = 30 }\n",
+			`{"type": "stats", "data": {"@": {"1": {"count": 4, "average": 7, "total": 30}}}}` + "\n",
+		},
+		{
+			[]output.Entry{{Value: h}}, output.MapOptions{Scalar: true},
+			"@:\n[4, 8)                 1 |" + strings.Repeat("@", 52) + "|\n\n",
+			`{"type": "hist", "data": {"@": [{"min": 4, "max": 7, "count": 1}]}}` + "\n",
+		},
+	} {
+		for inJSON, want := range map[bool]string{false: c.text, true: c.json} {
+			var b bytes.Buffer
+			p := output.New(&b, &output.Options{JSON: inJSON})
+			if err := p.Map("@", c.entries, &c.o); err != nil || b.String() != want {
+				t.Errorf("%+v:\n%s%v; want\n%s", c.entries, &b, err, want)
+			}
+		}
+	}
+}
+
+// TestLines: the other lines.
+func TestLines(t *testing.T) {
+	for inJSON, want := range map[bool]string{
+		false: "n is 5\n12:00\n",
+		true: `{"type": "printf", "data": "n is 5\n"}` + "\n" + `{"type": "time", "data": "12:00\n"}` + "\n" +
+			`{"type": "attached_probes", "count": 1, "data": {"probes": 1}}` + "\n" +
+			`{"type": "lost_events", "count": 3, "data": {"events": 3}}` + "\n",
+	} {
+		var b bytes.Buffer
+		p := output.New(&b, &output.Options{JSON: inJSON})
+		if err := p.Printf("n is %d\n", []any{int64(5)}); err != nil {
+			t.Error(err)
+		}
+		if err := p.Time("12:00\n"); err != nil {
+			t.Error(err)
+		}
+		attached, err := p.Attached(1)
+		if err != nil || (attached == "Attached 1 probe\n") == inJSON {
+			t.Errorf("%q, %v", attached, err)
+		}
+		lost, err := p.Lost(3)
+		if err != nil || (lost == "Lost 3 events\n") == inJSON {
+			t.Errorf("%q, %v", lost, err)
+		}
+		if b.String() != want {
+			t.Errorf("printed\n%s\nwant\n%s", &b, want)
+		}
+	}
+}
+
+// TestStrftime: as date(1) formats times, but for bpftrace's own conversions.
+func TestStrftime(t *testing.T) {
+	testenv.Need(t, testenv.Tool("date"))
+	const format = "%a %A %b %B %c %C %d %D %e %F %g %G %h %H %I %j %m %M %n %p %P %r %R %s %S %t %T %u %U %V %w %W %x %X %y %Y %z %Z %% %Ey %Od"
+	for _, text := range []string{"2026-11-28T21:05:09Z", "2024-12-30T00:00:00Z", "2021-01-03T12:30:00Z", "2000-02-29T23:59:59Z"} {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := testenv.Command(t, "date", "-u", "-d", text, "+"+format)
+		cmd.Env = []string{"LC_ALL=C", "PATH=/usr/bin:/bin"}
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := output.Strftime(format, at) + "\n"; got != string(out) {
+			t.Errorf("%s:\n%q, want\n%q", text, got, out)
+		}
+	}
+	at := time.Date(2026, 11, 28, 21, 5, 9, 12_345_678, time.UTC)
+	if got := output.Strftime("%k %f %l %q %", at); got != "012345678 012345 012 %q %" {
+		t.Errorf("%q", got)
+	}
+}
+
+func FuzzStrftime(f *testing.F) {
+	f.Add("%Y-%m-%d %H:%M:%S", int64(0))
+	f.Add("%E%O%%", int64(-1))
+	f.Fuzz(func(t *testing.T, format string, at int64) {
+		got := output.Strftime(format, time.Unix(at, 0).UTC())
+		if !strings.Contains(format, "%") && got != format {
+			t.Errorf("%q of no conversion is %q", format, got)
+		}
+		if len(got) > 32*len(format)+32 {
+			t.Errorf("%d bytes of %d", len(got), len(format))
+		}
+	})
+}
