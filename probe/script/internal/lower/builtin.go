@@ -23,8 +23,19 @@ func (l *lowerer) builtin(x *syntax.Builtin) *ir.Expr {
 	if n, ok := argument(x.Name); ok {
 		return l.argument(x, n)
 	}
-	if x.Name == "retval" {
-		return &ir.Expr{Op: ir.OpCast, Type: l.of(x), Args: []*ir.Expr{{Op: ir.OpRet}}}
+	switch x.Name {
+	case "retval":
+		return l.loaded(x, &ir.Expr{Op: ir.OpRet})
+	case "curtask":
+		return l.loaded(x, ir.NewBuiltin("curtask"))
+	case "func":
+		return l.function(x)
+	case "kstack", "ustack":
+		return l.stack(x)
+	case "username":
+		return &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{ir.NewBuiltin("uid")}}
+	case "pcomm":
+		return parent("comm")
 	}
 	return l.missing(x, x.Name)
 }

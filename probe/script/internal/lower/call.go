@@ -88,6 +88,22 @@ func init() { // they lower their arguments
 		"zero":  func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Zero) },
 		"time":  (*lowerer).time, "exit": (*lowerer).exit, "strftime": (*lowerer).strftime,
 		"nsecs": (*lowerer).nsecs, "reg": (*lowerer).reg,
+		"str": (*lowerer).str, "buf": (*lowerer).buf,
+		"ksym": (*lowerer).ksym, "usym": (*lowerer).usym, "kaddr": (*lowerer).kaddr,
+		"uaddr": (*lowerer).uaddr, "ntop": (*lowerer).ntop, "macaddr": (*lowerer).macaddr,
+		"bswap": (*lowerer).bswap, "signal": (*lowerer).signal, "signal_thread": (*lowerer).signal,
+		"override":    (*lowerer).override,
+		"kptr":        func(l *lowerer, c *syntax.Call) *ir.Expr { return l.space(c, ir.OpKptr) },
+		"uptr":        func(l *lowerer, c *syntax.Call) *ir.Expr { return l.space(c, ir.OpUptr) },
+		"strlen":      func(l *lowerer, c *syntax.Call) *ir.Expr { return l.text(c, ir.OpLen) },
+		"strcontains": func(l *lowerer, c *syntax.Call) *ir.Expr { return l.text(c, ir.OpContains) },
+		"strstr":      func(l *lowerer, c *syntax.Call) *ir.Expr { return l.text(c, ir.OpIndexOf) },
+		"strncmp":     func(l *lowerer, c *syntax.Call) *ir.Expr { return l.text(c, ir.OpStrncmp) },
+		"memcmp":      func(l *lowerer, c *syntax.Call) *ir.Expr { return l.text(c, ir.OpMemcmp) },
+		"kstack":      func(l *lowerer, c *syntax.Call) *ir.Expr { return l.stack(c) },
+		"ustack":      func(l *lowerer, c *syntax.Call) *ir.Expr { return l.stack(c) },
+		"username":    func(l *lowerer, c *syntax.Call) *ir.Expr { return ir.NewBuiltin("uid") },
+		"cgroup_path": func(l *lowerer, c *syntax.Call) *ir.Expr { return l.expr(c.Args[0]) },
 	}
 }
 

@@ -65,6 +65,8 @@ func (l *lowerer) value(x syntax.Expr) *ir.Expr {
 		return &ir.Expr{Op: ir.OpElem, Int: int64(x.N), Args: []*ir.Expr{l.expr(x.X)}}
 	case *syntax.Field:
 		return l.field(x)
+	case *syntax.Index:
+		return l.index(x)
 	case *syntax.Comptime:
 		return l.expr(x.X)
 	case *syntax.Identifier:
@@ -133,6 +135,9 @@ func (l *lowerer) binary(x *syntax.Binary) *ir.Expr {
 	case ir.OpInvalid:
 		return l.missing(x, "the operator "+x.Op)
 	}
+	if t := l.typed.Type(x); t.Kind == types.Pointer && (op == ir.OpAdd || op == ir.OpSub) {
+		return l.offset(x, op)
+	}
 	args := l.in(x.X, x.Y)
 	e := ir.NewExpr(op, args...)
 	if op < ir.OpEq || op > ir.OpGe {
@@ -177,6 +182,8 @@ func (l *lowerer) unary(x *syntax.Unary) *ir.Expr {
 		return ir.NewExpr(ir.OpLNot, l.truth(x.X))
 	case "-":
 		return &ir.Expr{Op: ir.OpNeg, Type: l.of(x), Args: []*ir.Expr{l.expr(x.X)}}
+	case "*":
+		return l.deref(x)
 	case "~":
 		return &ir.Expr{Op: ir.OpNot, Type: l.of(x), Args: []*ir.Expr{l.expr(x.X)}}
 	}
@@ -272,7 +279,8 @@ func (l *lowerer) cast(x *syntax.Cast) *ir.Expr {
 	t := l.of(x)
 	from := l.of(x.X)
 	switch {
-	case from.Scalar() && t.Scalar(), from.Kind == ir.KindString && t.Kind == ir.KindString:
+	case from.Scalar() && t.Scalar(), from.Kind == ir.KindString && t.Kind == ir.KindString,
+		from.Size == t.Size && (from.Scalar() || t.Scalar()):
 		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{e}}
 	case from.Equal(t):
 		return e
@@ -347,21 +355,17 @@ func number(text string, signed bool) (int64, error) {
 	return int64(n), err
 }
 
-// field returns a field of args, or an element of a record.
+// field returns a field of args, an element of a record, or a member.
 func (l *lowerer) field(x *syntax.Field) *ir.Expr {
-	if t := l.typed.Type(x.X); t.Args {
+	switch t := l.typed.Type(x.X); {
+	case t.Args:
 		e := &ir.Expr{Op: ir.OpArg, Str: x.Name}
-		switch l.point.Provider {
-		case "tracepoint":
+		if l.point.Provider == "tracepoint" {
 			e.Op = ir.OpField
 		}
-		t := l.of(x)
-		if t.Scalar() {
-			return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{e}}
-		}
-		return e
-	} else if t.Kind == types.Record {
+		return l.loaded(x, e)
+	case t.Kind == types.Record:
 		return &ir.Expr{Op: ir.OpElem, Str: x.Name, Args: []*ir.Expr{l.expr(x.X)}}
 	}
-	return l.missing(x, "a member")
+	return l.member(x)
 }

@@ -14,7 +14,28 @@ func (l *lowerer) typeOf(n syntax.Node, t types.Type) ir.Type {
 	case types.Bool:
 		return ir.BoolType()
 	case types.Pointer:
-		return ir.PtrType(nil, t.Space == types.UserSpace)
+		return ir.PtrType(cType(*t.Elem), user(t))
+	case types.C, types.Array:
+		of := ir.BytesType(int(t.Size))
+		of.Elem = cType(t)
+		return of
+	case types.Buffer:
+		size := max(int(t.Size)-bufferHead, 1)
+		return ir.TupleType(ir.Field{Type: ir.IntType(4, false)}, ir.Field{Type: ir.BytesType(size)})
+	case types.Ksym, types.Username, types.CgroupPath:
+		return ir.Uint64Type()
+	case types.Usym:
+		return ir.TupleType(ir.Field{Type: ir.Uint64Type()}, ir.Field{Type: ir.IntType(4, false)},
+			ir.Field{Type: ir.IntType(4, false)})
+	case types.Inet:
+		return ir.TupleType(ir.Field{Type: ir.Uint64Type()}, ir.Field{Type: ir.BytesType(16)})
+	case types.MAC:
+		return ir.BytesType(6)
+	case types.Kstack:
+		return ir.BytesType(8 * int(t.Limit)).WithFormat(ir.FormatKstack)
+	case types.Ustack:
+		return ir.TupleType(ir.Field{Type: ir.Uint64Type()},
+			ir.Field{Type: ir.BytesType(8 * int(t.Limit)).WithFormat(ir.FormatUstack)})
 	case types.String:
 		return ir.StringType(int(max(t.Size, 1)))
 	case types.Timestamp:
@@ -32,3 +53,6 @@ func (l *lowerer) typeOf(n syntax.Node, t types.Type) ir.Type {
 
 // of returns the type of an expression as ir has it.
 func (l *lowerer) of(x syntax.Expr) ir.Type { return l.typeOf(x, l.typed.Type(x)) }
+
+// bufferHead is what a buffer's type has besides its bytes: their number.
+const bufferHead = 4

@@ -1,0 +1,198 @@
+package lower
+
+import (
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// cType returns a script's type as BTF has it, nil for void.
+func cType(t types.Type) btf.Type {
+	switch t.Kind {
+	case types.Integer:
+		i := &btf.Int{Name: t.String(), Size: uint32(t.Size)}
+		if t.Signed {
+			i.Encoding = btf.Signed
+		}
+		return i
+	case types.Bool:
+		return &btf.Int{Name: "bool", Size: 1, Encoding: btf.Bool}
+	case types.Pointer:
+		target := cType(*t.Elem)
+		if target == nil {
+			target = &btf.Void{}
+		}
+		return &btf.Pointer{Target: target}
+	case types.C:
+		return t.BTF
+	case types.String:
+		char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Char}
+		return &btf.Array{Index: index, Type: char, Nelems: uint32(t.Size)}
+	case types.Array:
+		if elem := cType(*t.Elem); elem != nil {
+			return &btf.Array{Index: index, Type: elem, Nelems: uint32(t.Len)}
+		}
+	}
+	return nil
+}
+
+var index = &btf.Int{Name: "unsigned int", Size: 4}
+
+// user reports whether a pointer or a number is an address in user memory.
+func user(t types.Type) bool { return t.Space == types.UserSpace }
+
+// address returns a pointer to what an expression of a C type stands for in memory, nil if that is
+// a value of the program's own.
+func (l *lowerer) address(x syntax.Expr) *ir.Expr {
+	t := l.typed.Type(x)
+	switch x := x.(type) {
+	case *syntax.Unary:
+		if x.Op == "*" {
+			return l.pointer(x.X, t)
+		}
+	case *syntax.Field:
+		if l.typed.Type(x.X).Kind != types.C || l.typed.Type(x.X).Args {
+			return nil
+		}
+		if base := l.address(x.X); base != nil {
+			return &ir.Expr{Op: ir.OpAddrOf, Str: x.Name, Args: []*ir.Expr{base}}
+		}
+	case *syntax.Index:
+		of := l.typed.Type(x.X)
+		var base *ir.Expr
+		switch of.Kind {
+		case types.Pointer:
+			base = l.expr(x.X)
+		case types.Array, types.String:
+			if base = l.address(x.X); base == nil {
+				return nil
+			}
+		default:
+			return nil
+		}
+		elem := ir.PtrType(cType(t), base.Type.User || user(of))
+		base = &ir.Expr{Op: ir.OpCast, Type: elem, Args: []*ir.Expr{base}}
+		return &ir.Expr{Op: ir.OpAddrOf, Args: []*ir.Expr{base, l.expr(x.I)}}
+	case *syntax.Block:
+		if len(x.Stmts) == 0 {
+			return l.address(x.Value)
+		}
+	}
+	return nil
+}
+
+// pointer returns an expression, a pointer or a number, as a pointer to a type.
+func (l *lowerer) pointer(x syntax.Expr, elem types.Type) *ir.Expr {
+	of := l.typed.Type(x)
+	t := ir.PtrType(cType(elem), user(of))
+	if of.Space == types.NoSpace && of.Kind == types.Integer {
+		t.User = l.inUser() // as the event is
+	}
+	return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{l.expr(x)}}
+}
+
+// inUser reports whether the probe is in user code, where numbers are user addresses.
+func (l *lowerer) inUser() bool {
+	switch l.point.Provider {
+	case "uprobe", "uretprobe", "usdt":
+		return true
+	}
+	return false
+}
+
+// deref returns what a pointer points to.
+func (l *lowerer) deref(x *syntax.Unary) *ir.Expr {
+	t := l.typed.Type(x)
+	if t.Kind == types.C || t.Kind == types.Array {
+		return &ir.Expr{Op: ir.OpDeref, Args: []*ir.Expr{l.pointer(x.X, t)}}
+	}
+	return &ir.Expr{Op: ir.OpDeref, Type: l.of(x), Args: []*ir.Expr{l.pointer(x.X, t)}}
+}
+
+// member returns a member of a struct in memory.
+func (l *lowerer) member(x *syntax.Field) *ir.Expr {
+	base := l.address(x.X)
+	if base == nil {
+		return l.missing(x, "a member of a struct that is a value")
+	}
+	return l.loaded(x, &ir.Expr{Op: ir.OpMember, Str: x.Name, Args: []*ir.Expr{base}})
+}
+
+// loaded gives what was read from memory its type.
+func (l *lowerer) loaded(x syntax.Expr, e *ir.Expr) *ir.Expr {
+	switch t := l.typed.Type(x); t.Kind {
+	case types.C, types.Array:
+		return e
+	default:
+		return &ir.Expr{Op: ir.OpCast, Type: l.of(x), Args: []*ir.Expr{e}}
+	}
+}
+
+// index returns an element of an array, of a text, or behind a pointer.
+func (l *lowerer) index(x *syntax.Index) *ir.Expr {
+	if base := l.address(x); base != nil {
+		return l.loaded(x, &ir.Expr{Op: ir.OpDeref, Args: []*ir.Expr{base}})
+	}
+	args := l.in(x.X, x.I)
+	return l.loaded(x, ir.NewExpr(ir.OpIndex, args...))
+}
+
+// offset returns pointer + n or pointer - n, where n counts what the pointer points to.
+func (l *lowerer) offset(x *syntax.Binary, op ir.Op) *ir.Expr {
+	args := l.in(x.X, x.Y)
+	t := l.typed.Type(x)
+	size := int64(max(t.Elem.Size, 1))
+	for i, side := range []syntax.Expr{x.X, x.Y} {
+		if l.typed.Type(side).Kind != types.Pointer && size > 1 {
+			args[i] = &ir.Expr{Op: ir.OpMul, Type: ir.Int64Type(), Args: []*ir.Expr{args[i], ir.NewConst(size)}}
+		}
+	}
+	sum := &ir.Expr{Op: op, Type: ir.Uint64Type(), Args: args}
+	return &ir.Expr{Op: ir.OpCast, Type: l.of(x), Args: []*ir.Expr{sum}}
+}
+
+// str returns the text behind a pointer.
+func (l *lowerer) str(c *syntax.Call) *ir.Expr {
+	x := c.Args[0]
+	t := l.of(c)
+	if l.typed.Type(x).Kind == types.String {
+		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{l.expr(x)}}
+	}
+	char := types.Type{Kind: types.Integer, Size: 1, Signed: true}
+	args := []*ir.Expr{l.pointer(x, char)}
+	if len(c.Args) > 1 {
+		if _, literal := c.Args[1].(*syntax.Integer); !literal {
+			args = append(args, l.expr(c.Args[1]))
+		}
+	}
+	return &ir.Expr{Op: ir.OpStr, Type: t, Args: args}
+}
+
+// buf returns bytes behind a pointer, and how many they are.
+func (l *lowerer) buf(c *syntax.Call) *ir.Expr {
+	t := l.of(c)
+	room := t.Fields[1].Type
+	length := &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(room.Size)}
+	var from *ir.Expr
+	if of := l.typed.Type(c.Args[0]); of.Kind == types.Array || of.Kind == types.C || of.Kind == types.String {
+		if from = l.address(c.Args[0]); from == nil {
+			return l.missing(c, "buf() of a value")
+		}
+		from = &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, from.Type.User), Args: []*ir.Expr{from}}
+	} else {
+		from = l.pointer(c.Args[0], types.Type{})
+	}
+	if len(c.Args) > 1 {
+		most := length
+		length = &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{l.expr(c.Args[1])}}
+		length = l.kept(c, length, length.Type)
+		length = &ir.Expr{Op: ir.OpCond, Type: ir.IntType(4, false), Args: []*ir.Expr{
+			ir.NewExpr(ir.OpLt, length, most), length, most,
+		}}
+		length = l.kept(c, length, length.Type)
+	}
+	data := &ir.Expr{Op: ir.OpBuf, Type: room, Args: []*ir.Expr{from, length}}
+	return &ir.Expr{Op: ir.OpTuple, Type: t, Args: []*ir.Expr{length, data}}
+}

@@ -1,0 +1,146 @@
+package lower
+
+import (
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// ksym is the address: whoever prints it has the name.
+func (l *lowerer) ksym(c *syntax.Call) *ir.Expr {
+	return &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{l.expr(c.Args[0])}}
+}
+
+// usym is the address with the process, whose names it may have.
+func (l *lowerer) usym(c *syntax.Call) *ir.Expr { return l.userAddress(c, l.expr(c.Args[0])) }
+
+func (l *lowerer) userAddress(n syntax.Expr, address *ir.Expr) *ir.Expr {
+	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: []*ir.Expr{
+		{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{address}},
+		{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{ir.NewBuiltin("pid")}},
+		{Op: ir.OpConst, Type: ir.IntType(4, false)},
+	}}
+}
+
+// function is the address of the probed function.
+func (l *lowerer) function(x *syntax.Builtin) *ir.Expr {
+	if l.typed.Type(x).Kind == types.Usym {
+		return l.userAddress(x, ir.NewBuiltin("ip"))
+	}
+	return &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{ir.NewBuiltin("func")}}
+}
+
+func (l *lowerer) kaddr(c *syntax.Call) *ir.Expr {
+	e := &ir.Expr{Op: ir.OpKaddr, Str: c.Args[0].(*syntax.String).Value}
+	return &ir.Expr{Op: ir.OpCast, Type: l.of(c), Args: []*ir.Expr{e}}
+}
+
+func (l *lowerer) uaddr(c *syntax.Call) *ir.Expr {
+	e := &ir.Expr{Op: ir.OpUaddr, Str: c.Args[0].(*syntax.String).Value}
+	return &ir.Expr{Op: ir.OpCast, Type: l.of(c), Args: []*ir.Expr{e}}
+}
+
+// space returns a pointer as one to kernel memory, or to user memory.
+func (l *lowerer) space(c *syntax.Call, op ir.Op) *ir.Expr {
+	x := l.expr(c.Args[0])
+	if t := l.of(c); t.Kind == ir.KindPtr {
+		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{ir.NewExpr(op, x)}}
+	}
+	return x
+}
+
+// Families of addresses, of Linux (include/linux/socket.h).
+const (
+	afINET  = 2
+	afINET6 = 10
+)
+
+// ntop is the family and the address.
+func (l *lowerer) ntop(c *syntax.Call) *ir.Expr {
+	x := c.Args[len(c.Args)-1]
+	t := l.typed.Type(x)
+	family := &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: afINET}
+	if t.Kind == types.Array || t.Kind == types.String {
+		family.Int = afINET6
+	}
+	if len(c.Args) > 1 {
+		family = &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{l.expr(c.Args[0])}}
+	}
+	of := l.of(c)
+	return &ir.Expr{Op: ir.OpTuple, Type: of, Args: []*ir.Expr{family, l.bytes(x, of.Fields[1].Type.Size)}}
+}
+
+// bytes returns a number, or an array, as bytes in memory's order, with zeros behind them.
+func (l *lowerer) bytes(x syntax.Expr, size int) *ir.Expr {
+	to := ir.BytesType(size)
+	t := l.typed.Type(x)
+	if t.Kind == types.Integer || t.Kind == types.Pointer {
+		n := &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{l.expr(x)}}
+		n = &ir.Expr{Op: ir.OpCast, Type: ir.BytesType(4), Args: []*ir.Expr{n}}
+		return &ir.Expr{Op: ir.OpCast, Type: to, Args: []*ir.Expr{n}}
+	}
+	if from := l.address(x); from != nil {
+		from = &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, user(t)), Args: []*ir.Expr{from}}
+		n := min(size, int(t.Size))
+		read := &ir.Expr{Op: ir.OpBuf, Type: ir.BytesType(n), Args: []*ir.Expr{from}}
+		return &ir.Expr{Op: ir.OpCast, Type: to, Args: []*ir.Expr{read}}
+	}
+	return &ir.Expr{Op: ir.OpCast, Type: to, Args: []*ir.Expr{l.expr(x)}}
+}
+
+func (l *lowerer) macaddr(c *syntax.Call) *ir.Expr { return l.bytes(c.Args[0], 6) }
+
+func (l *lowerer) bswap(c *syntax.Call) *ir.Expr {
+	t := l.of(c)
+	x := &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{l.expr(c.Args[0])}}
+	return ir.NewExpr(ir.OpBswap, x)
+}
+
+// text returns a call of an operation on texts, with its type.
+func (l *lowerer) text(c *syntax.Call, op ir.Op) *ir.Expr {
+	args := c.Args
+	n := int64(0)
+	if op == ir.OpStrncmp || op == ir.OpMemcmp {
+		i, ok := args[2].(*syntax.Integer)
+		if !ok || i.Negative {
+			return l.missing(c, c.Name+"() of a length that is no literal")
+		}
+		n, args = int64(i.Value), args[:2]
+	}
+	e := &ir.Expr{Op: op, Int: n, Args: l.in(args...)}
+	return &ir.Expr{Op: ir.OpCast, Type: l.of(c), Args: []*ir.Expr{e}}
+}
+
+func (l *lowerer) signal(c *syntax.Call) *ir.Expr {
+	n := l.expr(c.Args[0])
+	if s, ok := c.Args[0].(*syntax.String); ok {
+		return l.missing(c, c.Name+"("+s.Value+")")
+	}
+	l.add(c, &ir.Stmt{Op: ir.StmtSignal, X: n, Thread: c.Name == "signal_thread"})
+	return ir.NewConst(0)
+}
+
+func (l *lowerer) override(c *syntax.Call) *ir.Expr {
+	l.add(c, &ir.Stmt{Op: ir.StmtOverride, X: l.expr(c.Args[0])})
+	return ir.NewConst(0)
+}
+
+// stack is the frames of a stack; a user's has its process, whose names they have.
+func (l *lowerer) stack(n syntax.Expr) *ir.Expr {
+	t := l.typed.Type(n)
+	if t.Mode == "build_id" {
+		return l.missing(n, "the stack mode build_id")
+	}
+	if t.Kind == types.Kstack {
+		return &ir.Expr{Op: ir.OpKstack, Int: int64(t.Limit)}
+	}
+	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: []*ir.Expr{
+		{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{ir.NewBuiltin("pid")}},
+		{Op: ir.OpUstack, Int: int64(t.Limit)},
+	}}
+}
+
+// parent reads a member of the current task's parent.
+func parent(member string) *ir.Expr {
+	return &ir.Expr{Op: ir.OpMember, Str: "real_parent->" + member, Args: []*ir.Expr{ir.NewBuiltin("curtask")}}
+}
