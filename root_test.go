@@ -79,13 +79,11 @@ var imports = map[string][]string{
 	"probe/ir/inspect": {"probe/ir", "probe/ir/bpf", "probe", "stack", cilium, asm, "golang.org/x/arch/..."},
 	"probe/action":     {"probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist"},
 	"probe/script": {
-		"probe/script/syntax/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf,
+		"probe/script/syntax/...", "probe/script/config", "probe/script/types", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf,
 	},
-	"probe/script/syntax":  {},
-	"probe/script/library": {"probe/script/syntax"},
-	"probe/script/config":  {"probe/script/syntax"},
-	"probe/script/imports": {"probe/script/syntax"},
-	"probe/script/types":   {"probe/script/config", "probe/script/syntax/...", "probe/script/internal/...", btf},
+	"probe/script/syntax": {},
+	"probe/script/config": {"probe/script/syntax"},
+	"probe/script/types":  {"probe/script/config", "probe/script/syntax/...", "probe/script/internal/...", btf},
 	"probe/script/system": {
 		"probe/script/config", "probe/script/internal/limit", "probe/script/types", "probe/script/syntax", "probe", "probe/env",
 		"probe/internal/prototype", btf,
