@@ -81,11 +81,9 @@ var imports = map[string][]string{
 	"probe/script": {
 		"probe/script/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf,
 	},
-	"probe/script/syntax":  {},
-	"probe/script/library": {"probe/script/syntax"},
-	"probe/script/config":  {"probe/script/syntax"},
-	"probe/script/imports": {"probe/script/syntax"},
-	"probe/script/types":   {"probe/script/config", "probe/script/syntax/...", "probe/script/internal/...", btf},
+	"probe/script/syntax": {},
+	"probe/script/config": {"probe/script/syntax"},
+	"probe/script/types":  {"probe/script/config", "probe/script/syntax/...", "probe/script/internal/...", btf},
 	"probe/script/system": {
 		"probe/script/config", "probe/script/internal/limit", "probe/script/types", "probe/script/syntax", "probe", "probe/env",
 		"probe/internal/prototype", btf,

@@ -12,5 +12,6 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Status("bt", run(os.Args[1:], os.Stdin, cli.NewOutput(os.Stdout)), os.Stderr))
+	stdout, stderr := cli.NewOutput(os.Stdout), cli.NewOutput(os.Stderr)
+	os.Exit(cli.Status("bt", run(os.Args[1:], os.Stdin, stdout, stderr), os.Stderr))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,13 +11,9 @@ import (
 
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/probe/script/config"
-	"github.com/borescope/borescope/probe/script/imports"
-	"github.com/borescope/borescope/probe/script/library"
+	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
-	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
-	"github.com/borescope/borescope/probe/script/types"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
@@ -46,7 +43,7 @@ type options struct {
 }
 
 // run is the command.
-func run(args []string, stdin io.Reader, stdout *cli.Output) error {
+func run(args []string, stdin io.Reader, stdout, stderr *cli.Output) error {
 	var o options
 	fs := flag.NewFlagSet("bt", flag.ContinueOnError)
 	fs.Usage = func() {
@@ -73,13 +70,7 @@ func run(args []string, stdin io.Reader, stdout *cli.Output) error {
 		}
 		params = params[1:]
 	}
-	out, err := o.process(name, text, params)
-	if es, ok := errors.AsType[syntax.Errors](err); ok {
-		if err := stdout.Text(es.String()); err != nil {
-			return err
-		}
-		return fmt.Errorf("%s: %w", name, errRefused)
-	}
+	out, err := o.process(name, text, params, stderr)
 	if err != nil {
 		return err
 	}
@@ -103,81 +94,61 @@ func read(file string, stdin io.Reader) (name string, text []byte, err error) {
 	return name, text, err
 }
 
-// process runs the passes up to the requested stage.
-func (o *options) process(name string, text []byte, params []string) ([]byte, error) {
-	conditions := &syntax.Options{Defined: defined}
+// process runs the passes up to the requested stage. It prints warnings to stderr.
+func (o *options) process(name string, text []byte, params []string, stderr *cli.Output) (
+	[]byte, error,
+) {
 	if o.format {
-		conditions = nil // all of it is formatted
-	}
-	f, err := syntax.Parse(name, text, conditions)
-	if err != nil {
-		return nil, err
-	}
-	if o.format {
+		f, err := syntax.Parse(name, text, nil) // without conditions: all of it is formatted
+		if es, ok := errors.AsType[syntax.Errors](err); ok {
+			return nil, refuse(name, es, stderr)
+		}
 		return syntax.Format(f), nil
 	}
+	through, shown := script.Check, typed
 	switch o.stage {
-	case "", "ast", "types":
+	case "":
+		shown = nothing
+	case "ast":
+		through, shown = script.Read, tree
+	case "types":
 	default:
 		return nil, fmt.Errorf("-d %s: there is no such stage: use ast or types", o.stage)
 	}
-	warnings, err := imports.Load(f, &imports.Options{
-		Dirs: o.dirs(name), Syntax: conditions,
-	})
-	if err != nil {
-		return nil, err
-	}
-	c, more, err := config.Read(f, &config.Options{Environ: os.LookupEnv})
-	if err != nil {
-		return nil, err
-	}
-	warnings = append(warnings, more...)
-	if err := syntax.Expand(f,
-		&syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library}); err != nil {
-		return nil, err
-	}
-	if o.stage == "ast" {
-		return syntax.Dump(f), nil
-	}
-	points := &attach.Options{
-		Params: params, Unsafe: o.unsafe, MayMiss: c.MissingProbes != "error",
-	}
-	if err := attach.Parse(f, points); err != nil {
-		return nil, err
-	}
-	if err := attach.Check(f, points); err != nil {
-		return nil, err
-	}
 	sys := o.system()
-	if err := sys.Expand(f, c); err != nil {
-		return nil, err
-	}
-	p, err := types.Check(f, &types.Options{
-		System: sys, Config: c, Params: params, Unsafe: o.unsafe,
+	c, err := through(name, string(text), &script.Options{
+		System: sys, Imports: o.dirs(name), Environ: os.LookupEnv,
+		Params: params, Unsafe: o.unsafe,
 	})
-	if err != nil {
-		return nil, errors.Join(err, sys.Err())
+	if es, ok := errors.AsType[syntax.Errors](err); ok {
+		return nil, errors.Join(refuse(name, es, stderr), sys.Err())
 	}
-	if o.stage == "" {
-		return []byte(append(warnings, p.Warnings...).String()), nil
-	}
-	const head = "// Functions\n// Variables\n// Program\n"
-	return append([]byte(head), syntax.DumpNotes(p.File, func(x syntax.Expr) string {
-		return p.Type(x).String()
-	})...), nil
+	return shown(c), stderr.Text(c.Warnings.String())
 }
 
-// defined reports whether a name is defined for #ifdef: types come from BTF, not from
-// headers.
-func defined(name string) bool { return name == "BPFTRACE_HAVE_BTF" }
+// refuse prints the errors of a script.
+func refuse(name string, es syntax.Errors, stderr *cli.Output) error {
+	return cmp.Or(stderr.Text(es.String()), fmt.Errorf("%s: %w", name, errRefused))
+}
+
+func nothing(*script.Checked) []byte { return nil }
+
+func tree(c *script.Checked) []byte { return syntax.Dump(c.File) }
+
+func typed(c *script.Checked) []byte {
+	const head = "// Functions\n// Variables\n// Program\n"
+	return append([]byte(head), syntax.DumpNotes(c.Types.File, func(x syntax.Expr) string {
+		return c.Types.Type(x).String()
+	})...)
+}
 
 // dirs returns the directory in which imports are looked for: the script's.
-func (o *options) dirs(script string) []imports.Dir {
+func (o *options) dirs(file string) []script.Dir {
 	dir := "."
 	if o.script == "" {
-		dir = filepath.Dir(script)
+		dir = filepath.Dir(file)
 	}
-	return []imports.Dir{{Name: dir, FS: hostfs.Dir(dir)}}
+	return []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}
 }
 
 // system returns the machine that the script is compiled for.

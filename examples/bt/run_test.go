@@ -20,22 +20,33 @@ func TestRun(t *testing.T) {
 		name, stdin string
 		args        []string
 		want        string
+		warning     string
 	}{
-		{"format", "", []string{"-fmt", "-e", "begin{@=1}"}, "begin\n{\n  @ = 1;\n}\n"},
-		{"ast", "", []string{"-d", "ast", "-e", "macro m() { 2 } begin { @ = m }"}, "@ = { 2 }"},
-		{"types", "", []string{"-d", "types", "-e", `begin { @ = (1, "a") }`}, "/* (int8,string[2]) */"},
-		{"file", "", []string{"-d", "types", file, "300"}, "/* int16 */"},
-		{"stdin", "begin { $x = 1 }", []string{"-fmt", "-"}, "$x = 1"},
-		{"check", "", []string{"-e", "begin { @ = 1 }"}, ""},
-		{"warning", "", []string{"-e", "begin { 1; }"}, "WARNING: Return value discarded."},
+		{"format", "", []string{"-fmt", "-e", "begin{@=1}"}, "begin\n{\n  @ = 1;\n}\n", ""},
+		{"ast", "", []string{"-d", "ast", "-e", "macro m() { 2 } begin { @ = m }"}, "@ = { 2 }", ""},
+		{"types", "", []string{"-d", "types", "-e", `begin { @ = (1, "a") }`}, "/* (int8,string[2]) */", ""},
+		{"file", "", []string{"-d", "types", file, "300"}, "/* int16 */", ""},
+		{"stdin", "begin { $x = 1 }", []string{"-fmt", "-"}, "$x = 1", ""},
+		{"check", "", []string{"-e", "begin { @ = 1 }"}, "", ""},
+		{"warning", "", []string{"-e", "begin { 1; }"}, "", "WARNING: Return value discarded."},
+		// With -d types, warnings were lost.
+		{
+			"both", "",
+			[]string{"-d", "types", "-e", "#include \"no.h\"\nbegin { @ = 1; }"},
+			"/* int8 */",
+			"'no.h' file not found",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var out bytes.Buffer
-			if err := run(test.args, strings.NewReader(test.stdin), cli.NewOutput(&out)); err != nil {
-				t.Fatal(err, out.String())
+			var out, said bytes.Buffer
+			if err := run(test.args, strings.NewReader(test.stdin), cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
+				t.Fatal(err, said.String())
 			}
 			if got := out.String(); !strings.Contains(got, test.want) || test.want == "" && got != "" {
 				t.Errorf("printed\n%s\nwant %q", got, test.want)
+			}
+			if got := said.String(); !strings.Contains(got, test.warning) || test.warning == "" && got != "" {
+				t.Errorf("warnings are\n%s\nwant %q", got, test.warning)
 			}
 		})
 	}
@@ -51,9 +62,9 @@ func TestImport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var out bytes.Buffer
-	if err := run([]string{"-d", "types", filepath.Join(dir, "a.bt")}, nil, cli.NewOutput(&out)); err != nil {
-		t.Fatal(err, out.String())
+	var out, said bytes.Buffer
+	if err := run([]string{"-d", "types", filepath.Join(dir, "a.bt")}, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
+		t.Fatal(err, said.String())
 	}
 	if !strings.Contains(out.String(), "/* int16 */") {
 		t.Errorf("printed\n%s", out.String())
@@ -71,10 +82,10 @@ func TestRoot(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "format"), []byte(format), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
+	var out, said bytes.Buffer
 	args := []string{"-root", root, "-d", "types", "-e", "tracepoint:sched:sched_w* { @ = args.prio; }"}
-	if err := run(args, nil, cli.NewOutput(&out)); err != nil {
-		t.Fatal(err, out.String())
+	if err := run(args, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
+		t.Fatal(err, said.String())
 	}
 	for _, want := range []string{"tracepoint:sched:sched_wakeup", ".prio /* int32 */"} {
 		if !strings.Contains(out.String(), want) {
@@ -100,23 +111,24 @@ func TestLimits(t *testing.T) {
 			if name, value, ok := strings.Cut(test.env, "="); ok {
 				t.Setenv(name, value)
 			}
-			var out bytes.Buffer
-			err := run([]string{"-e", test.script}, nil, cli.NewOutput(&out))
-			if (err != nil) != (test.want != "") || !strings.Contains(out.String(), test.want) {
-				t.Errorf("%v, printed\n%s\nwant %q", err, out.String(), test.want)
+			var out, said bytes.Buffer
+			err := run([]string{"-e", test.script}, nil, cli.NewOutput(&out), cli.NewOutput(&said))
+			if (err != nil) != (test.want != "") || !strings.Contains(said.String(), test.want) {
+				t.Errorf("%v, printed\n%s\nwant %q", err, said.String(), test.want)
 			}
 		})
 	}
 }
 
 func TestErrors(t *testing.T) {
-	var out bytes.Buffer
-	err := run([]string{"-e", `begin { @ = 1; @ = "a" }`}, nil, cli.NewOutput(&out))
-	if !errors.Is(err, errRefused) || !strings.Contains(out.String(), "ERROR: Type mismatch for @") {
-		t.Errorf("%v, printed\n%s", err, out.String())
+	var out, said bytes.Buffer
+	err := run([]string{"-e", `begin { @ = 1; @ = "a" }`}, nil, cli.NewOutput(&out), cli.NewOutput(&said))
+	if !errors.Is(err, errRefused) || out.Len() > 0 ||
+		!strings.Contains(said.String(), "ERROR: Type mismatch for @") {
+		t.Errorf("%v, printed\n%s%s", err, out.String(), said.String())
 	}
 	for _, args := range [][]string{{}, {"-d", "nosuch", "-e", "begin { }"}, {"/nonexistent.bt"}} {
-		if err := run(args, nil, cli.NewOutput(&out)); err == nil {
+		if err := run(args, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err == nil {
 			t.Errorf("%q is accepted", args)
 		}
 	}

@@ -3,7 +3,6 @@ package script
 import (
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 
 	"github.com/borescope/borescope/internal/near"
@@ -13,6 +12,7 @@ import (
 	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/internal/lower"
 	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/system"
 	"github.com/borescope/borescope/probe/script/types"
 )
 
@@ -31,27 +31,38 @@ type Program struct {
 // Compile checks a script and makes programs of it, for the machine of Options.Env, which may be a
 // recorded one: nothing is loaded, and no privileges are needed. The error is a [syntax.Errors] if
 // the script is wrong, or uses what programs do not have yet.
-func Compile(name string, text []byte, o *Options) (*Program, error) {
-	if o == nil {
-		o = &Options{}
+func Compile(name, text string, o *Options) (*Program, error) {
+	opts := Options{}
+	if o != nil {
+		opts = *o
 	}
-	c, err := read(name, text, o)
+	if opts.Env == nil {
+		opts.Env = probe.NewEnv(nil)
+	}
+	if opts.System == nil {
+		opts.System = system.New(opts.Env, &system.Options{DWARF: true})
+	}
+	if opts.Arch == "" {
+		opts.Arch = opts.Env.Arch()
+	}
+	c, err := Check(name, text, &opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := known(c.typed.Options(), o.Values); err != nil {
+	if err := known(c.Types.Options(), opts.Values); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	low, err := lower.Program(c.typed, &lower.Options{
-		Name: programName, Arch: arch(c.env), License: c.conf.License,
-		MapKeys: int(min(c.conf.MaxMapKeys, 1<<31-1)), Process: o.Process, IncludeSelf: o.IncludeSelf,
-		Values: o.Values,
+	low, err := lower.Program(c.Types, &lower.Options{
+		Name: programName, Arch: opts.Arch, License: c.Config.License,
+		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), Process: opts.PID,
+		IncludeSelf: opts.IncludeSelf, Values: opts.Values,
 	})
 	if err != nil {
 		return nil, err
 	}
-	resolve := &probe.Options{Missing: missing(c.conf.MissingProbes)}
-	plan, err := bpf.Resolve(c.env, low.IR, resolve)
+	plan, err := bpf.Resolve(opts.Env, low.IR, &probe.Options{
+		Missing: missing(c.Config.MissingProbes), DWARF: low.DWARF,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -59,7 +70,7 @@ func Compile(name string, text []byte, o *Options) (*Program, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &Program{
-		Warnings: c.warnings, typed: c.typed, low: low, plan: plan, env: c.env, conf: c.conf,
+		Warnings: c.Warnings, typed: c.Types, low: low, plan: plan, env: opts.Env, conf: c.Config,
 	}, nil
 }
 
@@ -97,13 +108,6 @@ func (p *Program) IR() *ir.Program { return p.low.IR }
 
 // Plan returns where the programs are attached. It is shared: do not change it.
 func (p *Program) Plan() *probe.Plan { return p.plan }
-
-func arch(e *probe.Env) string {
-	if a := e.Arch(); a != "" {
-		return a
-	}
-	return runtime.GOARCH
-}
 
 func missing(policy string) probe.MissingPolicy {
 	switch policy {

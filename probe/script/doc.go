@@ -1,26 +1,34 @@
-// Package script is the guide to the packages that read bpftrace's language, as of 0.26.1,
-// for programs such as editors, checkers of many scripts, and front ends. There is a package
-// for each step, and none needs a kernel. A script passes through them in this order:
+// Package script reads and types scripts in bpftrace's language, as of 0.26.1, for programs
+// such as editors, checkers of many scripts, and front ends. None of it needs a kernel.
 //
-//   - syntax.Parse parses a text into a tree with positions;
-//   - imports.Load adds the script's imports, from file systems of the caller;
-//   - config.Read reads the config block, and refuses features that it does not enable;
-//   - syntax.Expand expands macros, including those of library.Macros, and #define lines;
-//   - attach.Parse parses attach points, and attach.Check checks them;
-//   - system.System.Expand replaces wildcards by their matches if arguments depend on them;
-//   - types.Check determines the type of each expression, variable and map.
+//	c, err := script.Check("stdin", text, &script.Options{System: system.New(nil, nil)})
+//	if err != nil {
+//		fmt.Print(syntax.Text(err))
+//		return
+//	}
+//	fmt.Print(c.Warnings, c.Types.Maps())
 //
-// Each step uses the tree that the previous one has changed; only types.Check makes a copy
-// (Program.File). A step may be left out if the script has nothing for it.
+// [Check] is the one way of a text to its types. Its steps are, in this order:
+//
+//   - the text is parsed into a tree with positions (package syntax);
+//   - the script's imports are added, from file systems of the caller;
+//   - the config block is read, and features that it does not enable are refused (config);
+//   - macros are expanded, including those of bpftrace's library, and #define lines;
+//   - attach points are parsed and checked (attach);
+//   - wildcards are replaced by their matches if arguments or names depend on them (system);
+//   - the type of each expression, variable and map is determined (types).
+//
+// [Read] stops before the attach points. A program that works on a tree of its own calls the
+// steps' packages itself.
 //
 // # Errors
 //
-// All steps return a syntax.Errors: a list of values with a severity, a place (file, offsets,
+// The error is a syntax.Errors: a list of values with a severity, a place (file, offsets,
 // lines and columns), notes at other places, and hints. Its String method returns bpftrace's
 // message, byte for byte if bpftrace's tests contain it; syntax.Text formats any error like
-// that. A step reports several mistakes at once, and returns the part of the tree that it
-// could read, so that an editor can show both while a script is being written. Warnings are
-// returned with the result, if there is one.
+// that. A step reports several mistakes at once, and the result has the part of the tree that
+// could be read, so that an editor can show both while a script is being written. Warnings are
+// beside the result, and behind the errors if there are any.
 //
 // # Trees
 //

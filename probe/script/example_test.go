@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing/fstest"
 
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/probe/script/config"
-	"github.com/borescope/borescope/probe/script/imports"
-	"github.com/borescope/borescope/probe/script/library"
+	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
-	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
 	"github.com/borescope/borescope/probe/script/types"
 )
@@ -29,51 +27,19 @@ format:
 	}}), nil)
 }
 
-// check runs all steps. For a script with mistakes it returns the part that could be read.
-func check(name, text string, sys *system.System) (*syntax.File, *types.Program, syntax.Errors) {
-	f, err := syntax.Parse(name, []byte(text), nil)
-	var said, more syntax.Errors
-	var c *config.Config
-	if err == nil {
-		lib := fstest.MapFS{"lib/low.bt": {Data: []byte("macro low(x) { x < 100 }")}}
-		said, err = imports.Load(f, &imports.Options{Dirs: []imports.Dir{{Name: ".", FS: lib}}})
-	}
-	if err == nil {
-		c, more, err = config.Read(f, nil)
-		said = append(said, more...)
-	}
-	if err == nil {
-		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
-	}
-	if err == nil {
-		err = attach.Parse(f, nil)
-	}
-	if err == nil {
-		err = attach.Check(f, nil)
-	}
-	var p *types.Program
-	if err == nil {
-		err = sys.Expand(f, c)
-	}
-	if err == nil {
-		p, err = types.Check(f, &types.Options{System: sys, Config: c})
-	}
-	if err == nil {
-		return f, p, append(said, p.Warnings...)
-	}
-	wrong, _ := errors.AsType[syntax.Errors](err)
-	return f, nil, append(said, wrong...)
-}
-
-// A script passes through all steps. The results are the types of its maps and expressions.
+// The results of a check are the types of a script's maps and expressions.
 func Example() {
-	const script = `import "lib/low.bt";
+	const text = `import "lib/low.bt";
 tracepoint:sched:sched_w* /low(args.prio)/ { @[args.comm] = hist(args.prio); }`
-	_, p, said := check("wakeups.bt", script, machine())
-	if p == nil {
-		fmt.Print(said.String())
+	lib := fstest.MapFS{"lib/low.bt": {Data: []byte("macro low(x) { x < 100 }")}}
+	c, err := script.Check("wakeups.bt", text, &script.Options{
+		System: machine(), Imports: []script.Dir{{Name: ".", FS: lib}},
+	})
+	if err != nil {
+		fmt.Print(syntax.Text(err))
 		return
 	}
+	p := c.Types
 	for _, name := range p.Maps() {
 		key, value := p.Map(name)
 		fmt.Println(name, "has", key, "and", value)
@@ -93,19 +59,18 @@ tracepoint:sched:sched_w* /low(args.prio)/ { @[args.comm] = hist(args.prio); }`
 
 // Errors have positions: an editor underlines the range of each.
 func Example_diagnostics() {
-	const script = "kprobe:f {\n  $a = 1;\n  $a = \"one\";\n  print($b)\n}\nend { @ = }\n"
-	f, _, said := check("new.bt", script, machine())
-	for _, e := range said {
+	const text = "kprobe:f {\n  $a = 1;\n  $a = \"one\";\n  print($b)\n}\nend { @ = }\n"
+	c, err := script.Check("new.bt", text, nil)
+	wrong, _ := errors.AsType[syntax.Errors](err)
+	for _, e := range wrong {
 		line, column := e.Loc.Source.Position(int(e.Loc.Start))
 		endLine, end := e.Loc.Source.Position(int(e.Loc.End))
 		fmt.Printf("%d:%d-%d:%d %s %s\n", line, column, endLine, end, e.Severity, e.Msg)
 	}
-	fmt.Println("read:", len(f.Decls), "probes")
+	fmt.Println("read:", len(c.File.Decls), "probes")
 
-	_, _, said = check("new.bt", script[:len(script)-len("end { @ = }\n")], machine())
-	for _, e := range said {
-		fmt.Print(e.String())
-	}
+	_, err = script.Check("new.bt", strings.TrimSuffix(text, "end { @ = }\n"), nil)
+	fmt.Print(syntax.Text(err))
 	// Output:
 	// 6:11-6:12 ERROR syntax: expected expression
 	// read: 1 probes
@@ -116,8 +81,12 @@ func Example_diagnostics() {
 
 // An editor shows the type of the smallest expression under the cursor.
 func Example_hover() {
-	const script = `begin { @sum = (uint8)3 + 1000; }`
-	_, p, _ := check("stdin", script, machine())
+	c, err := script.Check("stdin", `begin { @sum = (uint8)3 + 1000; }`, nil)
+	if err != nil {
+		fmt.Print(syntax.Text(err))
+		return
+	}
+	p := c.Types
 	const cursor = 16 // at the bracket of the cast
 	var found syntax.Expr
 	for n := range syntax.All(p.File) {

@@ -32,7 +32,7 @@ func TestInterpreter(t *testing.T) {
 		name, rest, _ := strings.Cut(part, "\n")
 		text, _, _ := strings.Cut(rest, "---\n")
 		t.Run(name, func(t *testing.T) {
-			p, err := Compile("stdin", []byte(text), nil)
+			p, err := Compile("stdin", text, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

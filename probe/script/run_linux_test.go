@@ -43,7 +43,7 @@ func cases(t *testing.T, file string) []scriptCase {
 
 func compile(t *testing.T, text string, o *script.Options) *script.Program {
 	t.Helper()
-	p, err := script.Compile("stdin", []byte(text), o)
+	p, err := script.Compile("stdin", text, o)
 	if err != nil {
 		t.Fatalf("%s%v", syntax.Text(err), err)
 	}
@@ -201,7 +201,7 @@ func TestPrintEntry(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf)
 	const text = `config = { print_maps_on_exit = 0 }
 begin { @c[1] = count(); @c[1] = count(); print(@c[1]); print(@c[2]); @a["x"] = avg(9); print(@a["x"]); }`
-	p, err := script.Compile("stdin", []byte(text), nil)
+	p, err := script.Compile("stdin", text, nil)
 	if err != nil {
 		testenv.Need(t, testenv.Got("bpf_map_lookup_percpu_elem (5.19)", err, "Missing required kernel feature"))
 	}
@@ -229,7 +229,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	for name, value := range map[string]string{"n": "many", "on": "maybe", "nmae": "x"} {
-		_, err := script.Compile("stdin", []byte(text), &script.Options{Values: map[string]string{name: value}})
+		_, err := script.Compile("stdin", text, &script.Options{Values: map[string]string{name: value}})
 		if err == nil {
 			t.Errorf("%s=%s is accepted", name, value)
 		}

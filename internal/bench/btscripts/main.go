@@ -49,7 +49,7 @@ func report(env *probe.Env, dir string, load, names bool) error {
 		if err != nil {
 			return err
 		}
-		p, err := script.Compile(path, text, &script.Options{Env: env, Unsafe: true, Params: []string{"1", "1", "1"}})
+		p, err := script.Compile(path, string(text), &script.Options{Env: env, Unsafe: true, Params: []string{"1", "1", "1"}})
 		var said syntax.Errors
 		switch {
 		case err == nil:

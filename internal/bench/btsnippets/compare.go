@@ -97,7 +97,7 @@ func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
 		case "check":
 			err = attach.Check(f, &attach.Options{Arch: "amd64"})
 		case "types":
-			p, err = typed(f, sn)
+			p, err = typed(sn)
 		case "configure":
 			var warnings syntax.Errors
 			if _, warnings, err = config.Read(f, nil); err == nil && len(warnings) > 0 {

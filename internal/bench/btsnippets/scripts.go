@@ -8,12 +8,9 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/probe/script/config"
-	"github.com/borescope/borescope/probe/script/library"
+	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
-	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
-	"github.com/borescope/borescope/probe/script/types"
 )
 
 // folder is a folder of whole scripts.
@@ -56,30 +53,8 @@ func typeScripts(w io.Writer, folders []folder) error {
 	return sys.Err()
 }
 
-// typeScript runs all passes.
+// typeScript checks a script.
 func typeScript(sys *system.System, sn snippet) error {
-	f, err := syntax.Parse("stdin", []byte(sn.src), &syntax.Options{
-		Defined: func(name string) bool { return name == "BPFTRACE_HAVE_BTF" },
-	})
-	var c *config.Config
-	if err == nil {
-		c, _, err = config.Read(f, nil)
-	}
-	if err == nil {
-		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
-	}
-	if err == nil {
-		err = attach.Parse(f, &attach.Options{Unsafe: true, MayMiss: c.MissingProbes != "error"})
-	}
-	if err == nil {
-		err = attach.Check(f, nil)
-	}
-	if err != nil {
-		return err
-	}
-	if err := sys.Expand(f, c); err != nil {
-		return err
-	}
-	_, err = types.Check(f, &types.Options{System: sys, Config: c, Unsafe: true})
+	_, err := script.Check("stdin", sn.src, &script.Options{System: sys, Unsafe: true})
 	return err
 }

@@ -1,31 +1,32 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/cdecl"
-	"github.com/borescope/borescope/probe/script/library"
+	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
-	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// typed runs the passes up to the types.
-func typed(f *syntax.File, sn snippet) (*types.Program, error) {
-	err := syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
-	if err == nil {
-		err = attach.Parse(f, &attach.Options{Params: sn.params, Unsafe: sn.unsafe})
-	}
-	if err != nil {
-		return nil, err
-	}
-	p, err := types.Check(f, &types.Options{
+// typed checks a snippet on the suite's kernel.
+func typed(sn snippet) (*types.Program, error) {
+	c, err := script.Check("stdin", sn.src, &script.Options{
 		System: suiteKernel(sn.oldKernel), Unsafe: sn.unsafe, Params: sn.params, Arch: "amd64",
+		Environ: allFeatures,
 	})
-	if err == nil && len(p.Warnings) > 0 {
-		return p, warned{p.Warnings}
+	if err == nil && len(c.Warnings) > 0 {
+		err = warned{c.Warnings}
 	}
-	return p, err
+	return c.Types, err
+}
+
+// allFeatures is an environment in which unstable features are enabled, as the suite's tests of
+// types have it.
+func allFeatures(name string) (string, bool) {
+	return "enable", strings.HasPrefix(name, "BPFTRACE_UNSTABLE_")
 }
 
 // warned is the error of a script that is accepted with warnings.

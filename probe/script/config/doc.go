@@ -11,6 +11,6 @@
 // Environment variables such as BPFTRACE_MAX_PROBES precede the block, if [Options] has a
 // function for them.
 //
-// Read the configuration after imports.Load and before syntax.Expand. Pass it to the later
-// steps with types.Options.
+// Read the configuration after the imports and before syntax.Expand, as script.Check does. Pass
+// it to the later steps with types.Options.
 package config

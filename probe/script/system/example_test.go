@@ -5,10 +5,9 @@ import (
 	"testing/fstest"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
-	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
-	"github.com/borescope/borescope/probe/script/types"
 )
 
 // The machine is recorded. For a recording in a folder use os.DirFS; with nil options it is
@@ -25,22 +24,12 @@ format:
 	}
 	s := system.New(probe.NewEnv(&probe.EnvOptions{Root: files, Release: "6.1.0"}), nil)
 
-	f, err := syntax.Parse("stdin", []byte(`tracepoint:sched:sched_w* { @[args.comm] = args.prio; }`), nil)
-	if err == nil {
-		err = attach.Parse(f, nil)
-	}
-	if err == nil {
-		err = s.Expand(f, nil)
-	}
+	c, err := script.Check("stdin", `tracepoint:sched:sched_w* { @[args.comm] = args.prio; }`,
+		&script.Options{System: s})
 	if err != nil {
 		fmt.Print(syntax.Text(err))
 		return
 	}
-	p, err := types.Check(f, &types.Options{System: s})
-	if err != nil {
-		fmt.Print(syntax.Text(err))
-		return
-	}
-	fmt.Println(p.Map("@"))
+	fmt.Println(c.Types.Map("@"))
 	// Output: string[16] int32
 }

@@ -24,12 +24,12 @@ import (
 // of names is read once for all scripts of the System.
 //
 // Call Expand between attach.Parse and types.Check. It changes the file.
-func (s *System) Expand(f *syntax.File, c *config.Config) error {
+func (s *System) Expand(f *syntax.File, c *config.Config) (warnings syntax.Errors, err error) {
 	s.wanted, s.absent = nil, 0
 	clear(s.files)
 	x := &expansion{System: s, count: limit.New(c), matches: map[pattern][]name{}}
 	if e := x.count.File(f, generates); e != nil {
-		return syntax.Errors{e} // before anything is listed
+		return nil, syntax.Errors{e} // before anything is listed
 	}
 	s.collect(f)
 	for _, d := range f.Decls {
@@ -41,7 +41,7 @@ func (s *System) Expand(f *syntax.File, c *config.Config) error {
 		for _, a := range p.Points {
 			var e *syntax.Error
 			if points, e = x.append(points, a); e != nil {
-				return syntax.Errors{e}
+				return nil, syntax.Errors{e}
 			}
 		}
 		p.Points = points
@@ -56,7 +56,7 @@ func (s *System) Expand(f *syntax.File, c *config.Config) error {
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // usesArgs reports whether an action uses args.

@@ -13,11 +13,9 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/internal/probetest"
-	"github.com/borescope/borescope/probe/script/config"
+	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
-	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
-	"github.com/borescope/borescope/probe/script/types"
 )
 
 // counted is a tree of files that counts how often each is opened.
@@ -59,24 +57,11 @@ func machine(t *testing.T, n int) (*system.System, counted) {
 	}), &system.Options{DWARF: true}), root
 }
 
-// run runs all passes but the macros', and returns the points in the script.
-func run(t *testing.T, s *system.System, script string) (points []*syntax.AttachPoint, err error) {
+// run checks a script, and returns the points in it.
+func run(t *testing.T, s *system.System, text string) (points []*syntax.AttachPoint, err error) {
 	t.Helper()
-	f, err := syntax.Parse("stdin", []byte(script), nil)
-	var c *config.Config
-	if err == nil {
-		c, _, err = config.Read(f, nil)
-	}
-	if err == nil {
-		err = attach.Parse(f, nil)
-	}
-	if err != nil {
-		t.Fatal(syntax.Text(err))
-	}
-	if err = s.Expand(f, c); err == nil {
-		_, err = types.Check(f, &types.Options{System: s, Config: c, Arch: "amd64"})
-	}
-	for _, d := range f.Decls {
+	c, err := script.Check("stdin", text, &script.Options{System: s, Arch: "amd64"})
+	for _, d := range c.File.Decls {
 		if p, ok := d.(*syntax.Probe); ok {
 			points = append(points, p.Points...)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/internal/probetest"
-	"github.com/borescope/borescope/probe/script/library"
+	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/system"
@@ -20,22 +20,10 @@ import (
 )
 
 // check checks a script for a machine.
-func check(t *testing.T, s *system.System, script string) (*types.Program, error) {
+func check(t *testing.T, s *system.System, text string) (*types.Program, error) {
 	t.Helper()
-	f, err := syntax.Parse("stdin", []byte(script), nil)
-	if err == nil {
-		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
-	}
-	if err == nil {
-		err = attach.Parse(f, nil)
-	}
-	if err != nil {
-		t.Fatal(syntax.Text(err))
-	}
-	if err := s.Expand(f, nil); err != nil {
-		return nil, err
-	}
-	return types.Check(f, &types.Options{System: s, Arch: "amd64"})
+	c, err := script.Check("stdin", text, &script.Options{System: s, Arch: "amd64"})
+	return c.Types, err
 }
 
 // TestArgs: the types of arguments on a recorded machine, from the type of @.
@@ -190,7 +178,7 @@ func TestExpand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Expand(f, nil); err != nil {
+	if _, err := s.Expand(f, nil); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/types"
@@ -92,7 +91,7 @@ func TestHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			p, err := configuredCheck(src)
+			p, err := check(src, nil)
 			text := ""
 			if err != nil {
 				text = syntax.Text(err)
@@ -110,25 +109,6 @@ func TestHostile(t *testing.T) {
 			}
 		})
 	}
-}
-
-// configuredCheck runs all passes of a script with its own configuration.
-func configuredCheck(src string) (*types.Program, error) {
-	f, err := syntax.Parse("stdin", []byte(src), nil)
-	if err != nil {
-		return nil, err
-	}
-	c, _, err := config.Read(f, nil)
-	if err == nil {
-		err = syntax.Expand(f, &syntax.ExpandOptions{Builtin: types.Library})
-	}
-	if err == nil {
-		err = attach.Parse(f, nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return types.Check(f, &types.Options{Config: c})
 }
 
 // TestPointsAreNotCopied: before, each copy of an action had copies of all attach points.

@@ -6,25 +6,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/borescope/borescope/probe/script/library"
+	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/syntax/attach"
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// check runs all passes up to the types.
+// check checks a script that may use unstable features.
 func check(src string, o *types.Options) (*types.Program, error) {
-	f, err := syntax.Parse("stdin", []byte(src), nil)
-	if err == nil {
-		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
+	if o == nil {
+		o = &types.Options{}
 	}
-	if err == nil {
-		err = attach.Parse(f, nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return types.Check(f, o)
+	c, err := script.Check("stdin", src, &script.Options{
+		System: o.System, Params: o.Params, Unsafe: o.Unsafe, Arch: o.Arch,
+		Environ: func(name string) (string, bool) {
+			return "enable", strings.HasPrefix(name, "BPFTRACE_UNSTABLE_")
+		},
+	})
+	return c.Types, err
 }
 
 // TestMaps: what the keys and values of maps become.

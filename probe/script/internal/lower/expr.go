@@ -360,8 +360,11 @@ func (l *lowerer) field(x *syntax.Field) *ir.Expr {
 	switch t := l.typed.Type(x.X); {
 	case t.Args:
 		e := &ir.Expr{Op: ir.OpArg, Str: x.Name}
-		if l.point.Provider == "tracepoint" {
+		switch l.point.Provider {
+		case "tracepoint":
 			e.Op = ir.OpField
+		case "uprobe":
+			l.out.DWARF = true
 		}
 		return l.loaded(x, e)
 	case t.Kind == types.Record:

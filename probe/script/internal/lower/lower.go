@@ -45,6 +45,8 @@ type Result struct {
 	Maps []*Map
 	// Ring is the buffer of the records, nil if there is nothing to emit.
 	Ring *ir.Map
+	// DWARF is set if the program reads arguments of user functions by name.
+	DWARF bool
 }
 
 // Map is a map of the script.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing/fstest"
 
-	"github.com/borescope/borescope/probe/script/imports"
+	"github.com/borescope/borescope/probe/script/internal/imports"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 

@@ -3,7 +3,7 @@ package library_test
 import (
 	"fmt"
 
-	"github.com/borescope/borescope/probe/script/library"
+	"github.com/borescope/borescope/probe/script/internal/library"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 

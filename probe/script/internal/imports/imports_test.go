@@ -9,7 +9,7 @@ import (
 	"testing/fstest"
 
 	"github.com/borescope/borescope/internal/testenv"
-	"github.com/borescope/borescope/probe/script/imports"
+	"github.com/borescope/borescope/probe/script/internal/imports"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 

@@ -1,0 +1,177 @@
+package script
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/script/config"
+	"github.com/borescope/borescope/probe/script/internal/imports"
+	"github.com/borescope/borescope/probe/script/internal/library"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/syntax/attach"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// Dir is a folder in which imports are looked up.
+type Dir struct {
+	Name string // for errors
+	FS   fs.FS
+}
+
+// Options are the options of [Read], [Check] and [Compile]. The zero value and nil are the default.
+// The caller keeps what they refer to; one System must not be used by two calls at a time.
+type Options struct {
+	// Env is the machine that Compile makes programs for, which may be a recorded one. Nil: this
+	// machine.
+	Env *probe.Env
+	// System is the machine that the script is checked for, such as system.New returns. If it
+	// has system.System's method Expand, wildcards are replaced by their matches. Nil: for
+	// Compile that of Env, for Check a machine without types of its own that has all features.
+	System types.System
+	// Imports are the folders in which imports are looked up, in this order. bpftrace has the
+	// script's folder first.
+	Imports []Dir
+	// Environ returns the value of an environment variable and whether it is set, as
+	// os.LookupEnv does. Variables such as BPFTRACE_MAX_PROBES precede the script's config
+	// block. Nil: there are no variables.
+	Environ func(name string) (value string, set bool)
+	// Params are the positional parameters: $1 and so on.
+	Params []string
+	// Values are the values of the options that the script reads with getopt(), by name. "" is
+	// true.
+	Values map[string]string
+	// Unsafe allows functions that change the system, and kprobes by address.
+	Unsafe bool
+	// PID is the process that user probes are restricted to, and then need no file for; 0: none.
+	PID int
+	// IncludeSelf makes probes fire for the process that runs the script, too.
+	IncludeSelf bool
+	// Arch is the machine, as GOARCH names it. "": that of this program.
+	Arch string
+}
+
+// Checked is a script that was read, and its types if it has no errors. It does not change any
+// more, and holds no descriptor.
+type Checked struct {
+	// File is the script as far as it was read. Its macros are expanded if it has no errors;
+	// that of Check has its attach points in parts then, with one point for each match of a
+	// wildcard. The form of it that has types is Types.File.
+	File *syntax.File
+	// Config is the script's configuration, nil if its text, imports or config block have
+	// errors.
+	Config *config.Config
+	// Types is the script with the types of its expressions and maps. It is nil if the script
+	// has errors, and in the result of Read.
+	Types *types.Program
+	// Warnings are the warnings about a script, in the order in which they were found. Those of
+	// a script with errors are in the error, too.
+	Warnings syntax.Errors
+}
+
+// Read parses a script and its imports, reads its configuration, and expands its macros. name
+// is the file's name for errors. The error is a [syntax.Errors], with the warnings behind the
+// errors in what its String method prints; the result then has what could be read, and is never
+// nil. o may be nil.
+func Read(name, text string, o *Options) (*Checked, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	c := &Checked{}
+	return c, c.finish(c.read(name, text, o))
+}
+
+// Check reads a script as Read does, determines what its attach points and expressions are on
+// the machine of the options, and checks it as bpftrace does before it runs a script. The error
+// is a [syntax.Errors] as that of Read. Names may be unknown because the machine's own types
+// could not be read: system.System's method Err returns that error.
+func Check(name, text string, o *Options) (*Checked, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	c := &Checked{}
+	err := c.read(name, text, o)
+	if err == nil {
+		err = c.check(o)
+	}
+	return c, c.finish(err)
+}
+
+// defined reports whether a name is defined for #ifdef: types come from BTF, not from headers.
+func defined(name string) bool { return name == "BPFTRACE_HAVE_BTF" }
+
+func (c *Checked) read(name, text string, o *Options) error {
+	conditions := &syntax.Options{Defined: defined}
+	f, err := syntax.Parse(name, []byte(text), conditions)
+	c.File = f
+	if err != nil {
+		return err
+	}
+	dirs := make([]imports.Dir, len(o.Imports))
+	for i, d := range o.Imports {
+		dirs[i] = imports.Dir(d)
+	}
+	said, err := imports.Load(f, &imports.Options{Dirs: dirs, Syntax: conditions})
+	c.Warnings = append(c.Warnings, said...)
+	if err != nil {
+		return err
+	}
+	conf, said, err := config.Read(f, &config.Options{Environ: o.Environ})
+	c.Warnings = append(c.Warnings, said...)
+	if err != nil {
+		return err
+	}
+	c.Config = conf
+	return syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
+}
+
+func (c *Checked) check(o *Options) error {
+	points := &attach.Options{
+		Params: o.Params, Process: o.PID != 0, Unsafe: o.Unsafe, Arch: o.Arch,
+		MayMiss: c.Config.MissingProbes != "error",
+	}
+	if err := attach.Parse(c.File, points); err != nil {
+		return err
+	}
+	if err := attach.Check(c.File, points); err != nil {
+		return err
+	}
+	if s, ok := o.System.(expander); ok {
+		said, err := s.Expand(c.File, c.Config)
+		c.Warnings = append(c.Warnings, said...)
+		if err != nil {
+			return err
+		}
+	}
+	p, err := types.Check(c.File, &types.Options{
+		System: o.System, Config: c.Config, Params: o.Params, Unsafe: o.Unsafe, Arch: o.Arch,
+	})
+	if err != nil {
+		return err
+	}
+	c.Types = p
+	c.Warnings = append(c.Warnings, p.Warnings...)
+	return nil
+}
+
+// expander is a machine that knows the matches of wildcards.
+type expander interface {
+	Expand(*syntax.File, *config.Config) (warnings syntax.Errors, err error)
+}
+
+// finish adds the warnings of the steps before the one that failed to its error, and those in
+// the error to the warnings.
+func (c *Checked) finish(err error) error {
+	wrong, ok := errors.AsType[syntax.Errors](err)
+	if !ok {
+		return err
+	}
+	all := append(syntax.Errors{}, c.Warnings...)
+	for _, e := range wrong {
+		all = append(all, e)
+		if e.Severity == syntax.SeverityWarning {
+			c.Warnings = append(c.Warnings, e)
+		}
+	}
+	return all
+}
