@@ -1,8 +1,9 @@
-// Command bt parses scripts in bpftrace's language, and prints their errors or, with -fmt
-// or -d, the result of a stage of the compiler.
+// Command bt runs scripts in bpftrace's language, or prints their errors, or what a stage of the
+// compiler makes of them.
 //
-//	bt [-fmt | -d STAGE] [-unsafe] FILE [PARAMETER…]
-//	bt [-fmt | -d STAGE] [-unsafe] -e SCRIPT [PARAMETER…]
+//	bt [-c COMMAND] [-f FORMAT] [-p PID] FILE [PARAMETER | --OPTION=VALUE]…
+//	bt [-c COMMAND] [-f FORMAT] [-p PID] -e SCRIPT [PARAMETER | --OPTION=VALUE]…
+//	bt -check | -fmt | -d STAGE FILE
 package main
 
 import (
@@ -13,5 +14,9 @@ import (
 
 func main() {
 	stdout, stderr := cli.NewOutput(os.Stdout), cli.NewOutput(os.Stderr)
-	os.Exit(cli.Status("bt", run(os.Args[1:], os.Stdin, stdout, stderr), os.Stderr))
+	status, err := run(cli.Context(), os.Args[1:], os.Stdin, stdout, stderr)
+	if err != nil {
+		status = cli.Status("bt", err, os.Stderr)
+	}
+	os.Exit(status)
 }

@@ -2,27 +2,36 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/system"
+	"github.com/borescope/borescope/probe/tool"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-const usage = `bt reads scripts in bpftrace's language, as of 0.26.1. It runs nothing yet.
+const usage = `bt runs scripts in bpftrace's language, as of 0.26.1.
 
+  bt -e 'tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }'
+                                           until Ctrl-C, then the maps
+  bt -c 'ls /' script.bt 7 --name=value    while a command runs; $1 is 7, getopt("name") value
+  bt -f json script.bt                     lines of JSON
+
+  bt -check script.bt                      only what is wrong with it, if anything is
   bt -fmt script.bt                        as bpftrace --fmt formats it
   bt -d ast -e 'begin { @ = 1 + 2 }'       the tree, macros expanded
   bt -d types -e 'begin { @ = (1, "a") }'  the same with the type of each expression
-  bt script.bt                             only what is wrong with it, if anything is
+  bt -d ir -e 'begin { @ = (1, "a") }'     the program that it becomes
 
 A file "-" is standard input. Structs and arguments of probes are those of this machine's
 kernel; with -root those of a machine whose files are in a folder, such as
@@ -37,74 +46,122 @@ const mostText = 256 << 10
 
 // options holds the flags.
 type options struct {
-	script, stage  string
-	root           string
-	format, unsafe bool
+	script, stage, root   string
+	output, command       string
+	pid                   int
+	check, format, unsafe bool
+	quiet, raw, self      bool
+	stdin                 io.Reader
+	stdout, stderr        *cli.Output
+	name, text            string
+	params                []string
+	values                map[string]string
 }
 
-// run is the command.
-func run(args []string, stdin io.Reader, stdout, stderr *cli.Output) error {
-	var o options
+// run is the command. status is the script's, if that calls exit().
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr *cli.Output) (status int, err error) {
+	o := options{stdin: stdin, stdout: stdout, stderr: stderr}
 	fs := flag.NewFlagSet("bt", flag.ContinueOnError)
 	fs.Usage = func() {
 		io.WriteString(fs.Output(), usage)
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&o.script, "e", "", "the `SCRIPT` itself")
-	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types")
-	fs.StringVar(&o.root, "root", "", "the `FOLDER` with the files of another machine")
-	fs.BoolVar(&o.format, "fmt", false, "format the script")
+	fs.StringVar(&o.command, "c", "", "run this `COMMAND`, and end with it")
+	fs.IntVar(&o.pid, "p", 0, "restrict user probes to the process `PID`")
+	fs.StringVar(&o.output, "f", "text", "the `FORMAT` of the output: text, json")
+	fs.BoolVar(&o.quiet, "q", false, "do not say how many probes are attached")
+	fs.BoolVar(&o.raw, "raw", false, "print text of traced processes as it is, also what terminals act on")
+	fs.BoolVar(&o.self, "include-self", false, "have probes fire for bt itself, too")
 	fs.BoolVar(&o.unsafe, "unsafe", false, "allow functions that change the system")
+	fs.BoolVar(&o.check, "check", false, "only check the script")
+	fs.BoolVar(&o.format, "fmt", false, "format the script")
+	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types, ir")
+	fs.StringVar(&o.root, "root", "", "the `FOLDER` with the files of another machine")
 	if err := cli.Parse(fs, args, stdout); err != nil {
-		return err
+		return 0, err
 	}
-	name, params := "stdin", fs.Args()
-	text := []byte(o.script)
+	if o.output != "text" && o.output != "json" {
+		return 0, fmt.Errorf("-f %s: there is no such format: use text or json", o.output)
+	}
+	if err := o.read(fs.Args()); err != nil {
+		return 0, err
+	}
+	switch {
+	case o.format:
+		return 0, o.formatted()
+	case o.check || o.stage != "" || o.root != "":
+		return 0, o.show()
+	}
+	return o.live(ctx)
+}
+
+// read reads the script and its arguments: parameters, and options as --name=value.
+func (o *options) read(args []string) error {
+	o.name, o.text = "stdin", o.script
 	if o.script == "" {
-		if len(params) == 0 {
+		if len(args) == 0 {
 			return errors.New("give a file, - for standard input, or -e SCRIPT")
 		}
-		var err error
-		if name, text, err = read(params[0], stdin); err != nil {
+		r := o.stdin
+		if args[0] != "-" {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			r, o.name = f, args[0]
+		}
+		text, err := io.ReadAll(io.LimitReader(r, mostText+1)) // Parse reports that it is too long
+		if err != nil {
 			return err
 		}
-		params = params[1:]
+		o.text, args = string(text), args[1:]
 	}
-	out, err := o.process(name, text, params, stderr)
+	for _, a := range args {
+		option, ok := strings.CutPrefix(a, "--")
+		if !ok || option == "" {
+			o.params = append(o.params, a)
+			continue
+		}
+		if o.values == nil {
+			o.values = map[string]string{}
+		}
+		name, value, _ := strings.Cut(option, "=")
+		o.values[name] = value
+	}
+	return nil
+}
+
+// options returns the options of package script.
+func (o *options) options() *script.Options {
+	var e *probe.EnvOptions
+	if o.root != "" {
+		e = &probe.EnvOptions{Root: hostfs.Dir(o.root)}
+	}
+	dir := "."
+	if o.script == "" {
+		dir = filepath.Dir(o.name)
+	}
+	env := probe.NewEnv(e)
+	return &script.Options{
+		Env: env, System: system.New(env, &system.Options{DWARF: true}),
+		Imports: []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}, Environ: os.LookupEnv,
+		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, IncludeSelf: o.self,
+	}
+}
+
+// formatted prints the script as bpftrace formats it.
+func (o *options) formatted() error {
+	f, err := syntax.Parse(o.name, []byte(o.text), nil) // without conditions: all of it is formatted
 	if err != nil {
-		return err
+		return o.refused(err)
 	}
-	return stdout.Text(string(out))
+	return o.stdout.Text(string(syntax.Format(f)))
 }
 
-var errRefused = errors.New("the script has errors")
-
-// read reads a script.
-func read(file string, stdin io.Reader) (name string, text []byte, err error) {
-	r, name := stdin, "stdin"
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return "", nil, err
-		}
-		defer f.Close()
-		r, name = f, file
-	}
-	text, err = io.ReadAll(io.LimitReader(r, mostText+1)) // Parse reports that it is too long
-	return name, text, err
-}
-
-// process runs the passes up to the requested stage. It prints warnings to stderr.
-func (o *options) process(name string, text []byte, params []string, stderr *cli.Output) (
-	[]byte, error,
-) {
-	if o.format {
-		f, err := syntax.Parse(name, text, nil) // without conditions: all of it is formatted
-		if es, ok := errors.AsType[syntax.Errors](err); ok {
-			return nil, refuse(name, es, stderr)
-		}
-		return syntax.Format(f), nil
-	}
+// show prints what a stage makes of the script, and warnings.
+func (o *options) show() error {
 	through, shown := script.Check, typed
 	switch o.stage {
 	case "":
@@ -112,23 +169,82 @@ func (o *options) process(name string, text []byte, params []string, stderr *cli
 	case "ast":
 		through, shown = script.Read, tree
 	case "types":
+	case "ir":
+		p, err := o.compile()
+		if err != nil {
+			return err
+		}
+		return o.stdout.Text(p.IR().String())
 	default:
-		return nil, fmt.Errorf("-d %s: there is no such stage: use ast or types", o.stage)
+		return fmt.Errorf("-d %s: there is no such stage: use ast, types or ir", o.stage)
 	}
-	sys := o.system()
-	c, err := through(name, string(text), &script.Options{
-		System: sys, Imports: o.dirs(name), Environ: os.LookupEnv,
-		Params: params, Unsafe: o.unsafe,
-	})
-	if es, ok := errors.AsType[syntax.Errors](err); ok {
-		return nil, errors.Join(refuse(name, es, stderr), sys.Err())
+	c, err := through(o.name, o.text, o.options())
+	if err != nil {
+		return o.refused(err)
 	}
-	return shown(c), stderr.Text(c.Warnings.String())
+	if err := o.stderr.Text(c.Warnings.String()); err != nil {
+		return err
+	}
+	return o.stdout.Text(string(shown(c)))
 }
 
-// refuse prints the errors of a script.
-func refuse(name string, es syntax.Errors, stderr *cli.Output) error {
-	return cmp.Or(stderr.Text(es.String()), fmt.Errorf("%s: %w", name, errRefused))
+// compile makes the program of the script, and prints warnings.
+func (o *options) compile() (*script.Program, error) {
+	p, err := script.Compile(o.name, o.text, o.options())
+	if err != nil {
+		return nil, o.refused(err)
+	}
+	return p, o.stderr.Text(p.Warnings.String())
+}
+
+// live runs the script, with the command if there is one.
+func (o *options) live(ctx context.Context) (status int, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	p, err := o.compile()
+	if err != nil {
+		return 0, err
+	}
+	r := &script.RunOptions{
+		Stdout: o.stdout.Raw(), Stderr: o.stderr.Raw(), JSON: o.output == "json", Raw: o.raw, Quiet: o.quiet,
+	}
+	if o.command != "" {
+		child, err := tool.StartCommand(o.command, os.Stdout)
+		if err != nil {
+			return 0, err
+		}
+		ended := make(chan struct{})
+		started := false
+		r.Attached = func() error {
+			started = true
+			go func() {
+				defer close(ended)
+				defer stop()
+				child.Wait()
+			}()
+			return child.Go()
+		}
+		defer func() {
+			err = errors.Join(err, child.Kill())
+			if started {
+				<-ended
+			} else {
+				child.Wait()
+			}
+		}()
+	}
+	return p.Run(ctx, r)
+}
+
+var errRefused = errors.New("the script has errors")
+
+// refused prints the errors of a script. Other errors are returned.
+func (o *options) refused(err error) error {
+	es, ok := errors.AsType[syntax.Errors](err)
+	if !ok {
+		return err
+	}
+	return cmp.Or(o.stderr.Text(es.String()), fmt.Errorf("%s: %w", o.name, errRefused))
 }
 
 func nothing(*script.Checked) []byte { return nil }
@@ -140,22 +256,4 @@ func typed(c *script.Checked) []byte {
 	return append([]byte(head), syntax.DumpNotes(c.Types.File, func(x syntax.Expr) string {
 		return c.Types.Type(x).String()
 	})...)
-}
-
-// dirs returns the directory in which imports are looked for: the script's.
-func (o *options) dirs(file string) []script.Dir {
-	dir := "."
-	if o.script == "" {
-		dir = filepath.Dir(file)
-	}
-	return []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}
-}
-
-// system returns the machine that the script is compiled for.
-func (o *options) system() *system.System {
-	var e *probe.EnvOptions
-	if o.root != "" {
-		e = &probe.EnvOptions{Root: hostfs.Dir(o.root)}
-	}
-	return system.New(probe.NewEnv(e), &system.Options{DWARF: true})
 }

@@ -27,8 +27,8 @@ func TestRun(t *testing.T) {
 		{"types", "", []string{"-d", "types", "-e", `begin { @ = (1, "a") }`}, "/* (int8,string[2]) */", ""},
 		{"file", "", []string{"-d", "types", file, "300"}, "/* int16 */", ""},
 		{"stdin", "begin { $x = 1 }", []string{"-fmt", "-"}, "$x = 1", ""},
-		{"check", "", []string{"-e", "begin { @ = 1 }"}, "", ""},
-		{"warning", "", []string{"-e", "begin { 1; }"}, "", "WARNING: Return value discarded."},
+		{"check", "", []string{"-check", "-e", "begin { @ = 1 }"}, "", ""},
+		{"warning", "", []string{"-check", "-e", "begin { 1; }"}, "", "WARNING: Return value discarded."},
 		// With -d types, warnings were lost.
 		{
 			"both", "",
@@ -39,7 +39,7 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out, said bytes.Buffer
-			if err := run(test.args, strings.NewReader(test.stdin), cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
+			if _, err := run(t.Context(), test.args, strings.NewReader(test.stdin), cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
 				t.Fatal(err, said.String())
 			}
 			if got := out.String(); !strings.Contains(got, test.want) || test.want == "" && got != "" {
@@ -63,7 +63,7 @@ func TestImport(t *testing.T) {
 		}
 	}
 	var out, said bytes.Buffer
-	if err := run([]string{"-d", "types", filepath.Join(dir, "a.bt")}, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
+	if _, err := run(t.Context(), []string{"-d", "types", filepath.Join(dir, "a.bt")}, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
 		t.Fatal(err, said.String())
 	}
 	if !strings.Contains(out.String(), "/* int16 */") {
@@ -84,7 +84,7 @@ func TestRoot(t *testing.T) {
 	}
 	var out, said bytes.Buffer
 	args := []string{"-root", root, "-d", "types", "-e", "tracepoint:sched:sched_w* { @ = args.prio; }"}
-	if err := run(args, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
+	if _, err := run(t.Context(), args, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
 		t.Fatal(err, said.String())
 	}
 	for _, want := range []string{"tracepoint:sched:sched_wakeup", ".prio /* int32 */"} {
@@ -112,7 +112,7 @@ func TestLimits(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			var out, said bytes.Buffer
-			err := run([]string{"-e", test.script}, nil, cli.NewOutput(&out), cli.NewOutput(&said))
+			_, err := run(t.Context(), []string{"-check", "-e", test.script}, nil, cli.NewOutput(&out), cli.NewOutput(&said))
 			if (err != nil) != (test.want != "") || !strings.Contains(said.String(), test.want) {
 				t.Errorf("%v, printed\n%s\nwant %q", err, said.String(), test.want)
 			}
@@ -122,13 +122,13 @@ func TestLimits(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	var out, said bytes.Buffer
-	err := run([]string{"-e", `begin { @ = 1; @ = "a" }`}, nil, cli.NewOutput(&out), cli.NewOutput(&said))
+	_, err := run(t.Context(), []string{"-check", "-e", `begin { @ = 1; @ = "a" }`}, nil, cli.NewOutput(&out), cli.NewOutput(&said))
 	if !errors.Is(err, errRefused) || out.Len() > 0 ||
 		!strings.Contains(said.String(), "ERROR: Type mismatch for @") {
 		t.Errorf("%v, printed\n%s%s", err, out.String(), said.String())
 	}
-	for _, args := range [][]string{{}, {"-d", "nosuch", "-e", "begin { }"}, {"/nonexistent.bt"}} {
-		if err := run(args, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err == nil {
+	for _, args := range [][]string{{}, {"-d", "nosuch", "-e", "begin { }"}, {"-f", "xml", "-e", "begin { }"}, {"/nonexistent.bt"}} {
+		if _, err := run(t.Context(), args, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err == nil {
 			t.Errorf("%q is accepted", args)
 		}
 	}

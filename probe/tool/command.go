@@ -75,9 +75,15 @@ func (c *Command) Go() error {
 	return err
 }
 
-// Wait waits for the end of the program, whose exit status does not matter. It is called once, and
-// not beside Close.
+// Wait waits for the end of the program, whose exit status does not matter. It is called once.
 func (c *Command) Wait() { _ = c.cmd.Wait() }
+
+// Kill ends the program, if it is still there. The caller waits for it.
+func (c *Command) Kill() error {
+	err := c.gate.Close()
+	_ = c.cmd.Process.Kill() // it may be gone
+	return err
+}
 
 // OnStart returns a context for Run, which starts the command when everything is attached.
 func (c *Command) OnStart(ctx context.Context) context.Context {
@@ -92,9 +98,8 @@ func (c *Command) OnStart(ctx context.Context) context.Context {
 
 // Close kills the command if it is still running.
 func (c *Command) Close() error {
-	err := c.gate.Close()
-	_ = c.cmd.Process.Kill() // it may be gone
-	_ = c.cmd.Wait()         // its exit status does not matter
+	err := c.Kill()
+	c.Wait()
 	return err
 }
 

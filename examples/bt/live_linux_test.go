@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/tool/cli"
+)
+
+// TestLive: the line of the README, and scripts that count what a command does.
+func TestLive(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs, testenv.File("/bin/sh"))
+	const signals = "sh -c 'kill -0 $$; kill -0 $$; kill -0 $$'"
+	for _, c := range []struct {
+		name   string
+		args   []string
+		out    string
+		said   string
+		status int
+	}{
+		{
+			"README", []string{"-c", "true", "-e", "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"},
+			"@[true]: ", "Attached 1 probe\n", 0,
+		},
+		{
+			"command", []string{"-c", signals, "-e", `tracepoint:syscalls:sys_enter_kill /comm == "sh"/ { @[args.sig] = count(); }`},
+			"@[0]: 3\n", "Attached 1 probe\n", 0,
+		},
+		{
+			"json", []string{"-f", "json", "-c", signals, "-e", `tracepoint:syscalls:sys_enter_kill /comm == "sh"/ { @[args.sig] = count(); }`},
+			`{"type": "attached_probes", "count": 1, "data": {"probes": 1}}` + "\n" +
+				`{"type": "map", "data": {"@": {"0": 3}}}` + "\n", "", 0,
+		},
+		{"exit", []string{"-q", "-e", `begin { printf("%s %d\n", str($1), getopt("n", 1)); exit(3); }`, "text", "--n=7"}, "text 7\n", "", 3},
+		{"loss", []string{"-q", "-e", "config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; }"}, "@[1]: 1\n", "entries did not fit into maps", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, said bytes.Buffer
+			status, err := run(t.Context(), c.args, nil, cli.NewOutput(&out), cli.NewOutput(&said))
+			if err != nil {
+				t.Fatal(err, said.String())
+			}
+			if status != c.status || !strings.Contains(out.String(), c.out) || !strings.Contains(said.String(), c.said) ||
+				c.said == "" && said.Len() > 0 {
+				t.Errorf("status %d, printed\n%s%s\nwant %d,\n%s%s", status, &out, &said, c.status, c.out, c.said)
+			}
+		})
+	}
+}
