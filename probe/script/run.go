@@ -51,6 +51,7 @@ func (p *Program) newRun(o *RunOptions) *run {
 		o = &RunOptions{}
 	}
 	s := &run{Program: p, RunOptions: *o, zeroed: map[*lower.Map][]output.Entry{}}
+	s.names.Program = p
 	s.boot = time.Now().Add(-time.Duration(kernel.Boottime())).Round(0)
 	if s.Stdout == nil {
 		s.Stdout = io.Discard
@@ -58,7 +59,7 @@ func (p *Program) newRun(o *RunOptions) *run {
 	if s.Stderr == nil {
 		s.Stderr = io.Discard
 	}
-	s.values = &output.Options{JSON: o.JSON, Raw: o.Raw, Cut: p.conf.StrTruncTrailer, Names: p}
+	s.values = &output.Options{JSON: o.JSON, Raw: o.Raw, Cut: p.conf.StrTruncTrailer, Names: &s.names}
 	s.out = output.New(s.Stdout, s.values)
 	return s
 }
@@ -74,6 +75,7 @@ type run struct {
 	zeroed map[*lower.Map][]output.Entry // by zero()
 	links  []*probe.Link
 	lost   uint64
+	names  names
 	boot   time.Time // when CLOCK_BOOTTIME was 0
 	exited bool
 	status int
@@ -86,7 +88,7 @@ func (s *run) run(ctx context.Context) (err error) {
 	if s.loaded, err = bpf.Load(s.low.IR, s.plan); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.loaded.Close()) }()
+	defer func() { err = errors.Join(err, s.names.close(), s.loaded.Close()) }()
 	if s.low.Ring != nil {
 		if s.ring, err = bpf.OpenStream(s.loaded, s.low.Ring, 0); err != nil {
 			return err
@@ -397,7 +399,11 @@ func (s *run) entries(m *lower.Map, clear bool) ([]output.Entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, output.Entry{Key: output.Decode(m.Key, e.Key, s.values), Value: v})
+		key := e.Key
+		if m.Key.Kind == types.String && key.Type.Kind == ir.KindTuple {
+			key = key.Elem(0)
+		}
+		list = append(list, output.Entry{Key: output.Decode(m.Key, key, s.values), Value: v})
 	}
 	for _, z := range s.zeroed[m] {
 		if !slices.ContainsFunc(list, func(e output.Entry) bool { return same(e.Key, z.Key) }) {
@@ -554,6 +560,3 @@ func zeroOf(v any) (any, bool) {
 	}
 	return nil, false
 }
-
-// Enumerator returns the name of a value of an enum.
-func (p *Program) Enumerator(enum string, value uint64) string { return p.typed.EnumName(enum, value) }

@@ -131,10 +131,11 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// work is a process that waits, and then does what is known.
+// work is a process that waits, does what is known, and waits again.
 type work struct {
 	*testenv.Cmd
-	in io.Closer
+	in  io.WriteCloser
+	out io.Reader
 }
 
 func startWork(t *testing.T) *work {
@@ -146,26 +147,36 @@ func startWork(t *testing.T) *work {
 	cmd := testenv.Command(t, exe, "-test.run=^TestWorkChild$")
 	cmd.Env = append(os.Environ(), "SCRIPT_WORK=1")
 	in, out := testenv.Piped(t, cmd)
-	if _, err := out.Read(make([]byte, 1)); err != nil {
+	w := &work{cmd, in, out}
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	if err := w.heard(); err != nil {
 		t.Fatal(err)
 	}
-	return &work{cmd, in}
+	return w
 }
 
-// params are the parameters of the scripts: the process, the number of mkdirat, and the register of
-// a Go function's first argument.
+// heard waits for a byte of the process.
+func (w *work) heard() error {
+	_, err := w.out.Read(make([]byte, 1))
+	return err
+}
+
+// params are the parameters of the scripts: the process, the number of mkdirat, and the registers of
+// a Go function's first argument and of the instruction.
 func (w *work) params() []string {
-	register := "ax"
+	argument, ip := "ax", "ip"
 	if runtime.GOARCH == "arm64" {
-		register = "r0"
+		argument, ip = "r0", "pc"
 	}
-	return []string{strconv.Itoa(w.Process.Pid), strconv.Itoa(unix.SYS_MKDIRAT), register}
+	return []string{strconv.Itoa(w.Process.Pid), strconv.Itoa(unix.SYS_MKDIRAT), argument, ip}
 }
 
-// work has the process work, and waits for its end.
+// work has the process work, and waits until it has.
 func (w *work) work() error {
-	w.in.Close()
-	return w.Wait()
+	if _, err := w.in.Write([]byte(".")); err != nil {
+		return err
+	}
+	return w.heard()
 }
 
 // TestWorkChild is the process: 23 calls of mkdirat that fail, and of a function, which is called
@@ -190,6 +201,8 @@ func TestWorkChild(t *testing.T) {
 	for range 7 {
 		scriptCall(1)
 	}
+	os.Stdout.Write([]byte("."))
+	os.Stdin.Read(make([]byte, 1)) // its symbols are asked for
 	os.Exit(0)
 }
 

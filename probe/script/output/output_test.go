@@ -2,9 +2,12 @@ package output_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/testenv"
@@ -17,6 +20,27 @@ import (
 
 // names has the enumerators of one enum.
 type names map[uint64]string
+
+func (names) Kernel(pc uint64) []output.Function {
+	switch pc {
+	case 0x10:
+		return []output.Function{{Name: "inner", Offset: 2, Inlined: true}, {Name: "outer", Offset: 6}}
+	case 0x20:
+		return []output.Function{{Name: "called", Offset: 4, Module: "/bin/x\x1b"}}
+	}
+	return nil
+}
+
+func (n names) User(pid int, pc uint64) []output.Function {
+	if pid == 5 {
+		return n.Kernel(pc)
+	}
+	return nil
+}
+
+func (names) Username(uid uint64) string { return map[uint64]string{7: "seven"}[uid] }
+
+func (names) Cgroup(id uint64) string { return map[uint64]string{7: "unified:/a"}[id] }
 
 func (n names) Enumerator(enum string, v uint64) string {
 	if enum != "state" {
@@ -67,6 +91,76 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// TestNamed: what numbers that stand for names print as.
+func TestNamed(t *testing.T) {
+	u64 := func(list ...uint64) (s string) {
+		for _, n := range list {
+			s += string(binary.LittleEndian.AppendUint64(nil, n))
+		}
+		return s
+	}
+	stack := func(k types.Kind, mode string) types.Type { return types.Type{Kind: k, Mode: mode, Limit: 3} }
+	pcs := ir.BytesType(24).WithFormat(ir.FormatKstack)
+	upcs := ir.TupleType(ir.Field{Type: ir.Uint64Type()}, ir.Field{Type: ir.BytesType(24).WithFormat(ir.FormatUstack)})
+	usym := ir.TupleType(ir.Field{Type: ir.Uint64Type()}, ir.Field{Type: ir.IntType(4, false)}, ir.Field{Type: ir.IntType(4, false)})
+	addr := ir.TupleType(ir.Field{Type: ir.Uint64Type()}, ir.Field{Type: ir.BytesType(16)})
+	buf := ir.TupleType(ir.Field{Type: ir.IntType(4, false)}, ir.Field{Type: ir.BytesType(4)})
+	for _, c := range []struct {
+		typ       types.Type
+		ir        ir.Type
+		raw, want string
+	}{
+		{types.Type{Kind: types.Ksym}, ir.Uint64Type(), u64(0x10), "outer"},
+		{types.Type{Kind: types.Ksym}, ir.Uint64Type(), u64(0x99), "0x99"},
+		{types.Type{Kind: types.Usym}, usym, u64(0x20, 5), "called"},
+		{types.Type{Kind: types.Usym}, usym, u64(0x20, 6), "0x20"},
+		{stack(types.Kstack, "bpftrace"), pcs, u64(0x20, 0x10, 0x99), "\n        called+4\n        [inlined] inner+2\n        outer+6\n        0x99\n"},
+		{stack(types.Kstack, "perf"), pcs, u64(0x20, 0x10, 0), "\n\t20 called+4\n\t10 inner+2 (inlined)\n\t10 outer+6\n"},
+		{stack(types.Ustack, "perf"), upcs, u64(5, 0x20, 0x99, 0), "\n\t20 called+4 (/bin/x?)\n\t99 0x99 ([unknown])\n"},
+		{stack(types.Ustack, "raw"), upcs, u64(5, 0x20, 0x99, 0), "\n20\n99\n"},
+		{types.Type{Kind: types.Inet}, addr, u64(2, 0x0100007f, 0), "127.0.0.1"},
+		{types.Type{Kind: types.Inet}, addr, u64(10, 0, 1<<56), "::1"},
+		{types.Type{Kind: types.Inet}, addr, u64(1, 0, 0), ""},
+		{types.Type{Kind: types.MAC}, ir.BytesType(6), "\x00\xff\x10\x02\x03\xab", "00:FF:10:02:03:AB"},
+		{types.Type{Kind: types.Username}, ir.Uint64Type(), u64(7), "seven"},
+		{types.Type{Kind: types.CgroupPath}, ir.Uint64Type(), u64(7), "unified:/a"},
+		{types.Type{Kind: types.Buffer, Size: 8}, buf, "\x03\x00\x00\x00a\x01b?", `a\x01b`},
+		{types.Type{Kind: types.Buffer, Size: 8}, buf, "\xff\x00\x00\x00abcd", "abcd"},
+	} {
+		var b bytes.Buffer
+		v := output.Decode(c.typ, bpf.Value{Type: c.ir, Raw: c.raw}, &output.Options{Names: names{}})
+		if err := output.New(&b, nil).Value(v); err != nil || b.String() != c.want+"\n" {
+			t.Errorf("%v %x: %q, %v; want %q", c.typ, c.raw, &b, err, c.want)
+		}
+	}
+}
+
+// TestMemory: C values, by their types.
+func TestMemory(t *testing.T) {
+	char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Char}
+	short := &btf.Int{Name: "short", Size: 2, Encoding: btf.Signed}
+	in := &btf.Struct{Name: "in", Size: 4, Members: []btf.Member{{Name: "s", Type: &btf.Array{Type: short, Nelems: 2}}}}
+	s := &btf.Struct{Name: "s", Size: 24, Members: []btf.Member{
+		{Name: "name", Type: &btf.Array{Type: char, Nelems: 4}},
+		{Name: "in", Type: in, Offset: 32},
+		{Name: "p", Type: &btf.Pointer{Target: in}, Offset: 64},
+		{Name: "low", Type: &btf.Int{Name: "unsigned int", Size: 4}, Offset: 128, BitfieldSize: 3},
+		{Name: "high", Type: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}, Offset: 131, BitfieldSize: 5},
+		{Name: "state", Type: &btf.Enum{Name: "state", Size: 1, Values: []btf.EnumValue{{Name: "RUN", Value: 2}}}, Offset: 136},
+	}}
+	raw := "ab\x00\x00\xff\xff\x02\x00\x10\x20\x00\x00\x00\x00\x00\x00\xfd\x02\x00\x00\x00\x00\x00\x00"
+	of := ir.BytesType(24)
+	of.Elem = s
+	const want = "{ .name = ab, .in = { .s = [-1,2] }, .p = 0x2010, .low = 5, .high = -1, .state = RUN }\n"
+	for n := range len(raw) + 1 {
+		var b bytes.Buffer
+		v := output.Decode(types.Type{Kind: types.C, BTF: s}, bpf.Value{Type: of, Raw: raw[:n]}, &output.Options{Names: names{2: "RUN"}})
+		if err := output.New(&b, nil).Value(v); err != nil || n == len(raw) && b.String() != want {
+			t.Errorf("%d bytes: %q, %v; want %q", n, &b, err, want)
+		}
+	}
+}
+
 // TestMaps: the order and the layout of maps, as text and as JSON.
 func TestMaps(t *testing.T) {
 	h, err := hist.NewLog2(0)
@@ -83,21 +177,25 @@ func TestMaps(t *testing.T) {
 		{nil, output.MapOptions{}, "", ""},
 		{
 			[]output.Entry{{Key: "b", Value: uint64(9)}, {Key: "a", Value: uint64(200)}, {Key: "c", Value: uint64(30)}},
-			output.MapOptions{Top: 2, Div: 10}, "@[c]: 3\n@[a]: 20\n", `{"type": "map", "data": {"@": {"c": 3, "a": 20}}}` + "\n",
+			output.MapOptions{Top: 2, Div: 10},
+			"@[c]: 3\n@[a]: 20\n", `{"type": "map", "data": {"@": {"c": 3, "a": 20}}}` + "\n",
 		},
 		{
 			[]output.Entry{{Key: tuple(int64(2), "x y"), Value: "two"}, {Key: tuple(int64(-1), "z"), Value: "one"}},
-			output.MapOptions{}, "@[-1, z]: one\n@[2, x y]: two\n",
+			output.MapOptions{},
+			"@[-1, z]: one\n@[2, x y]: two\n",
 			`{"type": "map", "data": {"@": {"-1,z": "one", "2,x y": "two"}}}` + "\n",
 		},
 		{[]output.Entry{{Value: int64(7)}}, output.MapOptions{Scalar: true}, "@: 7\n", `{"type": "map", "data": {"@": 7}}` + "\n"},
 		{
-			[]output.Entry{{Key: int64(1), Value: mapx.Totals{Total: 30, Count: 4}}}, output.MapOptions{},
+			[]output.Entry{{Key: int64(1), Value: mapx.Totals{Total: 30, Count: 4}}},
+			output.MapOptions{},
 			"@[1]: { .count = 4, .average = 7, .total = 30 }\n",
 			`{"type": "stats", "data": {"@": {"1": {"count": 4, "average": 7, "total": 30}}}}` + "\n",
 		},
 		{
-			[]output.Entry{{Value: h}}, output.MapOptions{Scalar: true},
+			[]output.Entry{{Value: h}},
+			output.MapOptions{Scalar: true},
 			"@:\n[4, 8)                 1 |" + strings.Repeat("@", 52) + "|\n\n",
 			`{"type": "hist", "data": {"@": [{"min": 4, "max": 7, "count": 1}]}}` + "\n",
 		},

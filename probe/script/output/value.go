@@ -1,7 +1,6 @@
 package output
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -11,10 +10,27 @@ import (
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// Names gives names to numbers, where a script prints one for the other.
+// Names gives names to numbers, where a script prints one for the other. "" is none.
 type Names interface {
-	// Enumerator returns the name of a value of an enum, "" if it has none.
+	// Enumerator returns the name of a value of an enum.
 	Enumerator(enum string, value uint64) string
+	// Kernel returns the functions at an address of the kernel, the innermost inlined one first;
+	// the last is the function whose frame it is.
+	Kernel(pc uint64) []Function
+	// User returns the functions at an address of a process, likewise.
+	User(pid int, pc uint64) []Function
+	// Username returns the name of a user.
+	Username(uid uint64) string
+	// Cgroup returns the path of a control group, by its id.
+	Cgroup(id uint64) string
+}
+
+// Function is a function at an address.
+type Function struct {
+	Name    string
+	Offset  uint64 // of the address, from the function's start
+	Module  string // the file that has it
+	Inlined bool   // it is part of the next function
 }
 
 // Tuple is a value of several parts.
@@ -143,8 +159,13 @@ func (o *Options) decode(t types.Type, v bpf.Value) any {
 			parts[i] = Field{f.Name, o.decode(f.Type, v.Elem(i))}
 		}
 		return parts
+	case types.Array, types.C:
+		return o.memory(v.Type.Elem, []byte(v.Raw), 0)
+	case types.Buffer:
+		data := v.Elem(1).Raw
+		return Buffer(data[:min(uint64(v.Elem(0).Int()), uint64(len(data)))])
 	}
-	return fmt.Sprintf("%x", v.Raw)
+	return o.named(t, v)
 }
 
 // text returns a text, with the mark of one that was cut: of one that fills its type.

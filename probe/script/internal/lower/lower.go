@@ -248,6 +248,10 @@ func (l *lowerer) makeMaps() {
 	}
 }
 
+// mostTextKey is the size from which a text is a key as the only element of a tuple, which lies in
+// the programs' scratch memory: the stack has no room for it.
+const mostTextKey = 256
+
 var mapKinds = map[string]ir.MapKind{
 	"": ir.MapHash, "hash": ir.MapHash, "lruhash": ir.MapLRU, "percpuhash": ir.MapPerCPUHash,
 	"percpulruhash": ir.MapPerCPULRU,
@@ -274,6 +278,9 @@ func (l *lowerer) makeMap(name string, d *syntax.MapDecl, call *syntax.Call) *Ma
 	if !m.Scalar || m.IR.Agg == ir.AggNone {
 		// A value without a key is an entry as well: there is none before it is set.
 		m.IR.Key = l.typeOf(at, key)
+		if m.IR.Key.Kind == ir.KindString && m.IR.Key.Size > mostTextKey {
+			m.IR.Key = ir.TupleType(ir.Field{Type: m.IR.Key})
+		}
 	} else {
 		m.IR.Entries = 0
 	}

@@ -117,7 +117,18 @@ func (l *lowerer) member(x *syntax.Field) *ir.Expr {
 	if base == nil {
 		return l.missing(x, "a member of a struct that is a value")
 	}
+	if t := l.typed.Type(x); t.Kind == types.String {
+		at := &ir.Expr{Op: ir.OpAddrOf, Str: x.Name, Args: []*ir.Expr{base}}
+		return l.chars(x, at, t, l.typed.Type(x.X))
+	}
 	return l.loaded(x, &ir.Expr{Op: ir.OpMember, Str: x.Name, Args: []*ir.Expr{base}})
+}
+
+// chars returns the text of an array of char, which may fill the array.
+func (l *lowerer) chars(x syntax.Expr, at *ir.Expr, t, of types.Type) *ir.Expr {
+	at = &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, user(of)), Args: []*ir.Expr{at}}
+	most := &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: int64(max(t.Size, 1) - 1)}
+	return &ir.Expr{Op: ir.OpStr, Type: l.of(x), Args: []*ir.Expr{at, most}}
 }
 
 // loaded gives what was read from memory its type.

@@ -1,0 +1,95 @@
+package script
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/probe/script/output"
+	"github.com/borescope/borescope/symbol"
+)
+
+// names names what a running script prints. Symbols are read when the first is asked for.
+type names struct {
+	*Program
+	kernel    *symbol.Kernel
+	processes *symbol.Processes
+	users     map[uint64]string
+	frames    []symbol.Frame
+}
+
+// Enumerator returns the name of a value of an enum.
+func (n *names) Enumerator(enum string, value uint64) string { return n.typed.EnumName(enum, value) }
+
+// Kernel returns the functions at an address of the kernel.
+func (n *names) Kernel(pc uint64) []output.Function {
+	if n.kernel == nil {
+		k, err := symbol.OpenKernel(nil)
+		if err != nil {
+			return nil
+		}
+		n.kernel = k
+	}
+	n.frames = n.kernel.Resolve(n.frames[:0], []uint64{pc})
+	return n.functions()
+}
+
+// User returns the functions at an address of a process.
+func (n *names) User(pid int, pc uint64) []output.Function {
+	if n.processes == nil {
+		n.processes = symbol.NewProcesses(nil)
+	}
+	p, err := n.processes.Process(pid)
+	if err != nil {
+		return nil
+	}
+	n.frames = p.Resolve(n.frames[:0], []uint64{pc})
+	return n.functions()
+}
+
+func (n *names) functions() []output.Function {
+	list := make([]output.Function, len(n.frames))
+	for i, f := range n.frames {
+		list[i] = output.Function{Name: f.Name, Offset: f.Offset, Module: f.Module, Inlined: f.Inlined}
+	}
+	return list
+}
+
+// Username returns the name of a user in /etc/passwd.
+func (n *names) Username(uid uint64) string {
+	if n.users == nil {
+		n.users = map[uint64]string{}
+		f, err := os.Open("/etc/passwd")
+		if err != nil {
+			return ""
+		}
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if fields := strings.Split(lines.Text(), ":"); len(fields) > 2 {
+				if id, err := strconv.ParseUint(fields[2], 10, 64); err == nil && n.users[id] == "" {
+					n.users[id] = fields[0]
+				}
+			}
+		}
+	}
+	return n.users[uid]
+}
+
+// Cgroup returns the path of a control group.
+func (n *names) Cgroup(id uint64) string {
+	path, err := kernel.CgroupPath(id)
+	if err != nil {
+		return ""
+	}
+	return "unified:" + path
+}
+
+// close releases what was opened.
+func (n *names) close() error {
+	if n.processes == nil {
+		return nil
+	}
+	return n.processes.Close()
+}

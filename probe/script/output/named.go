@@ -1,0 +1,153 @@
+package output
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// named returns the text of a number that stands for a name.
+func (o *Options) named(t types.Type, v bpf.Value) any {
+	switch t.Kind {
+	case types.Ksym:
+		return o.function(uint64(v.Int()), o.kernel)
+	case types.Usym:
+		return o.function(uint64(v.Elem(0).Int()), o.user(int(v.Elem(1).Int())))
+	case types.Kstack:
+		return o.stack(t, v.PCs(), o.kernel)
+	case types.Ustack:
+		return o.stack(t, v.Elem(1).PCs(), o.user(int(v.Elem(0).Int())))
+	case types.Inet:
+		return inet(uint64(v.Elem(0).Int()), []byte(v.Elem(1).Raw))
+	case types.MAC:
+		var parts []string
+		for _, b := range []byte(v.Raw) {
+			parts = append(parts, fmt.Sprintf("%02X", b))
+		}
+		return strings.Join(parts, ":")
+	case types.Username:
+		if o.Names != nil {
+			return o.safe(o.Names.Username(uint64(v.Int())))
+		}
+	case types.CgroupPath:
+		if o.Names != nil {
+			return o.safe(o.Names.Cgroup(uint64(v.Int())))
+		}
+	}
+	return fmt.Sprintf("%x", v.Raw)
+}
+
+// Families of addresses, of Linux (include/linux/socket.h).
+const (
+	afINET  = 2
+	afINET6 = 10
+)
+
+// inet returns the text of an internet address, "" for another family.
+func inet(family uint64, b []byte) string {
+	switch {
+	case family == afINET && len(b) >= 4:
+		return netip.AddrFrom4([4]byte(b)).String()
+	case family == afINET6 && len(b) >= 16:
+		return netip.AddrFrom16([16]byte(b)).String()
+	}
+	return ""
+}
+
+// safe returns text that a terminal does not act on, unless it is to be raw.
+func (o *Options) safe(s string) string {
+	if o.Raw {
+		return s
+	}
+	return escape.Terminal(s)
+}
+
+func (o *Options) kernel(pc uint64) []Function {
+	if o.Names == nil {
+		return nil
+	}
+	return o.Names.Kernel(pc)
+}
+
+func (o *Options) user(pid int) func(pc uint64) []Function {
+	return func(pc uint64) []Function {
+		if o.Names == nil {
+			return nil
+		}
+		return o.Names.User(pid, pc)
+	}
+}
+
+// function returns the name of the function at an address, or the address.
+func (o *Options) function(pc uint64, names func(uint64) []Function) string {
+	list := names(pc)
+	if n := len(list); n > 0 && list[n-1].Name != "" {
+		return o.safe(list[n-1].Name)
+	}
+	return address(pc)
+}
+
+// address returns an address as C++ prints pointers.
+func address(pc uint64) string {
+	if pc == 0 {
+		return "0"
+	}
+	return "0x" + strconv.FormatUint(pc, 16)
+}
+
+// stack returns the lines of a stack, innermost first, in the layout of its mode.
+func (o *Options) stack(t types.Type, pcs []uint64, names func(uint64) []Function) string {
+	var b strings.Builder
+	b.WriteByte('\n')
+	for _, pc := range pcs {
+		if t.Mode == "raw" {
+			b.WriteString(strconv.FormatUint(pc, 16) + "\n")
+			continue
+		}
+		list := names(pc)
+		if len(list) == 0 || list[0].Name == "" {
+			list = []Function{{}}
+		}
+		for _, f := range list {
+			if t.Mode == "perf" {
+				b.WriteString("\t" + strconv.FormatUint(pc, 16) + " " + o.perf(f, pc, t.Kind) + "\n")
+			} else {
+				b.WriteString("        " + o.frame(f, pc) + "\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+// frame returns a frame as bpftrace has it, perf as perf script does.
+func (o *Options) frame(f Function, pc uint64) string {
+	if f.Name == "" {
+		return address(pc)
+	}
+	text := o.safe(f.Name) + "+" + strconv.FormatUint(f.Offset, 10)
+	if f.Inlined {
+		return "[inlined] " + text
+	}
+	return text
+}
+
+func (o *Options) perf(f Function, pc uint64, k types.Kind) string {
+	text := address(pc)
+	if f.Name != "" {
+		text = o.safe(f.Name) + "+" + strconv.FormatUint(f.Offset, 10)
+	}
+	switch {
+	case f.Inlined:
+		return text + " (inlined)"
+	case k == types.Kstack:
+		return text
+	case f.Name == "":
+		return text + " ([unknown])"
+	}
+	return text + " (" + o.safe(f.Module) + ")"
+}
