@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
@@ -54,7 +55,8 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	}
 	low, err := lower.Program(c.Types, &lower.Options{
 		Name: programName, Arch: opts.Arch, License: c.Config.License,
-		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), Process: opts.PID,
+		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), MaxText: c.Config.MaxStrlen,
+		MostKey: mostKey(opts.Env), Process: opts.PID,
 		IncludeSelf: opts.IncludeSelf, Values: opts.Values,
 	})
 	if err != nil {
@@ -108,6 +110,15 @@ func (p *Program) IR() *ir.Program { return p.low.IR }
 
 // Plan returns where the programs are attached. It is shared: do not change it.
 func (p *Program) Plan() *probe.Plan { return p.plan }
+
+// mostKey returns the most bytes of a map's key: MAX_BPF_STACK before Linux 6.1 (htab_map_alloc_check,
+// kernel/bpf/hashtab.c).
+func mostKey(e *probe.Env) int {
+	if v, ok := feature.ParseVersion(e.Release()); ok && (v[0] < 6 || v[0] == 6 && v[1] < 1) {
+		return 512
+	}
+	return ir.MaxMemory
+}
 
 func missing(policy string) probe.MissingPolicy {
 	switch policy {

@@ -69,7 +69,7 @@ func (l *lowerer) call(c *syntax.Call, used bool) *ir.Expr {
 		if m.IR.Agg != ir.AggNone {
 			return l.missing(c, "has_key() of an aggregation")
 		}
-		return &ir.Expr{Op: ir.OpMapHas, Map: m.IR, Args: []*ir.Expr{l.expr(c.Args[1])}}
+		return &ir.Expr{Op: ir.OpMapHas, Map: m.IR, Args: []*ir.Expr{l.keyOf(m, c.Args[1])}}
 	}
 	if len(c.Args) == 0 {
 		return l.builtin(&syntax.Builtin{Loc: c.Loc, Name: name})
@@ -124,13 +124,15 @@ func (l *lowerer) aggregate(c *syntax.Call) {
 		return
 	}
 	s := &ir.Stmt{Op: ir.StmtAgg, Map: m.IR}
-	args := c.Args[1:min(3, len(c.Args))]
-	xs := l.in(args...)
 	if !m.IR.Keyless() {
-		s.Key = xs[0]
+		s.Key = l.keyOf(m, c.Args[1])
 	}
-	if m.IR.Agg != ir.AggCount && len(xs) > 1 {
-		s.X = xs[1]
+	if m.IR.Agg != ir.AggCount && len(c.Args) > 2 {
+		n := len(*l.list)
+		s.X = l.expr(c.Args[2])
+		if s.Key != nil && len(*l.list) > n {
+			s.Key = l.before(n, c, s.Key, m.IR.Key)
+		}
 	}
 	l.add(c, s)
 }
@@ -144,9 +146,9 @@ func (l *lowerer) remove(c *syntax.Call, used bool) *ir.Expr {
 	if m.IR.Agg != ir.AggNone {
 		return l.missing(c, "delete() of an aggregation")
 	}
-	key := &ir.Expr{Op: ir.OpConst, Type: m.IR.Key}
+	key := zero(m.IR.Key)
 	if len(c.Args) > 1 {
-		key = l.expr(c.Args[1])
+		key = l.keyOf(m, c.Args[1])
 	}
 	if !used {
 		l.add(c, &ir.Stmt{Op: ir.StmtDelete, Map: m.IR, Key: key})

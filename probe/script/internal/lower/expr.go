@@ -100,16 +100,25 @@ func (l *lowerer) in(xs ...syntax.Expr) []*ir.Expr {
 		if len(*l.list) == n {
 			continue
 		}
-		added := slices.Clone((*l.list)[n:])
-		*l.list = (*l.list)[:n]
 		for j := range i {
-			if op := out[j].Op; op != ir.OpConst && op != ir.OpString {
-				out[j] = ir.NewVar(l.let(xs[j], "kept", out[j], l.of(xs[j])))
-			}
+			m := len(*l.list)
+			out[j] = l.before(n, xs[j], out[j], l.of(xs[j]))
+			n += len(*l.list) - m
 		}
-		*l.list = append(*l.list, added...)
 	}
 	return out
+}
+
+// before keeps a value in a variable before the statements that were added after the first n.
+func (l *lowerer) before(n int, at syntax.Node, x *ir.Expr, t ir.Type) *ir.Expr {
+	if x.Op == ir.OpConst || x.Op == ir.OpString {
+		return x
+	}
+	added := slices.Clone((*l.list)[n:])
+	*l.list = (*l.list)[:n]
+	v := l.let(at, "kept", x, t)
+	*l.list = append(*l.list, added...)
+	return ir.NewVar(v)
 }
 
 // kept returns a value that may be used twice.
@@ -305,7 +314,18 @@ func (l *lowerer) read(x *syntax.MapAccess) *ir.Expr {
 }
 
 // key returns the key of an element.
-func (l *lowerer) key(x *syntax.MapAccess) *ir.Expr { return l.expr(x.Key) }
+func (l *lowerer) key(x *syntax.MapAccess) *ir.Expr { return l.keyOf(l.maps[x.Map.Name], x.Key) }
+
+// keyOf returns a key of a map, which is cut if it is a text that is too long for one.
+func (l *lowerer) keyOf(m *Map, x syntax.Expr) *ir.Expr {
+	e := l.expr(x)
+	t := m.IR.Key
+	if t.Kind == ir.KindTuple && m.Key.Kind == types.String {
+		e = &ir.Expr{Op: ir.OpCast, Type: t.Fields[0].Type, Args: []*ir.Expr{e}}
+		return &ir.Expr{Op: ir.OpTuple, Type: t, Args: []*ir.Expr{e}}
+	}
+	return e
+}
 
 // keyType returns the type of a map's keys.
 func (l *lowerer) keyType(m *Map) ir.Type { return m.IR.Key }

@@ -27,6 +27,10 @@ type Options struct {
 	License string
 	// MapKeys is the number of keys that a map has room for if its declaration does not say it.
 	MapKeys int
+	// MaxText is the greatest length of a text, max_strlen.
+	MaxText uint64
+	// MostKey is the most bytes that the kernel takes as a key; a longer text is cut.
+	MostKey int
 	// Process is the process that probes are restricted to; 0 is none.
 	Process int
 	// IncludeSelf makes probes fire for the tracing process, too.
@@ -279,6 +283,7 @@ func (l *lowerer) makeMap(name string, d *syntax.MapDecl, call *syntax.Call) *Ma
 		// A value without a key is an entry as well: there is none before it is set.
 		m.IR.Key = l.typeOf(at, key)
 		if m.IR.Key.Kind == ir.KindString && m.IR.Key.Size > mostTextKey {
+			m.IR.Key.Size = min(m.IR.Key.Size, l.o.MostKey)
 			m.IR.Key = ir.TupleType(ir.Field{Type: m.IR.Key})
 		}
 	} else {

@@ -174,11 +174,27 @@ func (l *lowerer) str(c *syntax.Call) *ir.Expr {
 	char := types.Type{Kind: types.Integer, Size: 1, Signed: true}
 	args := []*ir.Expr{l.pointer(x, char)}
 	if len(c.Args) > 1 {
-		if _, literal := c.Args[1].(*syntax.Integer); !literal {
-			args = append(args, l.expr(c.Args[1]))
-		}
+		args = append(args, l.length(c.Args[1]))
 	}
 	return &ir.Expr{Op: ir.OpStr, Type: t, Args: args}
+}
+
+// length returns the number of bytes of a text of a length that a script gives: that counts the
+// NUL, unless texts have room for it.
+func (l *lowerer) length(x syntax.Expr) *ir.Expr {
+	if i, ok := x.(*syntax.Integer); ok {
+		n := max(int64(min(i.Value, 1<<20))-1+l.textRoom(), 0)
+		return &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: n}
+	}
+	n := &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{l.expr(x)}}
+	if l.textRoom() > 0 {
+		return n
+	}
+	n = l.kept(x, n, n.Type)
+	less := &ir.Expr{Op: ir.OpSub, Type: n.Type, Args: []*ir.Expr{n, ir.NewConst(1)}}
+	return &ir.Expr{Op: ir.OpCond, Type: ir.Uint64Type(), Args: []*ir.Expr{
+		ir.NewExpr(ir.OpEq, n, ir.NewConst(0)), n, less,
+	}}
 }
 
 // buf returns bytes behind a pointer, and how many they are.

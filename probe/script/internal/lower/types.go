@@ -37,7 +37,7 @@ func (l *lowerer) typeOf(n syntax.Node, t types.Type) ir.Type {
 		return ir.TupleType(ir.Field{Type: ir.Uint64Type()},
 			ir.Field{Type: ir.BytesType(8 * int(t.Limit)).WithFormat(ir.FormatUstack)})
 	case types.String:
-		return ir.StringType(int(max(t.Size, 1)))
+		return ir.StringType(int(max(t.Size, 1) + uint64(l.textRoom())))
 	case types.Timestamp:
 		return ir.Uint64Type()
 	case types.Tuple, types.Record:
@@ -53,6 +53,17 @@ func (l *lowerer) typeOf(n syntax.Node, t types.Type) ir.Type {
 
 // of returns the type of an expression as ir has it.
 func (l *lowerer) of(x syntax.Expr) ir.Type { return l.typeOf(x, l.typed.Type(x)) }
+
+// defaultText is bpftrace's default of max_strlen. Where texts are shorter, they have room for a NUL
+// of their own, so that one that fills its type is seen to have been cut.
+const defaultText = 1024
+
+func (l *lowerer) textRoom() int64 {
+	if l.o.MaxText < defaultText {
+		return 1
+	}
+	return 0
+}
 
 // bufferHead is what a buffer's type has besides its bytes: their number.
 const bufferHead = 4
