@@ -139,7 +139,15 @@ func (k *kernel) Args(a *syntax.AttachPoint) *btf.Struct {
 	return &btf.Struct{Name: a.Provider + "_args", Size: s.Size, Members: kept}
 }
 
-func (k *kernel) Func(name string) *btf.FuncProto {
+func (k *kernel) Func(name string) *btf.Func {
+	proto := k.prototype(name)
+	if proto == nil {
+		return nil
+	}
+	return &btf.Func{Name: name, Type: proto, Linkage: btf.GlobalFunc}
+}
+
+func (k *kernel) prototype(name string) *btf.FuncProto {
 	number := func(name string, size uint32) btf.Type {
 		return &btf.Int{Name: name, Size: size, Encoding: btf.Signed}
 	}

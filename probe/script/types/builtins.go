@@ -33,6 +33,12 @@ func Library(name string) bool {
 	return name != "" && strings.Contains(libraryNames, " "+name+" ")
 }
 
+// known reports whether the language has a function of a name.
+func known(name string) bool {
+	_, ok := counts[builtinName(name)]
+	return ok || Library(builtinName(name))
+}
+
 // definitions are the C definitions of a script.
 type definitions struct {
 	types  map[string]btf.Type

@@ -45,7 +45,11 @@ func available(a *syntax.AttachPoint, name string) bool {
 	case "__builtin_uaddr", "uaddr":
 		return a.Provider == "usdt" || a.Provider == "uprobe" || a.Provider == "uretprobe"
 	case "skboutput", "socket_cookie":
-		return a.Provider == "fentry" || a.Provider == "fexit" || a.Provider == "iter"
+		switch a.Provider { // those whose programs the kernel calls tracing
+		case "fentry", "fexit", "iter", "rawtracepoint":
+			return true
+		}
+		return false
 	}
 	return true
 }
