@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/probe/script/internal/funcs"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -84,7 +85,7 @@ func (p param) said() string {
 // nil if there is none. Names of the language mean the language's functions, whatever the
 // kernel has under them, and static functions cannot be called.
 func (c *checker) foreign(name string) *btf.FuncProto {
-	if known(name) {
+	if funcs.Of(name) != nil {
 		return nil
 	}
 	f := c.sys.Func(name)

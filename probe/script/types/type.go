@@ -49,6 +49,15 @@ const kindNames = "none void int bool pointer array c_type tuple record string b
 	"mac_address timestamp timestamp_mode kstack ustack ksym_t usym_t username cgroup_path_t " +
 	"count_t sum_t min_t max_t avg_t stats_t hist_t lhist_t tseries_t"
 
+// kindOf are the kinds by their names.
+var kindOf = func() map[string]Kind {
+	kinds := map[string]Kind{}
+	for k := None; k <= Tseries; k++ {
+		kinds[k.String()] = k
+	}
+	return kinds
+}()
+
 // String returns the kind as bpftrace's errors name it.
 func (k Kind) String() string {
 	names := kindNames
