@@ -233,7 +233,7 @@ func (c *collector) ifExpr(n *syntax.If) {
 
 func (c *collector) identifier(n *syntax.Identifier) {
 	if e, ok := c.enumerator(n.Name); ok {
-		c.s.set(n, enum(8, e.enum.Name))
+		c.s.set(n, enum(8, e.enum.Name, e.enum))
 		return
 	}
 	switch {
@@ -306,7 +306,7 @@ func (c *collector) fieldType(n *syntax.Field, in Type, p *syntax.Probe) Type {
 	}
 	res := c.memberType(t.BTF, m)
 	if m.BitfieldSize > 0 && res.Kind == Integer {
-		res.Name = ""
+		res.Name, res.BTF = "", nil
 	}
 	if !t.Args {
 		res.Context = in.Context && (res.Kind == Array || res.Kind == C)

@@ -69,7 +69,7 @@ func fromBTFAt(t btf.Type, own bool, depth int) Type {
 		}
 		return integer(uint64(u.Size), ctype.Signed(u))
 	case *btf.Enum:
-		return enum(uint64(u.Size), u.Name)
+		return enum(uint64(u.Size), u.Name, u)
 	case *btf.Pointer:
 		return pointer(fromBTFAt(u.Target, own, depth+1), NoSpace)
 	case *btf.Array:
