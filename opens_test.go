@@ -46,6 +46,7 @@ var opens = map[string]string{
 	"probe/deploy/lock_linux.go lockDir":             "a directory, no link",
 	"probe/pin.go OpenPinned":                        "bpffs",
 	"probe/pin.go Unpin":                             "bpffs",
+	"probe/script/names.go Username":                 "/etc/passwd",
 	"probe/tool/cli/file.go WriteFile":               "a device or pipe that the user has it write",
 	"probe/tool/cli/file.go createBeside":            "a file that did not exist",
 	"probe/tool/filter.go userID":                    "/etc/passwd",

@@ -13,15 +13,11 @@ import (
 
 // names names what a running script prints. Symbols are read when the first is asked for.
 type names struct {
-	*Program
 	kernel    *symbol.Kernel
 	processes *symbol.Processes
 	users     map[uint64]string
 	frames    []symbol.Frame
 }
-
-// Enumerator returns the name of a value of an enum.
-func (n *names) Enumerator(enum string, value uint64) string { return n.typed.EnumName(enum, value) }
 
 // Kernel returns the functions at an address of the kernel.
 func (n *names) Kernel(pc uint64) []output.Function {

@@ -51,7 +51,6 @@ func (p *Program) newRun(o *RunOptions) *run {
 		o = &RunOptions{}
 	}
 	s := &run{Program: p, RunOptions: *o, zeroed: map[*lower.Map][]output.Entry{}}
-	s.names.Program = p
 	s.boot = time.Now().Add(-time.Duration(kernel.Boottime())).Round(0)
 	if s.Stdout == nil {
 		s.Stdout = io.Discard

@@ -38,6 +38,10 @@ func main() {
 func run(suite, old, book string, verbose bool, w io.Writer) error {
 	var details strings.Builder
 	fmt.Fprintf(w, "%-28s %9s %9s %9s %9s\n", "", "snippets", "alike", "texts", "format")
+	k, err := readKernel(filepath.Join(suite, "tests/data/data_source.c"))
+	if err != nil {
+		return err
+	}
 	for _, r := range rows() {
 		b, err := os.ReadFile(filepath.Join(suite, "tests", r.file))
 		if err != nil {
@@ -45,6 +49,7 @@ func run(suite, old, book string, verbose bool, w io.Writer) error {
 		}
 		s := newScore(r.file, &details)
 		for _, sn := range r.snippets(string(b)) {
+			sn.kernel = k
 			s.add(sn)
 		}
 		s.print(w)

@@ -20,6 +20,7 @@ type snippet struct {
 	says []string
 	// oldKernel has none of the features that some functions need.
 	oldKernel bool
+	kernel    *kernel // the suite's
 }
 
 // row is a file of gtests. If some of a file's tests are of the language only, these have

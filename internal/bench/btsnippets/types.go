@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"regexp"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -14,7 +17,7 @@ import (
 // typed checks a snippet on the suite's kernel.
 func typed(sn snippet) (*types.Program, error) {
 	c, err := script.Check("stdin", sn.src, &script.Options{
-		System: suiteKernel(sn.oldKernel), Unsafe: sn.unsafe, Params: sn.params, Arch: "amd64",
+		System: &kernel{sn.kernel.decls, sn.kernel.names, sn.oldKernel}, Unsafe: sn.unsafe, Params: sn.params, Arch: "amd64",
 		Environ: allFeatures,
 	})
 	if err == nil && len(c.Warnings) > 0 {
@@ -32,58 +35,86 @@ func allFeatures(name string) (string, bool) {
 // warned is the error of a script that is accepted with warnings.
 type warned struct{ syntax.Errors }
 
-// kernel has the types that the suite's tests use, from their declarations in C.
+// kernel is the suite's own kernel: the types, functions and variables of a file in C.
 type kernel struct {
 	decls *cdecl.Decls
+	names map[string]btf.Type // of functions and variables
 	old   bool
 }
 
-// kernelText declares the types and functions of the suite's own kernel. An argument is a
-// field of a struct with the function's name.
-const kernelText = `
-enum FooEnum { VALUE };
-struct Foo1 { int a; char b; long c; };
-struct Foo2 { int a; union { struct Foo1 f; struct { char g; }; }; };
-struct Foo3 { struct Foo1 *foo1; struct Foo2 *foo2; };
-struct Foo4 { int pid; int pgid; unsigned int : 12; unsigned int a : 8; unsigned int b : 1;
-	unsigned int c : 3; unsigned int d : 20; };
-struct FirstFieldsAreAnonUnion { union { int a; int b; }; int c; };
-struct Arrays { int int_arr[4]; char char_arr[8]; char char_arr2[16]; void *ptr_arr[2];
-	int multi_dim[3][2]; int zero[0]; int flexible[]; };
-struct ArrayWithCompoundData { struct Foo3 *data[2]; };
-typedef struct { int a; } AnonStructTypedef;
-struct anon_structs { AnonStructTypedef AnonTypedefArray[8];
-	struct { int a; int b; struct { int c; int d; } AnonSubArray[2]; } AnonArray[4]; };
-struct task_struct { int pid; int pgid; };
-struct file { int ino; };
-struct vm_area_struct { unsigned long vm_start; unsigned long vm_end; };
-struct bpf_iter__task { struct task_struct *task; };
-struct bpf_iter__task_file { struct task_struct *task; struct file *file; };
-struct bpf_iter__task_vma { struct task_struct *task; struct vm_area_struct *vma; };
-struct bpf_map {};
-struct sock { int cookie; };
-typedef unsigned long size_t;
-struct args_func_1 { int a; struct Foo1 *foo1; struct Foo2 *foo2; struct Foo3 *foo3;
-	struct Foo4 *foo4; struct Foo3 *retval__; };
-struct args_func_2 { int a; int *b; struct Foo1 *foo1; struct Foo3 *retval__; };
-struct args_func_3 { int a; int *b; struct Foo1 *foo1; struct Foo3 *retval__; };
-struct args_func_arrays { struct Arrays *arr; struct Arrays *retval__; };
-struct args_func_array_with_compound_data { struct ArrayWithCompoundData *arr; };
-struct args_func_anon_struct { struct anon_structs *AnonStruct; AnonStructTypedef *AnonTypedef; };
-struct args_tcp_shutdown { struct sock *sk; int how; };
-struct args_event_rt { long first_real_arg; };
-struct args_bpf_map_sum_elem_count { struct bpf_map *map; long retval__; };
-struct args_main { int retval__; };
-struct args_sched_one { unsigned long common_field; };
-struct var_process_counts { unsigned long v; };
-`
+var (
+	attribute = regexp.MustCompile(`__attribute__\(\((?:[^()]|\([^()]*\))*\)\)`)
+	remark    = regexp.MustCompile(`//.*`)
+	named     = regexp.MustCompile(`(?s)(\w+)(?:\s*\(.*|\[.*)?$`)
+	defined   = regexp.MustCompile(`(?s)^(struct|union|enum) \w+ \{.*\}$|^typedef `)
+)
 
-func suiteKernel(old bool) *kernel {
-	d, err := cdecl.Parse("kernel", []byte(kernelText), &cdecl.Options{Arch: "amd64"})
+// readKernel reads the suite's kernel. The bodies of functions are dropped; a function or a
+// variable becomes a typedef of its name, from which its type is known.
+func readKernel(file string) (*kernel, error) {
+	b, err := os.ReadFile(file)
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
-	return &kernel{d, old}
+	var text strings.Builder
+	names := map[string]btf.Type{}
+	for _, d := range declarations(attribute.ReplaceAllString(remark.ReplaceAllString(string(b), ""), "")) {
+		if !defined.MatchString(d) {
+			m := named.FindStringSubmatch(d)
+			if m == nil {
+				return nil, fmt.Errorf("%s: %q declares nothing", file, d)
+			}
+			names[m[1]] = nil
+			d = "typedef " + d
+		}
+		text.WriteString(d + ";\n")
+	}
+	decls, err := cdecl.Parse(file, []byte(text.String()), &cdecl.Options{Arch: "amd64"})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range decls.Types {
+		if td, ok := t.Type.(*btf.Typedef); ok && t.Kind == cdecl.Typedef {
+			if _, made := names[t.Name]; made {
+				names[t.Name] = td.Type
+			}
+		}
+	}
+	return &kernel{decls: decls, names: names}, nil
+}
+
+// declarations splits a file in C into its declarations, without the bodies of functions.
+func declarations(text string) (list []string) {
+	depth, body := 0, false
+	var b strings.Builder
+	end := func() {
+		if d := strings.TrimSpace(b.String()); d != "" {
+			list = append(list, d)
+		}
+		b.Reset()
+	}
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '{':
+			if depth == 0 {
+				body = strings.HasSuffix(strings.TrimSpace(b.String()), ")")
+			}
+			depth++
+		case c == '}':
+			if depth--; depth == 0 && body {
+				body = false
+				end()
+				continue
+			}
+		case c == ';' && depth == 0:
+			end()
+			continue
+		}
+		if !body {
+			b.WriteByte(text[i])
+		}
+	}
+	return list
 }
 
 func (k *kernel) Type(name string) btf.Type {
@@ -92,7 +123,7 @@ func (k *kernel) Type(name string) btf.Type {
 		if t.Kind != cdecl.Typedef {
 			full = t.Kind.String() + " " + t.Name
 		}
-		if full == name {
+		if _, made := k.names[name]; full == name && !made {
 			return t.Type
 		}
 	}
@@ -121,55 +152,65 @@ func (k *kernel) Enumerator(name string) (*btf.Enum, uint64) {
 	return e, 0
 }
 
+// Args returns the parameters of the function of an attach point, or the fields of the events
+// that the suite's tests make in code.
 func (k *kernel) Args(a *syntax.AttachPoint) *btf.Struct {
-	s, ok := k.Type("struct args_" + a.Func).(*btf.Struct)
+	list := &btf.Struct{Name: a.Provider + "_args"}
+	add := func(name string, t btf.Type) {
+		list.Members = append(list.Members, btf.Member{Name: name, Type: t, Offset: btf.Bits(list.Size * 8)})
+		list.Size += 8
+	}
+	if a.Func == "sched_one" {
+		add("common_field", basic["unsigned long"])
+		return list
+	}
+	name, skipped := a.Func, 0
+	if a.Provider == "rawtracepoint" {
+		name, skipped = "__probestub_"+name, 1 // the context
+	}
+	f, ok := k.names[name].(*btf.FuncProto)
 	if !ok {
 		return nil
 	}
-	var kept []btf.Member
-	for _, m := range s.Members {
-		if m.Name == "retval__" {
-			if a.Provider != "fexit" {
-				continue
-			}
-			m.Name = "$retval"
-		}
-		kept = append(kept, m)
+	for _, p := range f.Params[skipped:] {
+		add(p.Name, p.Type)
 	}
-	return &btf.Struct{Name: a.Provider + "_args", Size: s.Size, Members: kept}
+	if _, void := btf.UnderlyingType(f.Return).(*btf.Void); a.Provider == "fexit" && !void {
+		add("$retval", f.Return)
+	}
+	return list
 }
 
-func (k *kernel) Func(name string) *btf.FuncProto {
-	number := func(name string, size uint32) btf.Type {
-		return &btf.Int{Name: name, Size: size, Encoding: btf.Signed}
+func (k *kernel) Func(name string) *btf.Func {
+	proto := k.prototype(name)
+	if proto == nil {
+		return nil
+	}
+	return &btf.Func{Name: name, Type: proto, Linkage: btf.GlobalFunc}
+}
+
+// prototype returns the type of a function that snippets call: one of the file, or of those
+// that the tests of calls make in code.
+func (k *kernel) prototype(name string) *btf.FuncProto {
+	number := func(size uint32) btf.Type {
+		return &btf.Int{Name: "int", Size: size, Encoding: btf.Signed}
 	}
 	switch name {
 	case "foo":
-		return &btf.FuncProto{Return: number("int32", 4), Params: []btf.FuncParam{
-			{Name: "a", Type: number("int32", 4)}, {Name: "b", Type: number("int64", 8)},
+		return &btf.FuncProto{Return: number(4), Params: []btf.FuncParam{
+			{Name: "a", Type: number(4)}, {Name: "b", Type: number(8)},
 		}}
 	case "bar":
-		return &btf.FuncProto{Return: number("int64", 8), Params: []btf.FuncParam{
-			{Name: "a", Type: number("int64", 8)},
+		return &btf.FuncProto{Return: number(8), Params: []btf.FuncParam{
+			{Name: "a", Type: number(8)},
 		}}
-	}
-	if name != "bpf_map_sum_elem_count" {
-		return nil
-	}
-	s, ok := k.Type("struct args_" + name).(*btf.Struct)
-	if !ok {
-		return nil
-	}
-	return &btf.FuncProto{
-		Return: basic["long"], Params: []btf.FuncParam{{Name: "map", Type: s.Members[0].Type}},
-	}
-}
-
-func (k *kernel) Variable(name string) btf.Type {
-	if name == "process_counts" {
-		return basic["unsigned long"]
+	case "bpf_map_sum_elem_count":
+		f, _ := k.names[name].(*btf.FuncProto)
+		return f
 	}
 	return nil
 }
+
+func (k *kernel) Variable(name string) btf.Type { return k.names[name] }
 
 func (k *kernel) Has(string) bool { return !k.old }

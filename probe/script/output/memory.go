@@ -30,9 +30,9 @@ func (o *Options) memory(t btf.Type, b []byte, depth int) any {
 		return Symbol{"0x" + strconv.FormatUint(n, 16), n}
 	case *btf.Enum:
 		n := number(b, u.Signed)
-		if o.Names != nil {
-			if name := o.Names.Enumerator(u.Name, n); name != "" {
-				return Symbol{name, n}
+		for _, v := range u.Values {
+			if v.Value == n {
+				return Symbol{v.Name, n}
 			}
 		}
 		return Symbol{strconv.FormatUint(n, 10), n}

@@ -18,8 +18,8 @@ import (
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// names has the enumerators of one enum.
-type names map[uint64]string
+// names has names of some numbers.
+type names struct{}
 
 func (names) Kernel(pc uint64) []output.Function {
 	switch pc {
@@ -42,12 +42,8 @@ func (names) Username(uid uint64) string { return map[uint64]string{7: "seven"}[
 
 func (names) Cgroup(id uint64) string { return map[uint64]string{7: "unified:/a"}[id] }
 
-func (n names) Enumerator(enum string, v uint64) string {
-	if enum != "state" {
-		return ""
-	}
-	return n[v]
-}
+// state is an enum.
+var state = &btf.Enum{Name: "state", Size: 4, Values: []btf.EnumValue{{Name: "RUN", Value: 2}}}
 
 var (
 	int32Type  = types.Type{Kind: types.Integer, Size: 4, Signed: true}
@@ -69,8 +65,8 @@ func TestDecode(t *testing.T) {
 		{types.Type{Kind: types.Pointer, Size: 8}, ir.PtrType(nil, false), "\x10\x20\x00\x00\x00\x00\x00\x00", "0x2010", "8208"},
 		{types.Type{Kind: types.String, Size: 8}, ir.StringType(8), "a\"b\x1b\x00..", `a"b?`, `"a\"b?"`},
 		{types.Type{Kind: types.String, Size: 4}, ir.StringType(4), "abcd", "abcd..", `"abcd.."`},
-		{types.Type{Kind: types.Integer, Size: 4, Name: "state"}, ir.IntType(4, false), "\x02\x00\x00\x00", "RUN", "2"},
-		{types.Type{Kind: types.Integer, Size: 4, Name: "state"}, ir.IntType(4, false), "\x07\x00\x00\x00", "7", "7"},
+		{types.Type{Kind: types.Integer, Size: 4, Name: "state", BTF: state}, ir.IntType(4, false), "\x02\x00\x00\x00", "RUN", "2"},
+		{types.Type{Kind: types.Integer, Size: 4, Name: "state", BTF: state}, ir.IntType(4, false), "\x07\x00\x00\x00", "7", "7"},
 		{
 			types.Type{Kind: types.Tuple, Fields: []types.Field{{Type: int32Type}, {Type: types.Type{Kind: types.String, Size: 4}}}},
 			pair, "\x05\x00\x00\x00ab\x00\x00", "(5, ab)", `[5,"ab"]`,
@@ -80,8 +76,7 @@ func TestDecode(t *testing.T) {
 			pair, "\x05\x00\x00\x00ab\x00\x00", "{ .n = 5, .s = ab }", `{"n": 5, "s": "ab"}`,
 		},
 	} {
-		o := &output.Options{Names: names{2: "RUN"}}
-		v := output.Decode(c.typ, bpf.Value{Type: c.ir, Raw: c.raw}, o)
+		v := output.Decode(c.typ, bpf.Value{Type: c.ir, Raw: c.raw}, nil)
 		for inJSON, want := range map[bool]string{false: c.text + "\n", true: `{"type": "value", "data": ` + c.json + "}\n"} {
 			var b bytes.Buffer
 			if err := output.New(&b, &output.Options{JSON: inJSON}).Value(v); err != nil || b.String() != want {
@@ -154,7 +149,7 @@ func TestMemory(t *testing.T) {
 	const want = "{ .name = ab, .in = { .s = [-1,2] }, .p = 0x2010, .low = 5, .high = -1, .state = RUN }\n"
 	for n := range len(raw) + 1 {
 		var b bytes.Buffer
-		v := output.Decode(types.Type{Kind: types.C, BTF: s}, bpf.Value{Type: of, Raw: raw[:n]}, &output.Options{Names: names{2: "RUN"}})
+		v := output.Decode(types.Type{Kind: types.C, BTF: s}, bpf.Value{Type: of, Raw: raw[:n]}, nil)
 		if err := output.New(&b, nil).Value(v); err != nil || n == len(raw) && b.String() != want {
 			t.Errorf("%d bytes: %q, %v; want %q", n, &b, err, want)
 		}

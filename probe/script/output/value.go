@@ -12,8 +12,6 @@ import (
 
 // Names gives names to numbers, where a script prints one for the other. "" is none.
 type Names interface {
-	// Enumerator returns the name of a value of an enum.
-	Enumerator(enum string, value uint64) string
 	// Kernel returns the functions at an address of the kernel, the innermost inlined one first;
 	// the last is the function whose frame it is.
 	Kernel(pc uint64) []Function
@@ -137,7 +135,7 @@ func (o *Options) decode(t types.Type, v bpf.Value) any {
 		return v.Int() != 0
 	case types.Integer:
 		if t.Name != "" {
-			return o.enumerator(t, v)
+			return enumerator(t, v)
 		}
 		if t.Signed {
 			return v.Int()
@@ -188,15 +186,13 @@ func (o *Options) trailer() string {
 	return o.Cut
 }
 
-func (o *Options) enumerator(t types.Type, v bpf.Value) Symbol {
+func enumerator(t types.Type, v bpf.Value) Symbol {
 	n := uint64(v.Int())
+	if name, ok := t.Enumerator(n); ok {
+		return Symbol{name, n}
+	}
 	if t.Size < 8 {
 		n &= 1<<(8*t.Size) - 1
-	}
-	if o.Names != nil {
-		if name := o.Names.Enumerator(t.Name, n); name != "" {
-			return Symbol{name, n}
-		}
 	}
 	return Symbol{strconv.FormatUint(n, 10), n}
 }

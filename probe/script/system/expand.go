@@ -2,6 +2,7 @@ package system
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,48 +16,115 @@ import (
 
 // Expand replaces attach points with wildcards by one point for each match. As in bpftrace it
 // does that if the matches may have different arguments: tracepoints, raw tracepoints, fentry
-// and fexit. A point does not change if it matches nothing, or if its matches cannot be
-// listed on this machine.
+// and fexit; if the action uses the builtin probe, also kprobes and uprobes, since each match
+// has a name of its own. A point does not change if its matches cannot be listed on this
+// machine.
+//
+// Points that match nothing are dropped, and so are tracepoints that the machine does not have.
+// c.MissingProbes says what else happens then: the script is refused, there is a warning, or
+// nothing. A probe without points is an error or is dropped.
 //
 // c is the script's configuration, as config.Read returns it; nil is bpftrace's default. If
 // the script has more probes than c.MaxProbes, or generates more programs than c.MaxBPFProgs,
-// Expand stops there: the error is a [syntax.Errors], and the file must not be used. Each list
-// of names is read once for all scripts of the System.
+// Expand stops there. The error is a [syntax.Errors], and the file must not be used then. Each
+// list of names is read once for all scripts of the System.
 //
 // Call Expand between attach.Parse and types.Check. It changes the file.
 func (s *System) Expand(f *syntax.File, c *config.Config) (warnings syntax.Errors, err error) {
+	if c == nil {
+		c = config.Default()
+	}
 	s.wanted, s.absent = nil, 0
 	clear(s.files)
-	x := &expansion{System: s, count: limit.New(c), matches: map[pattern][]name{}}
+	x := &expansion{
+		System: s, count: limit.New(c), matches: map[pattern]found{}, missing: c.MissingProbes,
+	}
 	if e := x.count.File(f, generates); e != nil {
 		return nil, syntax.Errors{e} // before anything is listed
 	}
 	s.collect(f)
 	for _, d := range f.Decls {
-		p, ok := d.(*syntax.Probe)
-		if !ok {
-			continue
-		}
-		var points []*syntax.AttachPoint
-		for _, a := range p.Points {
-			var e *syntax.Error
-			if points, e = x.append(points, a); e != nil {
+		if p, ok := d.(*syntax.Probe); ok {
+			if e := x.probe(p); e != nil {
 				return nil, syntax.Errors{e}
 			}
 		}
-		p.Points = points
-		if usesArgs(p) {
-			for _, a := range points {
-				switch {
-				case a.Provider == "tracepoint":
-					s.wanted = append(s.wanted, name{a.Target, a.Func})
-				case a.Provider == "uprobe" && !wild(a):
-					s.files[a.Target] = append(s.files[a.Target], a)
-				}
-			}
+	}
+	if x.said.Err() == nil {
+		x.prune(f)
+	}
+	if err := x.said.Err(); err != nil {
+		return nil, err
+	}
+	return x.said, nil
+}
+
+// prune drops the probes without points.
+func (x *expansion) prune(f *syntax.File) {
+	f.Decls = slices.DeleteFunc(f.Decls, func(d syntax.Decl) bool {
+		p, ok := d.(*syntax.Probe)
+		if !ok || len(p.Points) > 0 {
+			return false
+		}
+		const none = "Probe has no valid attach points. "
+		switch x.missing {
+		case "error":
+			x.say(p.Loc, syntax.SeverityError, none+"If this is expected, set the 'missing_probes' "+
+				"config variable to 'warn'.")
+		case "warn":
+			x.say(p.Loc, syntax.SeverityWarning, none+"It is being removed which may cause issues "+
+				"with program behavior.")
+		}
+		return true
+	})
+}
+
+// probe expands the points of a probe.
+func (x *expansion) probe(p *syntax.Probe) *syntax.Error {
+	named := limit.NamesProbe(p)
+	var points []*syntax.AttachPoint
+	for _, a := range p.Points {
+		var e *syntax.Error
+		if points, e = x.append(points, a, named); e != nil {
+			return e
 		}
 	}
-	return nil, nil
+	p.Points = points
+	if !usesArgs(p) {
+		return nil
+	}
+	for _, a := range points {
+		switch {
+		case a.Provider == "tracepoint":
+			x.wanted = append(x.wanted, name{a.Target, a.Func})
+		case a.Provider == "uprobe" && !wild(a):
+			x.files[a.Target] = append(x.files[a.Target], a)
+		}
+	}
+	return nil
+}
+
+// mostErrors is the number of missing probes that are reported.
+const mostErrors = 100
+
+func (x *expansion) say(l syntax.Loc, s syntax.Severity, msg string) {
+	if len(x.said) < mostErrors {
+		x.said = append(x.said, &syntax.Error{Loc: l, Severity: s, Msg: msg})
+	}
+}
+
+// absentPoint reports a point without wildcards that the machine does not have.
+func (x *expansion) absentPoint(a *syntax.AttachPoint) {
+	msg := "No matches for " + a.Provider + " "
+	if a.Target != "" {
+		msg += a.Target + ":"
+	}
+	switch msg += a.Func; x.missing {
+	case "error":
+		x.say(a.Loc, syntax.SeverityError, msg+".")
+	case "warn":
+		x.say(a.Loc, syntax.SeverityWarning, msg+". Skipping.")
+	}
 }
 
 // usesArgs reports whether an action uses args.
@@ -89,18 +157,36 @@ const mostMatching = 40_000_000
 type expansion struct {
 	*System
 	count   *limit.Counter
-	matches map[pattern][]name
+	matches map[pattern]found
 	work    int
+	missing string // what happens to missing probes: error, warn, ignore
+	said    syntax.Errors
 }
 
 // pattern is a pattern with wildcards, and the list in which it is looked up.
 type pattern struct{ list, group, name string }
 
-// append appends the matches of an attach point, or the point itself if it has none.
-func (x *expansion) append(points []*syntax.AttachPoint, a *syntax.AttachPoint) (
+// found are the matches of a pattern. They are not known if they could not be listed.
+type found struct {
+	names []name
+	known bool
+}
+
+// append appends the matches of an attach point, or the point itself if it has no wildcards or
+// if they cannot be listed. named is whether each match has a name of its own.
+func (x *expansion) append(points []*syntax.AttachPoint, a *syntax.AttachPoint, named bool) (
 	[]*syntax.AttachPoint, *syntax.Error,
 ) {
-	if a.Provider == "usdt" || !generates(a) {
+	switch {
+	case a.Provider == "usdt":
+		return append(points, a), nil
+	case !generates(a) && !(named && wild(a) && byFunction(a)):
+		if x.lacks(a) {
+			if !glob.IsPattern(a.Target) { // in any module: bpftrace takes it for a wildcard
+				x.absentPoint(a)
+			}
+			return points, nil
+		}
 		return append(points, a), nil
 	}
 	found := x.match(a)
@@ -109,10 +195,10 @@ func (x *expansion) append(points []*syntax.AttachPoint, a *syntax.AttachPoint) 
 			"to match with this one: make them more specific, or fewer than " +
 			strconv.Itoa(len(x.matches))}
 	}
-	if len(found) == 0 {
+	if !found.known {
 		return append(points, a), nil
 	}
-	for i, n := range found {
+	for i, n := range found.names {
 		if i > 0 { // the first is the point itself, which is counted
 			if e := x.count.Add(a, true); e != nil {
 				return nil, e
@@ -125,49 +211,99 @@ func (x *expansion) append(points []*syntax.AttachPoint, a *syntax.AttachPoint) 
 	return points, nil
 }
 
-// set makes an attach point the one for a name.
-func set(a *syntax.AttachPoint, n name) {
-	var t probe.Target
+// lacks reports whether the machine does not have an event. Those of modules may be missing in
+// the list of raw tracepoints.
+func (x *expansion) lacks(a *syntax.AttachPoint) bool {
+	n := name{group(a), a.Func}
 	switch a.Provider {
 	case "tracepoint":
-		t = probe.Tracepoint{Group: n.group, Name: n.name}
+		return !x.listed(a.Provider, n)
 	case "rawtracepoint":
-		t = probe.RawTracepoint{Module: n.group, Name: n.name}
-		n.group = a.Target
+		return !x.listed(a.Provider, n) && x.planned(a, target(a, n)) == nil
+	}
+	return false
+}
+
+// byFunction reports whether a point with wildcards is one program for all matching functions,
+// unless each needs its own.
+func byFunction(a *syntax.AttachPoint) bool {
+	switch a.Provider {
+	case "kprobe", "kretprobe", "uprobe", "uretprobe":
+		return true
+	}
+	return false
+}
+
+// group returns the group of an event's name.
+func group(a *syntax.AttachPoint) string {
+	if a.Provider == "tracepoint" {
+		return a.Target
+	}
+	return module(a.Target)
+}
+
+// target returns a point's target in package probe, with a name in place of its own.
+func target(a *syntax.AttachPoint, n name) probe.Target {
+	switch a.Provider {
+	case "tracepoint":
+		return probe.Tracepoint{Group: n.group, Name: n.name}
+	case "rawtracepoint":
+		return probe.RawTracepoint{Module: n.group, Name: n.name}
 	case "fentry":
-		t = probe.Fentry{Module: n.group, Symbol: n.name}
+		return probe.Fentry{Module: n.group, Symbol: n.name}
 	case "fexit":
-		t = probe.Fexit{Module: n.group, Symbol: n.name}
+		return probe.Fexit{Module: n.group, Symbol: n.name}
+	case "kprobe":
+		return probe.Kprobe{Module: n.group, Symbol: n.name}
+	case "kretprobe":
+		return probe.Kretprobe{Module: n.group, Symbol: n.name}
+	case "uprobe":
+		return probe.Uprobe{Path: n.group, Symbol: n.name, Lang: a.Lang}
+	case "uretprobe":
+		return probe.Uretprobe{Path: n.group, Symbol: n.name, Lang: a.Lang}
+	}
+	return nil
+}
+
+// set makes an attach point the one for a name.
+func set(a *syntax.AttachPoint, n name) {
+	t := target(a, n)
+	if a.Provider == "rawtracepoint" {
+		n.group = a.Target
 	}
 	a.Target, a.Func, a.Text = n.group, n.name, t.String()
 }
 
 // match returns the names that an attach point's pattern matches. Equal patterns are matched
 // once.
-func (x *expansion) match(a *syntax.AttachPoint) []name {
-	p := pattern{a.Provider, a.Target, a.Func}
-	if p.list != "tracepoint" {
+func (x *expansion) match(a *syntax.AttachPoint) found {
+	p := pattern{a.Provider + ":" + a.Lang, a.Target, a.Func}
+	if a.Provider != "tracepoint" && a.Provider != "uprobe" && a.Provider != "uretprobe" {
 		p.group = module(p.group)
 	}
-	found, ok := x.matches[p]
+	m, ok := x.matches[p]
 	if ok {
-		return found
+		return m
 	}
-	switch p.list {
+	switch a.Provider {
 	case "tracepoint":
-		found = x.among(x.tracepoints(), p)
+		m = x.among(x.tracepoints(), p)
 	case "rawtracepoint":
-		found = x.among(x.rawTracepoints(p.group), p)
+		m = x.among(x.rawTracepoints(p.group), p)
+	case "fentry", "fexit":
+		m = x.functions(a, p)
 	default:
-		found = x.functions(p)
+		if m.names = names(target(a, name{p.group, p.name}), x.env, 1+x.count.Left()+1); len(m.names) > 0 {
+			m.known = true
+		}
 	}
-	x.matches[p] = found
-	return found
+	x.matches[p] = m
+	return m
 }
 
-// among returns the names of a list that match.
-func (x *expansion) among(list []name, p pattern) []name {
-	var found []name
+// among returns the names of a list that match. Nothing is known of an empty list.
+func (x *expansion) among(list []name, p pattern) found {
+	m := found{known: len(list) > 0}
 	group, names := glob.Compile(p.group), glob.Compile(p.name)
 	inGroup := false
 	for i, n := range list {
@@ -178,10 +314,10 @@ func (x *expansion) among(list []name, p pattern) []name {
 			inGroup = x.matchOne(&group, p.group, n.group)
 		}
 		if inGroup && x.matchOne(&names, p.name, n.name) {
-			found = append(found, n)
+			m.names = append(m.names, n)
 		}
 	}
-	return found
+	return m
 }
 
 // matchOne matches a name, and counts the work.
@@ -200,23 +336,33 @@ func (x *expansion) matchOne(g *glob.Pattern, pattern, name string) bool {
 }
 
 // functions returns the kernel functions with trampolines that match, but no more than exceed
-// the limit by one. The first is the point itself, which is counted.
-func (x *expansion) functions(p pattern) []name {
-	var t probe.Target = probe.Fentry{Module: p.group, Symbol: p.name}
+// the limit by one. The first is the point itself, which is counted. If the machine does not
+// list those that can be traced, they are the functions that its types have: a script can be
+// typed there, too.
+func (x *expansion) functions(a *syntax.AttachPoint, p pattern) found {
 	needs := feature.Fentry
-	if p.list == "fexit" {
-		t, needs = probe.Fexit{Module: p.group, Symbol: p.name}, feature.Fexit
+	if a.Provider == "fexit" {
+		needs = feature.Fexit
 	}
-	if errors.Is(x.env.Supports(needs), errors.ErrUnsupported) {
-		return nil // without reading the list
-	}
-	all, err := x.env.Traceable()
-	if err != nil {
-		return nil
-	}
+	most := 1 + x.count.Left() + 1
 	const each = 16 // of matchOne, for most names and most patterns
-	if x.work += each * len(all.Traceable); x.work > mostMatching {
-		return nil
+	if !errors.Is(x.env.Supports(needs), errors.ErrUnsupported) {
+		if all, err := x.env.Traceable(); err == nil {
+			if x.work += each * len(all.Traceable); x.work > mostMatching {
+				return found{}
+			}
+			list := names(target(a, name{p.group, p.name}), x.env, most)
+			return found{list, len(list) > 0 || len(x.prototyped()) > 0}
+		}
 	}
-	return names(t, x.env, 1+x.count.Left()+1)
+	if p.group != "" {
+		return found{}
+	}
+	all := x.prototyped()
+	if x.work += each * len(all); x.work > mostMatching {
+		return found{}
+	}
+	m := x.among(all, pattern{p.list, "", p.name})
+	m.names = m.names[:min(most, len(m.names))]
+	return m
 }

@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf/btf"
+
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/prototype"
 )
 
 // name is the name of a tracepoint or a kernel function, and its group: a tracepoint's
@@ -31,6 +34,20 @@ func (s *System) rawTracepoints(module string) []name {
 	if !ok {
 		list = names(probe.RawTracepoint{Module: module, Name: "*"}, s.env, math.MaxInt)
 		s.lists[key] = list
+	}
+	return list
+}
+
+// prototyped returns the kernel's functions in its types, nil if these cannot be read.
+func (s *System) prototyped() []name {
+	const all = "function"
+	list, ok := s.lists[all]
+	if !ok {
+		functions, _ := prototype.Names[*btf.Func](s.env, "", "")
+		for _, f := range functions {
+			list = append(list, name{"", f})
+		}
+		s.lists[all] = list
 	}
 	return list
 }
@@ -63,6 +80,14 @@ func names(t probe.Target, e *probe.Env, most int) []name {
 			list = append(list, name{t.Module, t.Symbol})
 		case probe.Fexit:
 			list = append(list, name{t.Module, t.Symbol})
+		case probe.Kprobe:
+			list = append(list, name{t.Module, t.Symbol})
+		case probe.Kretprobe:
+			list = append(list, name{t.Module, t.Symbol})
+		case probe.Uprobe:
+			list = append(list, name{t.Path, t.Symbol})
+		case probe.Uretprobe:
+			list = append(list, name{t.Path, t.Symbol})
 		}
 		if len(list) >= most {
 			break

@@ -107,11 +107,17 @@ func (s *System) Type(name string) btf.Type {
 	return nil
 }
 
-// Func returns the prototype of a kernel function, nil if there is none.
-func (s *System) Func(name string) *btf.FuncProto {
+// Func returns a kernel function, nil if there is none.
+func (s *System) Func(name string) *btf.Func {
 	for _, spec := range s.types() {
-		if protos, err := prototype.In(spec, name); err == nil {
-			return protos[0]
+		list, err := spec.AnyTypesByName(name)
+		if err != nil {
+			continue
+		}
+		for _, t := range list {
+			if f, ok := t.(*btf.Func); ok {
+				return f
+			}
 		}
 	}
 	return nil

@@ -69,13 +69,13 @@ func TestRefused(t *testing.T) {
 	for _, test := range []struct{ name, script, want string }{
 		{"function", `fentry:nosuch { @ = args.a; }`, "Unable to resolve unique type name."},
 		{"argument", `fentry:vfs_read { @ = args.nosuch; }`, "Can't find function parameter nosuch"},
-		{"tracepoint", `tracepoint:sched:nosuch { @ = args.a; }`, "Unable to resolve unique type name."},
+		{"tracepoint", `tracepoint:sched:nosuch { @ = args.a; }`, "No matches for tracepoint sched:nosuch."},
 		{"struct", `begin { @ = ((struct nosuch *)0).a; }`, `unknown type "struct nosuch"`},
 		{"union", `begin { @ = ((union file *)0).a; }`, `unknown type "union file"`},
 		{"noDWARF", `uprobe:/bin/target:add { @ = args.a; }`, "Unable to resolve unique type name."},
 		{"program", `fentry:bpf:1:f { @ = args.a; }`, "The args builtin cannot be used"},
 		{"tai", `begin { @ = nsecs(tai); }`, "Kernel does not support tai timestamp"},
-		{"nothingMatches", `tracepoint:x*:* { @ = args.a; }`, "Unable to resolve unique type name."},
+		{"nothingMatches", `tracepoint:x*:* { @ = args.a; }`, "Probe has no valid attach points."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := check(t, s, test.script)
@@ -83,6 +83,64 @@ func TestRefused(t *testing.T) {
 				t.Errorf("error is %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestMissing: before, the script was refused for the arguments of a missing tracepoint, whatever
+// missing_probes said; without arguments it was accepted.
+func TestMissing(t *testing.T) {
+	const (
+		both  = ` tracepoint:syscalls:sys_enter_openat, tracepoint:no:such { @ = args.filename; }`
+		alone = both + ` tracepoint:no:such { @ = 1; } rawtracepoint:nosuch { @ = 2; } begin { }`
+	)
+	for _, test := range []struct {
+		name, script string
+		points       int
+		errors       []string
+		warnings     []string
+	}{
+		{"error", both, 0, []string{"No matches for tracepoint no:such."}, nil},
+		{"withoutArgs", `tracepoint:no:such { @ = 1; }`, 0, []string{"No matches for tracepoint no:such."}, nil},
+		{"raw", `rawtracepoint:nosuch { @ = 1; }`, 0, []string{"Probe has no valid attach points."}, nil},
+		{"warn", `config = { missing_probes = "warn" }` + alone, 2, nil, []string{
+			"No matches for tracepoint no:such. Skipping.", "No matches for tracepoint no:such. Skipping.",
+			"It is being removed", "It is being removed",
+		}},
+		{"rawOfModule", `rawtracepoint:mod:nosuch, begin { @ = 1; }`, 2, nil, nil}, // its types are not known
+		{"rawOfKernel", `rawtracepoint:vmlinux:nosuch { @ = 1; }`, 0, []string{"No matches for rawtracepoint vmlinux:nosuch."}, nil},
+		{"ignore", `config = { missing_probes = "ignore" }` + alone, 2, nil, nil},
+		{"wild", `tracepoint:no:such*, begin { @ = 1; }`, 1, nil, nil},
+		{"onlyWild", `tracepoint:no:such* { @ = 1; }`, 0, []string{"Probe has no valid attach points."}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, err := script.Check("stdin", test.script, &script.Options{
+				System: system.New(probetest.Env(t), nil), Arch: "amd64",
+			})
+			said, _ := errors.AsType[syntax.Errors](err)
+			messages(t, "errors", said, test.errors)
+			if messages(t, "warnings", c.Warnings, test.warnings); err != nil {
+				return
+			}
+			points := 0
+			for _, d := range c.File.Decls {
+				if p, ok := d.(*syntax.Probe); ok {
+					points += len(p.Points)
+				}
+			}
+			if points != test.points {
+				t.Errorf("%d points are left, want %d", points, test.points)
+			}
+		})
+	}
+}
+
+// messages compares messages with parts of them.
+func messages(t *testing.T, what string, got syntax.Errors, want []string) {
+	t.Helper()
+	if !slices.EqualFunc(got, want, func(e *syntax.Error, part string) bool {
+		return strings.Contains(e.Msg, part)
+	}) {
+		t.Errorf("%s are\n%swant %q", what, got.String(), want)
 	}
 }
 
@@ -167,7 +225,7 @@ func TestRawEnumerators(t *testing.T) {
 	}
 }
 
-// TestExpand: points with wildcards become their matches, others stay.
+// TestExpand: points with wildcards become their matches, those without one are dropped.
 func TestExpand(t *testing.T) {
 	s := system.New(probetest.Env(t), nil)
 	f, err := syntax.Parse("stdin", []byte(
@@ -187,7 +245,7 @@ func TestExpand(t *testing.T) {
 	}
 	want := []string{
 		"tracepoint:sched:sched_switch", "tracepoint:syscalls:sys_enter_openat", "kprobe::vfs_*",
-		"fexit::vfs_read", "fexit::vfs_write", "tracepoint:no:such*",
+		"fexit::vfs_read", "fexit::vfs_write",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("points are\n%q\nwant\n%q", got, want)

@@ -106,50 +106,24 @@ func (c *callChecker) unroll(n *syntax.Unroll) {
 	}
 }
 
-// counts are the least and the largest number of arguments of functions, including those that
-// sugar adds.
-var counts = map[string][2]int{
-	"dw_ustack": {0, 2}, "uaddr": {1, 1}, "avg": {3, 3}, "bswap": {1, 1}, "buf": {1, 2},
-	"cat": {1, 128}, "cgroup_path": {1, 2}, "cgroupid": {1, 1}, "clear": {1, 1}, "count": {2, 2},
-	"debugf": {1, 128}, "errorf": {1, 128}, "exit": {0, 1}, "fail": {1, 128}, "hist": {3, 4},
-	"join": {1, 2}, "kaddr": {1, 1}, "kptr": {1, 1}, "kstack": {0, 2}, "ksym": {1, 1},
-	"lhist": {6, 6}, "macaddr": {1, 1}, "max": {3, 3}, "min": {3, 3}, "nsecs": {0, 1},
-	"ntop": {1, 2}, "offsetof": {2, 2}, "path": {1, 2}, "percpu_kaddr": {1, 2}, "pid": {0, 1},
-	"print": {1, 3}, "printf": {1, 128}, "pton": {1, 1}, "reg": {1, 1}, "sizeof": {1, 1},
-	"skboutput": {4, 4}, "socket_cookie": {1, 1}, "stack_len": {1, 1}, "stats": {3, 3},
-	"str": {1, 2}, "strftime": {2, 2}, "strncmp": {3, 3}, "sum": {3, 3}, "system": {1, 128},
-	"tid": {0, 1}, "time": {0, 1}, "tseries": {5, 6}, "unwatch": {1, 1}, "uptr": {1, 1},
-	"ustack": {0, 2}, "usym": {1, 1}, "warnf": {1, 128}, "zero": {1, 1},
-}
-
-// libraryCounts are the same for the functions that are macros in bpftrace's library.
-var libraryCounts = map[string][2]int{
-	"comm": {1, 1}, "delete": {1, 2}, "find": {3, 3}, "has_key": {2, 2}, "len": {1, 1},
-	"override": {1, 1}, "write_user": {3, 3}, "signal": {1, 1}, "signal_thread": {1, 1},
-	"memcmp": {3, 3}, "usdt_arg": {1, 1}, "strlen": {1, 1}, "strcap": {1, 1}, "strstr": {2, 2},
-	"strerror": {1, 1}, "signal_name": {1, 1}, "syscall_name": {1, 1}, "assert_str": {1, 1},
-	"ppid": {1, 1}, "pcomm": {1, 1}, "leader_tid": {1, 1}, "leader_comm": {1, 1},
-	"is_str": {1, 1}, "is_ptr": {1, 1}, "is_array": {1, 1}, "is_integer": {1, 1},
-	"is_unsigned_integer": {1, 1}, "is_literal": {1, 1},
-}
-
 func (c *callChecker) check(n *syntax.Call) {
-	name := builtinName(n.Name)
-	if !c.unsafe && name == "system" {
-		c.fail(n, "system() is an unsafe function being used in safe mode")
+	name, row := builtinName(n.Name), rowOf(n.Name)
+	if row.Unsafe && !row.Library && !c.unsafe {
+		c.fail(n, name+"() is an unsafe function being used in safe mode")
 	}
-	if c.probe != nil {
+	if c.probe != nil && !row.Own {
 		for _, a := range c.probe.Points {
-			if !available(a, n.Name) {
+			if !row.In(a.Provider) {
 				c.fail(n, n.Name+" can not be used with \""+a.Provider+"\" probes")
 			}
 		}
 	}
-	if want, ok := libraryCounts[name]; ok && (len(n.Args) < want[0] || len(n.Args) > want[1]) {
+	switch {
+	case row.Most == 0:
+	case row.Macro && (len(n.Args) < row.Least || len(n.Args) > row.Most):
 		c.fail(n, "Call to "+name+"() has arguments that do not match any definition.")
 		return
-	}
-	if want, ok := counts[name]; ok && !c.count(n, want[0], want[1]) {
+	case !row.Macro && !c.count(n, row.Least, row.Most):
 		return
 	}
 	outer := c.call

@@ -10,28 +10,26 @@ import (
 	"github.com/borescope/borescope/internal/cdecl"
 	"github.com/borescope/borescope/internal/uapi"
 	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/internal/funcs"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
 const defaultArch = runtime.GOARCH
 
 // builtinName returns a builtin's name without the prefix that it has in bpftrace's library.
-func builtinName(name string) string { return strings.TrimPrefix(name, "__builtin_") }
+func builtinName(name string) string { return funcs.Plain(name) }
 
-// libraryNames are the builtins without arguments that bpftrace's library defines.
-const libraryNames = " arch safe_mode cgroup comm cpid cpu curtask elapsed func gid uid " +
-	"jiffies ncpus numaid ppid " +
-	"leader_tid pcomm leader_comm probe probetype rand retval usermode username has_cpid " +
-	"dw_ustack default_str_length elf_is_exe elf_info "
+// rowOf returns what the language says of a name, an empty row if it does not have it.
+func rowOf(name string) *funcs.Row {
+	if r := funcs.Of(name); r != nil {
+		return r
+	}
+	return &funcs.Row{}
+}
 
 // Library reports whether bpftrace's library has a macro of a name. Check implements these
 // itself. A script's own macro of the name is tried first (see syntax.ExpandOptions).
-func Library(name string) bool {
-	if _, ok := libraryCounts[name]; ok {
-		return true
-	}
-	return name != "" && strings.Contains(libraryNames, " "+name+" ")
-}
+func Library(name string) bool { return name == builtinName(name) && rowOf(name).Library }
 
 // definitions are the C definitions of a script.
 type definitions struct {
@@ -220,7 +218,7 @@ func argument(name string) bool {
 // constantCall returns the value of a call that is known before types are, or nil.
 func (c *checker) constantCall(n *syntax.Call, p *syntax.Probe) syntax.Node {
 	switch name := builtinName(n.Name); {
-	case len(n.Args) == 0 && strings.Contains(libraryNames, " "+name+" "):
+	case len(n.Args) == 0 && ofLibrary(name):
 		if r := c.builtin(n, name, p); r != nil {
 			return r
 		}
@@ -273,10 +271,13 @@ func machine(arch string) string {
 	return arch
 }
 
+// ofLibrary reports whether a builtin that needs no parentheses is from bpftrace's library.
+func ofLibrary(name string) bool { return rowOf(name).Bare && rowOf(name).Library }
+
 // builtin checks a builtin. It returns the node's replacement, or nil.
 func (c *checker) builtin(n syntax.Node, name string, p *syntax.Probe) syntax.Node {
 	canonical := builtinName(name)
-	inLibrary := strings.Contains(libraryNames, " "+canonical+" ")
+	inLibrary := ofLibrary(canonical)
 	if _, isName := n.(*syntax.Identifier); isName && !inLibrary && !argument(name) {
 		return c.constant(n.(*syntax.Identifier))
 	}
@@ -359,46 +360,31 @@ func (c *checker) argument(n syntax.Node, name string, a *syntax.AttachPoint) {
 
 // needsProbe checks a builtin that only some probes have.
 func (c *checker) needsProbe(n syntax.Node, name string, a *syntax.AttachPoint) {
-	p := a.Provider
-	switch name {
-	case "ctx":
-		switch p {
-		case "tracepoint":
-			c.fail(n, "Use args instead of ctx in tracepoint")
-		case "fentry", "fexit", "rawtracepoint", "begin", "end", "test", "bench", "self":
-			c.fail(n, "The ctx builtin can not be used with '"+p+"' probes")
+	p, in := a.Provider, rowOf(name).In(a.Provider)
+	switch {
+	case in && name == "func":
+		if p != "kprobe" && p != "uprobe" && !c.sys.Has("get_func_ip") {
+			c.fail(n, "BPF_FUNC_get_func_ip not available for your kernel version. "+
+				"Consider using the 'probe' builtin instead.")
 		}
-	case "func":
-		switch p {
-		case "kprobe", "uprobe":
-		case "kretprobe", "uretprobe", "fentry", "fexit":
-			if !c.sys.Has("get_func_ip") {
-				c.fail(n, "BPF_FUNC_get_func_ip not available for your kernel version. "+
-					"Consider using the 'probe' builtin instead.")
-			}
-		default:
-			c.fail(n, "The func builtin can not be used with '"+p+"' probes")
+	case in && name == "args":
+		if (p == "fentry" || p == "fexit") && a.Target == "bpf" {
+			c.fail(n, "The args builtin cannot be used for 'fentry/fexit:bpf' probes")
 		}
-	case "args":
-		switch p {
-		case "fentry", "fexit", "uprobe", "rawtracepoint", "tracepoint":
-			if (p == "fentry" || p == "fexit") && a.Target == "bpf" {
-				c.fail(n, "The args builtin cannot be used for 'fentry/fexit:bpf' probes")
-			}
-		default:
-			c.fail(n, "The args builtin can only be used with tracepoint, rawtracepoint, "+
-				"fentry/fexit, and uprobe probes ("+p+" used here)")
-		}
-	case "retval":
-		switch p {
-		case "kretprobe", "uretprobe", "fentry", "fexit":
-			return
-		case "tracepoint":
-			p = " (try to use args.ret instead)"
-		default:
-			p = ""
+	case in:
+	case name == "ctx" && p == "tracepoint":
+		c.fail(n, "Use args instead of ctx in tracepoint")
+	case name == "args":
+		c.fail(n, "The args builtin can only be used with tracepoint, rawtracepoint, "+
+			"fentry/fexit, and uprobe probes ("+p+" used here)")
+	case name == "retval":
+		said := ""
+		if p == "tracepoint" {
+			said = " (try to use args.ret instead)"
 		}
 		c.fail(n, "The retval builtin can only be used with 'kretprobe' and 'uretprobe' and "+
-			"'fentry' probes"+p)
+			"'fentry' probes"+said)
+	default:
+		c.fail(n, "The "+name+" builtin can not be used with '"+p+"' probes")
 	}
 }

@@ -3,46 +3,20 @@ package types
 import (
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/internal/funcs"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
-
-// argSpec describes an argument of a function. If kind is None, any type is allowed.
-type argSpec struct {
-	kind    Kind
-	literal bool
-}
-
-// argSpecs are the arguments of functions, including those that sugar adds.
-var argSpecs = map[string][]argSpec{
-	"buf": {{}, {Integer, false}}, "cat": {{String, true}}, "cgroupid": {{String, true}},
-	"cgroup_path": {{Integer, false}, {String, false}}, "debugf": {{String, true}},
-	"errorf": {{String, true}}, "exit": {{Integer, false}},
-	"hist": {{}, {}, {Integer, false}, {Integer, true}}, "join": {{}, {String, true}},
-	"kaddr":   {{String, true}},
-	"lhist":   {{}, {}, {Integer, false}, {Integer, true}, {Integer, true}, {Integer, true}},
-	"tseries": {{}, {}, {Integer, false}, {Integer, true}, {Integer, true}, {String, true}},
-	"nsecs":   {{TimestampMode, false}}, "path": {{}, {Integer, true}},
-	"percpu_kaddr": {{String, true}, {Integer, false}},
-	"print":        {{}, {Integer, true}, {Integer, true}}, "printf": {{String, true}},
-	"reg":       {{String, true}},
-	"skboutput": {{String, true}, {Pointer, false}, {Integer, false}, {Integer, false}},
-	"str":       {{}, {Integer, false}}, "strftime": {{String, true}, {Integer, false}},
-	"strncmp": {{String, false}, {String, false}, {Integer, true}}, "system": {{String, true}},
-	"time": {{String, true}}, "uaddr": {{String, true}}, "unwatch": {{Integer, false}},
-	"warnf": {{String, true}}, "socket_cookie": {{Pointer, false}}, "fail": {{String, true}},
-}
 
 // callUse checks a call.
 func (c *useChecker) callUse(n *syntax.Call) {
 	for _, a := range n.Args {
 		c.visit(a)
 	}
-	name := builtinName(n.Name)
+	name, row := builtinName(n.Name), rowOf(n.Name)
 	ok := true
-	for i, spec := range argSpecs[name] {
+	for i, spec := range row.Args {
 		if i < len(n.Args) {
 			ok = c.argument(n, i, spec) // the last argument decides, as in bpftrace
 		}
@@ -50,9 +24,11 @@ func (c *useChecker) callUse(n *syntax.Call) {
 	if !ok {
 		return
 	}
-	switch name {
-	case "printf", "errorf", "warnf", "system", "cat", "debugf":
+	if row.Format {
 		c.format(n)
+		return
+	}
+	switch name {
 	case "print":
 		c.print(n)
 	case "fail":
@@ -75,18 +51,18 @@ func (c *useChecker) callUse(n *syntax.Call) {
 	}
 }
 
-func (c *useChecker) argument(n *syntax.Call, i int, s argSpec) bool {
-	if s.kind == None {
+func (c *useChecker) argument(n *syntax.Call, i int, s funcs.Arg) bool {
+	if s.Kind == "" {
 		return true
 	}
 	x := n.Args[i]
 	t := c.types.at(x)
 	switch {
-	case s.literal && (!fold.Literal(x) || t.Kind != s.kind):
-		c.fail(n, n.Name+"() expects a "+s.kind.String()+" literal ("+t.Kind.String()+" provided)")
+	case s.Literal && (!fold.Literal(x) || t.Kind.String() != s.Kind):
+		c.fail(n, n.Name+"() expects a "+s.Kind+" literal ("+t.Kind.String()+" provided)")
 		return false
-	case t.Kind != s.kind:
-		c.fail(n, n.Name+"() only supports "+s.kind.String()+" arguments ("+t.Kind.String()+
+	case t.Kind.String() != s.Kind:
+		c.fail(n, n.Name+"() only supports "+s.Kind+" arguments ("+t.Kind.String()+
 			" provided)")
 		return false
 	}
@@ -171,7 +147,7 @@ func (c *useChecker) buf(n *syntax.Call, t Type) {
 func (c *useChecker) ntop(n *syntax.Call) {
 	t := c.types.at(n.Args[len(n.Args)-1])
 	if len(n.Args) == 2 {
-		c.argument(n, 0, argSpec{Integer, false})
+		c.argument(n, 0, funcs.Arg{Kind: funcs.Integer})
 	}
 	switch t.Kind {
 	case Integer:
@@ -218,22 +194,29 @@ func (c *useChecker) library(n *syntax.Call, name string, t Type) {
 		c.signal(n, name, t)
 	case "override":
 		switch {
-		case c.probe == nil || c.probe.Points[0].Provider != "kprobe":
+		case c.probe == nil || !rowOf(name).In(c.probe.Points[0].Provider):
 			c.fail(n, "override() can only be used inside kprobes")
-		case !c.unsafe:
-			c.fail(n, "override() is unsafe. To use you need the --unsafe flag")
+		case !c.safe(n, name):
 		case t.Kind != Integer:
 			c.fail(n, "override() only supports int arguments ("+t.Kind.String()+" provided)")
 		}
 	case "write_user":
-		if !c.unsafe {
-			c.fail(n, "write_user() is unsafe. To use you need the --unsafe flag")
-		}
+		c.safe(n, name)
 	case "strlen", "strcap", "strstr":
 		for _, a := range n.Args {
 			c.likeString(n, c.types.at(a))
 		}
 	}
+}
+
+// safe reports whether a function of the library may be called, which those that change the
+// system may not without the option.
+func (c *useChecker) safe(n *syntax.Call, name string) bool {
+	if rowOf(name).Unsafe && !c.unsafe {
+		c.fail(n, name+"() is unsafe. To use you need the --unsafe flag")
+		return false
+	}
+	return true
 }
 
 func (c *useChecker) likeString(n *syntax.Call, t Type) {
@@ -278,11 +261,9 @@ func (c *useChecker) signal(n *syntax.Call, name string, t Type) {
 	i, isInt := n.Args[0].(*syntax.Integer)
 	s, isText := n.Args[0].(*syntax.String)
 	switch {
-	case !strings.Contains(" kprobe kretprobe uprobe uretprobe usdt tracepoint profile fentry fexit "+
-		"rawtracepoint ", " "+provider+" "):
+	case !rowOf(name).In(provider):
 		c.fail(n, name+"() can not be used for this probetype "+provider)
-	case !c.unsafe:
-		c.fail(n, name+"() is unsafe. To use you need the --unsafe flag")
+	case !c.safe(n, name):
 	case isText:
 		c.signalNumber(n, s)
 	case isInt && (i.Negative || i.Value < 1 || i.Value > 64):

@@ -50,7 +50,6 @@ type Program struct {
 	scalar map[string]bool
 	opts   map[string]Option
 	value  func(name string) (enumerator, bool)
-	enums  map[string]*btf.Enum // those that have names in the script, or that the script names
 }
 
 // Type returns the type of a node of File: of an expression, or of a type in the script.
@@ -91,20 +90,6 @@ func (p *Program) Options() []Option {
 		list = append(list, p.opts[name])
 	}
 	return list
-}
-
-// EnumName returns the name of a value of an enum, the first one that it has; "" if there is none.
-func (p *Program) EnumName(enum string, value uint64) string {
-	e := p.enums[enum]
-	if e == nil {
-		return ""
-	}
-	for _, v := range e.Values {
-		if v.Value == value {
-			return v.Name
-		}
-	}
-	return ""
 }
 
 // keyOf and valueOf are the keys of a map's two types.
@@ -150,7 +135,7 @@ func Check(f *syntax.File, o *Options) (*Program, error) {
 		return nil, c.errs
 	}
 	return &Program{
-		File: c.file, Warnings: c.errs, types: c.types, scalar: c.scalar, opts: c.opts, value: c.enumerator, enums: c.defs.enums,
+		File: c.file, Warnings: c.errs, types: c.types, scalar: c.scalar, opts: c.opts, value: c.enumerator,
 	}, nil
 }
 

@@ -300,7 +300,7 @@ func (c *checker) named(t *syntax.Type, n syntax.Node) (Type, bool) {
 		}
 		return array(t.Len, e), ok
 	case "enum":
-		return enum(8, t.Name), true
+		return enum(8, t.Name, c.enumOf(t.Name)), true
 	case "":
 		if b, ok := builtinTypes[t.Name]; ok {
 			return b, true

@@ -8,51 +8,25 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/probe/script/internal/fold"
+	"github.com/borescope/borescope/probe/script/internal/funcs"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// simpleTypes are builtins, and calls without arguments, that have the same type in all
-// probes.
-var simpleTypes = map[string]Type{
-	"pid": integer(4, false), "tid": integer(4, false),
-	"nsecs":   {Kind: Integer, Size: 8, Mode: "boot"},
-	"elapsed": integer(8, false), "cgroup": integer(8, false), "uid": integer(8, false),
-	"gid": integer(8, false), "cpu": integer(8, false), "rand": integer(8, false),
-	"jiffies": integer(8, false), "ncpus": integer(8, false), "cpid": integer(8, false),
-	"username": simple(Username, 8), "usermode": integer(1, false),
-	// Those of bpftrace's library.
-	"numaid": integer(8, false), "has_cpid": simple(Bool, 1), "elf_is_exe": simple(Bool, 1),
-	"elf_info": integer(8, false), "ppid": integer(4, true), "leader_tid": integer(4, true),
-	"pcomm": text(16), "leader_comm": text(16),
+// ofValue returns the type of a value in the table of functions; its Kind is None if there is
+// none.
+func ofValue(v funcs.Value) Type {
+	t := Type{
+		Kind: kindOf[v.Kind], Size: v.Size, Signed: v.Signed, Mode: v.Mode, Internal: v.Internal,
+	}
+	if v.Kernel {
+		t.Space = KernelSpace
+	}
+	return t
 }
-
-// callTypes are calls whose type does not depend on the arguments.
-var callTypes = map[string]Type{
-	"ksym": simple(Ksym, 8), "usym": simple(Usym, 16), "cgroupid": integer(8, false),
-	"cgroup_path": simple(CgroupPath, 16), "stack_len": integer(8, true),
-	"macaddr": {Kind: MAC, Size: 6, Internal: true}, "skboutput": integer(4, false),
-	"strncmp": integer(8, false), "socket_cookie": integer(8, false),
-	"ntop":         {Kind: Inet, Size: 24, Internal: true},
-	"kaddr":        {Kind: Integer, Size: 8, Space: KernelSpace},
-	"percpu_kaddr": {Kind: Integer, Size: 8, Space: KernelSpace},
-	"reg":          integer(8, false),
-	// Those of bpftrace's library.
-	"has_key": simple(Bool, 1), "find": simple(Bool, 1), "delete": simple(Bool, 1),
-	"len": integer(8, true), "strlen": integer(8, false), "strcap": integer(8, false),
-	"strstr": integer(8, true), "strerror": text(64),
-	"signal_name": text(64), "syscall_name": text(64), "memcmp": integer(4, true),
-	"write_user": simple(Bool, 1), "usdt_arg": integer(8, false),
-	"comm": text(64), "uaddr": integer(8, false), "ppid": integer(4, true),
-	"leader_tid": integer(4, true), "pcomm": text(16), "leader_comm": text(16),
-}
-
-// nothings are the functions without a result.
-const nothings = " join printf errorf warnf system cat debugf print clear zero time unwatch fail " +
-	"signal signal_thread override assert_str check_key assert_userspace_probe "
 
 func (c *collector) builtinType(n *syntax.Builtin) {
-	t, ok := simpleTypes[n.Name]
-	if ok {
+	t := ofValue(rowOf(n.Name).Value)
+	if t.Kind != None {
 		c.s.set(n, t)
 		return
 	}
@@ -175,11 +149,8 @@ func (c *collector) callExpr(n *syntax.Call) {
 	if name == "exit" {
 		return // execution ends here: there is no value
 	}
-	if strings.Contains(nothings, " "+name+" ") {
-		c.s.set(n, simple(Void, 0))
-		return
-	}
-	if t, ok := callTypes[name]; ok && !(len(n.Args) == 0 && simpleTypes[name].Kind != None) {
+	row := rowOf(name)
+	if t := ofValue(row.Result); t.Kind != None && (len(n.Args) > 0 || row.Value.Kind == "") {
 		switch name {
 		case "has_key", "find", "delete":
 			c.keyed(n)
@@ -224,11 +195,7 @@ func (c *collector) aggregation(n *syntax.Call) {
 		c.fail(n.Args[0], n.Name+"() expects a map argument")
 		return
 	}
-	kinds := map[string]Kind{
-		"count": Count, "hist": Hist, "lhist": Lhist, "tseries": Tseries, "sum": Sum, "min": Min,
-		"max": Max, "avg": Avg, "stats": Stats,
-	}
-	k := kinds[n.Name]
+	k := kindOf[rowOf(n.Name).Aggregation]
 	switch k {
 	case Count, Hist, Lhist, Tseries:
 		c.s.add(valueOf(m.Name), func([]Type) Type {
@@ -343,8 +310,8 @@ func (c *collector) callType(n *syntax.Call, name string) (t Type, known bool) {
 			}
 		}
 	default:
-		t, known = simpleTypes[name]
-		return t, known
+		t = ofValue(rowOf(name).Value)
+		return t, t.Kind != None
 	}
 	return t, true
 }

@@ -233,7 +233,7 @@ func (c *collector) ifExpr(n *syntax.If) {
 
 func (c *collector) identifier(n *syntax.Identifier) {
 	if e, ok := c.enumerator(n.Name); ok {
-		c.s.set(n, enum(8, e.enum.Name))
+		c.s.set(n, enum(8, e.enum.Name, e.enum))
 		return
 	}
 	switch {
@@ -255,9 +255,20 @@ func (c *collector) identifier(n *syntax.Identifier) {
 	}
 	if b, ok := builtinTypes[n.Name]; ok {
 		c.s.set(n, b)
-	} else if t := c.lookup(n.Name); t != nil {
+	} else if t := c.inspected(n.Name); t != nil {
 		c.s.set(n, fromBTF(t))
 	}
+}
+
+// inspected finds the type that sizeof and offsetof mean by a name without struct, union or
+// enum: a typedef before the others.
+func (c *checker) inspected(name string) btf.Type {
+	for _, kind := range []string{"", "struct ", "union ", "enum "} {
+		if t := c.lookup(kind + name); t != nil {
+			return t
+		}
+	}
+	return nil
 }
 
 // fieldType returns the type of a field, through any pointers.
@@ -295,7 +306,7 @@ func (c *collector) fieldType(n *syntax.Field, in Type, p *syntax.Probe) Type {
 	}
 	res := c.memberType(t.BTF, m)
 	if m.BitfieldSize > 0 && res.Kind == Integer {
-		res.Name = ""
+		res.Name, res.BTF = "", nil
 	}
 	if !t.Args {
 		res.Context = in.Context && (res.Kind == Array || res.Kind == C)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/probe/script/internal/funcs"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -80,6 +81,21 @@ func (p param) said() string {
 	return " for argument `" + p.name + "`"
 }
 
+// foreign returns the prototype of a function of the kernel that a script may call by a name,
+// nil if there is none. Names of the language mean the language's functions, whatever the
+// kernel has under them, and static functions cannot be called.
+func (c *checker) foreign(name string) *btf.FuncProto {
+	if funcs.Of(name) != nil {
+		return nil
+	}
+	f := c.sys.Func(name)
+	if f == nil || f.Linkage == btf.StaticFunc {
+		return nil
+	}
+	proto, _ := f.Type.(*btf.FuncProto)
+	return proto
+}
+
 // paramsOf returns the parameters of a function of the script or of the kernel.
 func (c *checker) paramsOf(name string) (list []param, ok bool) {
 	if f := c.own[name]; f != nil {
@@ -88,7 +104,7 @@ func (c *checker) paramsOf(name string) (list []param, ok bool) {
 		}
 		return list, true
 	}
-	proto := c.sys.Func(name)
+	proto := c.foreign(name)
 	if proto == nil {
 		return nil, false
 	}
@@ -105,8 +121,13 @@ func (c *collector) external(n *syntax.Call) {
 		c.s.same(n, f.Result)
 		return
 	}
-	proto := c.sys.Func(n.Name)
-	if proto == nil {
+	proto := c.foreign(n.Name)
+	switch {
+	case proto != nil:
+	case c.sys.Func(n.Name) != nil:
+		c.fail(n, "Unsupported function linkage: '"+n.Name+"'")
+		return
+	default:
 		c.fail(n, "Unknown function: '"+n.Name+"'")
 		return
 	}
@@ -118,7 +139,7 @@ func (c *checker) arity(name string) (n int, ok bool) {
 	if f := c.own[name]; f != nil {
 		return len(f.Args), true
 	}
-	if proto := c.sys.Func(name); proto != nil {
+	if proto := c.foreign(name); proto != nil {
 		return len(proto.Params), true
 	}
 	return 0, false

@@ -133,9 +133,7 @@ func (c *callChecker) path(n *syntax.Call) {
 	if c.probe == nil {
 		return
 	}
-	switch c.probe.Points[0].Provider {
-	case "fentry", "fexit", "iter":
-	default:
+	if !rowOf("path").In(c.probe.Points[0].Provider) {
 		c.fail(n, "The path function can only be used with 'fentry', 'fexit', 'iter' probes")
 	}
 }

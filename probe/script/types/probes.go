@@ -29,25 +29,7 @@ func probeType(a *syntax.AttachPoint) string {
 
 // hasRegisters reports whether a probe has the registers of the place where it fired.
 func hasRegisters(a *syntax.AttachPoint) bool {
-	switch a.Provider {
-	case "kprobe", "kretprobe", "uprobe", "uretprobe", "usdt", "profile", "interval", "software",
-		"hardware", "watchpoint":
-		return true
-	}
-	return false
-}
-
-// available reports whether a function can be called at an attach point.
-func available(a *syntax.AttachPoint, name string) bool {
-	switch name {
-	case "reg":
-		return hasRegisters(a)
-	case "__builtin_uaddr", "uaddr":
-		return a.Provider == "usdt" || a.Provider == "uprobe" || a.Provider == "uretprobe"
-	case "skboutput", "socket_cookie":
-		return a.Provider == "fentry" || a.Provider == "fexit" || a.Provider == "iter"
-	}
-	return true
+	return rowOf("reg").In(a.Provider)
 }
 
 // space returns the address space of the addresses that a probe provides.

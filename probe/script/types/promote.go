@@ -125,7 +125,8 @@ func promoteGroup(old, t Type) (Type, bool) {
 	return group(old.Kind, fields), true
 }
 
-// same reports whether two types are the same value.
+// same reports whether two types are the same value. Enums of one name are, since the kernel's
+// may be decoded more than once.
 func (t *Type) same(u *Type) bool {
 	if len(t.Fields) != len(u.Fields) || len(t.Fields) > 0 && &t.Fields[0] != &u.Fields[0] {
 		return false
@@ -133,5 +134,6 @@ func (t *Type) same(u *Type) bool {
 	return t.Kind == u.Kind && t.Signed == u.Signed && t.Flexible == u.Flexible &&
 		t.Context == u.Context && t.Args == u.Args && t.Internal == u.Internal &&
 		t.Space == u.Space && t.Size == u.Size && t.Name == u.Name && t.Elem == u.Elem &&
-		t.Len == u.Len && t.Mode == u.Mode && t.Limit == u.Limit && t.BTF == u.BTF
+		t.Len == u.Len && t.Mode == u.Mode && t.Limit == u.Limit &&
+		(t.BTF == u.BTF || t.Kind == Integer)
 }

@@ -18,22 +18,7 @@ const (
 
 // aggregates reports whether a function is an aggregation, whose result must be assigned to a
 // map.
-func aggregates(name string) bool {
-	switch name {
-	case "hist", "lhist", "count", "sum", "min", "max", "avg", "stats", "tseries":
-		return true
-	}
-	return false
-}
-
-// takesMap reports whether the first argument of a function is a map rather than its value.
-func takesMap(name string) bool {
-	switch name {
-	case "print", "clear", "zero", "len", "is_scalar", "delete", "has_key", "find":
-		return true
-	}
-	return false
-}
+func aggregates(name string) bool { return name == builtinName(name) && rowOf(name).Aggregation != "" }
 
 // sugar expands bpftrace's short forms for maps: the key 0 of maps without keys, x += y, and
 // the map and the key as the first arguments of aggregations.
@@ -187,7 +172,7 @@ func (c *checker) findScalars() (raw map[*syntax.Map]bool) {
 func (c *checker) callScalars(n *syntax.Call, raw map[*syntax.Map]bool,
 	use func(*syntax.Map, bool, misuse), visit func(syntax.Node) bool,
 ) bool {
-	if !takesMap(n.Name) || len(n.Args) == 0 {
+	if n.Name != builtinName(n.Name) || !rowOf(n.Name).Map || len(n.Args) == 0 {
 		return true
 	}
 	if a, ok := n.Args[0].(*syntax.MapAccess); ok && n.Name == "delete" && len(n.Args) == 1 {

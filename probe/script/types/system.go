@@ -19,8 +19,9 @@ type System interface {
 	// Args returns the fields of args at an attach point. The return value's field is named
 	// "$retval". Nil if the arguments are not known.
 	Args(p *syntax.AttachPoint) *btf.Struct
-	// Func returns the prototype of a function that scripts may call, or nil.
-	Func(name string) *btf.FuncProto
+	// Func returns a function of the kernel, or nil. Its type is a [btf.FuncProto]. Scripts may
+	// call it if its linkage is global or external.
+	Func(name string) *btf.Func
 	// Variable returns the type of one of the kernel's per-CPU variables, or nil.
 	Variable(name string) btf.Type
 	// Has reports whether the kernel supports a feature of the language: loop,
@@ -36,7 +37,7 @@ var _ System = nothing{}
 func (nothing) Type(string) btf.Type                  { return nil }
 func (nothing) Enumerator(string) (*btf.Enum, uint64) { return nil, 0 }
 func (nothing) Args(*syntax.AttachPoint) *btf.Struct  { return nil }
-func (nothing) Func(string) *btf.FuncProto            { return nil }
+func (nothing) Func(string) *btf.Func                 { return nil }
 func (nothing) Variable(string) btf.Type              { return nil }
 func (nothing) Has(string) bool                       { return true }
 
@@ -68,7 +69,7 @@ func fromBTFAt(t btf.Type, own bool, depth int) Type {
 		}
 		return integer(uint64(u.Size), ctype.Signed(u))
 	case *btf.Enum:
-		return enum(uint64(u.Size), u.Name)
+		return enum(uint64(u.Size), u.Name, u)
 	case *btf.Pointer:
 		return pointer(fromBTFAt(u.Target, own, depth+1), NoSpace)
 	case *btf.Array:

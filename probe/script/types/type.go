@@ -1,6 +1,7 @@
 package types
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,6 +50,15 @@ const kindNames = "none void int bool pointer array c_type tuple record string b
 	"mac_address timestamp timestamp_mode kstack ustack ksym_t usym_t username cgroup_path_t " +
 	"count_t sum_t min_t max_t avg_t stats_t hist_t lhist_t tseries_t"
 
+// kindOf are the kinds by their names.
+var kindOf = func() map[string]Kind {
+	kinds := map[string]Kind{}
+	for k := None; k <= Tseries; k++ {
+		kinds[k.String()] = k
+	}
+	return kinds
+}()
+
 // String returns the kind as bpftrace's errors name it.
 func (k Kind) String() string {
 	names := kindNames
@@ -85,10 +95,27 @@ type Type struct {
 	Fields   []Field
 	Mode     string   // of a stack, and of the result of nsecs: boot, for example
 	Limit    uint64   // of a stack, in frames
-	BTF      btf.Type // of a struct or union
+	BTF      btf.Type // of a struct, union or enum
 
 	weight  int32 // number of types in it
 	aligned uint8 // alignment of a tuple or record; with it Type has 120 bytes, which maps store inline
+}
+
+// Enumerator returns the name of an enum's value, of which only the bits count that the enum
+// has: a negative one may be extended or not. ok is false if the type is no enum, or has no such
+// value. If several enumerators have the value, it is the last one's name, as bpftrace prints it.
+func (t Type) Enumerator(value uint64) (name string, ok bool) {
+	e, isEnum := t.BTF.(*btf.Enum)
+	if !isEnum {
+		return "", false
+	}
+	unused := 64 - 8*min(uint64(e.Size), 8)
+	for _, v := range slices.Backward(e.Values) {
+		if v.Value<<unused == value<<unused {
+			return v.Name, true
+		}
+	}
+	return "", false
 }
 
 // Field is an element of a tuple, or a named element of a record. Offset is in bytes.
@@ -399,9 +426,17 @@ func integer(size uint64, signed bool) Type {
 	return Type{Kind: Integer, Size: min(size, 8), Signed: signed}
 }
 
-func enum(size uint64, name string) Type { return Type{Kind: Integer, Size: size, Name: name} }
-func text(size uint64) Type              { return Type{Kind: String, Size: size} }
-func simple(k Kind, size uint64) Type    { return Type{Kind: k, Size: size} }
+// enum returns the type of an enum, whose values e has: nil if they are not known.
+func enum(size uint64, name string, e *btf.Enum) Type {
+	t := Type{Kind: Integer, Size: size, Name: name}
+	if e != nil && name != "" {
+		t.BTF = e
+	}
+	return t
+}
+
+func text(size uint64) Type           { return Type{Kind: String, Size: size} }
+func simple(k Kind, size uint64) Type { return Type{Kind: k, Size: size} }
 
 func aggregate(k Kind, signed bool) Type { return Type{Kind: k, Size: 8, Signed: signed} }
 

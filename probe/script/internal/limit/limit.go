@@ -41,7 +41,7 @@ func (c *Counter) File(f *syntax.File, generates func(*syntax.AttachPoint) bool)
 		if !ok {
 			continue
 		}
-		named := namesProbe(p)
+		named := NamesProbe(p)
 		for _, a := range p.Points {
 			if e := c.Add(a, named || generates(a)); e != nil {
 				return e
@@ -107,9 +107,9 @@ func NameOf(n syntax.Node) string {
 	return ""
 }
 
-// namesProbe reports whether an action uses the builtin probe, whose value is another one at
+// NamesProbe reports whether an action uses the builtin probe, whose value is another one at
 // each attach point.
-func namesProbe(p *syntax.Probe) bool {
+func NamesProbe(p *syntax.Probe) bool {
 	for n := range syntax.All(p) {
 		if name := NameOf(n); name == "probe" || name == "__builtin_probe" {
 			return true
