@@ -264,8 +264,8 @@ func TestAlternatives(t *testing.T) {
 	if err := tl.Parse([]string{"-v"}, NewOutput(io.Discard)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ended, cancel := context.WithCancel(t.Context())
+	ctx := OnStart(ended, cancel)
 	read := false
 	body := func(s *Session) error {
 		counts, err := Counts(s, count)
@@ -283,8 +283,13 @@ func TestAlternatives(t *testing.T) {
 	if s := stderr.String(); !strings.Contains(s, "no_such") || !strings.Contains(s, "tracepoint:sched:sched_switch: by ") {
 		t.Errorf("-v says %q", s)
 	}
-	if err := tl.Run(ctx, NewOutput(&out), "Counting", body, program("no_such")); err == nil || !strings.Contains(err.Error(), "no_such") {
+	if err := tl.Run(t.Context(), NewOutput(&out), "Counting", body, program("no_such")); err == nil || !strings.Contains(err.Error(), "no_such") {
 		t.Errorf("no program fits: %v", err)
+	}
+	// Ctrl-C waited until everything was attached.
+	read = false
+	if err := tl.Run(ended, NewOutput(&out), "Counting", body, program("sched_switch")); !errors.Is(err, context.Canceled) || read {
+		t.Errorf("ended while it attaches: %v, the body ran: %v", err, read)
 	}
 }
 
@@ -305,14 +310,12 @@ func TestUnsafe(t *testing.T) {
 	count := action.NewCount("calls")
 	p := action.NewProgram("demo")
 	p.On(probe.Uprobe{Path: path, Address: syms[i].Value + 1}, func(c *action.Ctx) { count.Inc(c) })
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
 	attach := func(args ...string) error {
 		tl := New("demo", "Count.", "demo", "all")
 		if err := tl.Parse(args, NewOutput(io.Discard)); err != nil {
 			t.Fatal(err)
 		}
-		return tl.Run(ctx, NewOutput(io.Discard), "Counting", func(*Session) error { return nil }, p)
+		return tl.Run(t.Context(), NewOutput(io.Discard), "Counting", func(*Session) error { return nil }, p)
 	}
 	if err := attach(); err == nil || !strings.Contains(err.Error(), "lies within the instruction") {
 		t.Errorf("without -unsafe: %v", err)

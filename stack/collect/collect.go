@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -58,6 +59,9 @@ type Options struct {
 	Served bool
 	// Env is the environment against which targets are resolved; nil means this machine.
 	Env *probe.Env
+	// Context ends Attach when it ends, with its error; nothing is left behind. It does not
+	// end the Collector. Nil is none.
+	Context context.Context
 }
 
 // defaultMaxStacks is documented at Options.MaxStacks.
@@ -173,7 +177,7 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if env == nil {
 		env = probe.NewEnv(nil)
 	}
-	plan, err := probe.Resolve(env, targets, nil)
+	plan, err := probe.Resolve(env, targets, &probe.Options{Context: o.Context})
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +190,7 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if err := c.open(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	link, err := plan.Attach(c.coll.Programs, nil)
+	link, err := plan.Attach(c.coll.Programs, &probe.AttachOptions{Context: o.Context})
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
