@@ -146,7 +146,7 @@ func (a *attacher) program(g *Program, prog *ebpf.Program) error {
 	}
 	for i := range g.Sites {
 		s := &g.Sites[i]
-		if err := a.ended(g.Sites[i:i+1]); err != nil {
+		if err := a.ended(g.Sites[i : i+1]); err != nil {
 			return err
 		}
 		err := a.site(g, prog, s)

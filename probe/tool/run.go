@@ -197,7 +197,7 @@ func (r *programRun) replay(s *Session) error {
 }
 
 func (r *programRun) open(s *Session) (err error) {
-	if r.Session, err = s.tool.attach(s.ctx, r.programs); err != nil {
+	if r.Session, err = s.tool.attach(r.programs); err != nil {
 		return s.tool.explain(r.targets(), err)
 	}
 	s.Reader = r.Session
@@ -261,10 +261,10 @@ func (l *Lost) add(maps []bpf.MapStats, buffers map[string]bool) {
 	l.Events = max(l.Events, events)
 }
 
-// attach attaches the first program that this kernel can run, until ctx ends.
-func (t *Tool) attach(ctx context.Context, programs []*action.Program) (*action.Session, error) {
+// attach attaches the first program that this kernel can run.
+func (t *Tool) attach(programs []*action.Program) (*action.Session, error) {
 	o := t.Options
-	o.Env, o.Context = t.Env(), ctx
+	o.Env = t.Env()
 	ro := probe.Options{}
 	if o.Resolve != nil {
 		ro = *o.Resolve

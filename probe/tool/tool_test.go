@@ -137,13 +137,14 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestHist: the row 0 -> 1, which is empty, was printed.
 func TestHist(t *testing.T) {
 	var h hist.Log2
 	h.AddN(3, 5)
 	h.Add(9)
 	draw := func(s *Session) { s.Hist(&h, "usecs", "disk", "sda") }
 	text := print(false, draw)
-	if !regexp.MustCompile(`^\ndisk = sda\n +usecs +: count +distribution\n(.*\n)* +2 -> 3 +: 5 +\|\*{40}\|\n`).MatchString(text) {
+	if !regexp.MustCompile(`^\ndisk = sda\n +usecs +: count +distribution\n +2 -> 3 +: 5 +\|\*{40}\|\n`).MatchString(text) {
 		t.Errorf("%s", text)
 	}
 	want := `{"disk":"sda","unit":"usecs","buckets":[{"lo":2,"hi":3,"count":5},{"lo":8,"hi":15,"count":1}]}` + "\n"
@@ -264,8 +265,8 @@ func TestAlternatives(t *testing.T) {
 	if err := tl.Parse([]string{"-v"}, NewOutput(io.Discard)); err != nil {
 		t.Fatal(err)
 	}
-	ended, cancel := context.WithCancel(t.Context())
-	ctx := OnStart(ended, cancel)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
 	read := false
 	body := func(s *Session) error {
 		counts, err := Counts(s, count)
@@ -283,13 +284,8 @@ func TestAlternatives(t *testing.T) {
 	if s := stderr.String(); !strings.Contains(s, "no_such") || !strings.Contains(s, "tracepoint:sched:sched_switch: by ") {
 		t.Errorf("-v says %q", s)
 	}
-	if err := tl.Run(t.Context(), NewOutput(&out), "Counting", body, program("no_such")); err == nil || !strings.Contains(err.Error(), "no_such") {
+	if err := tl.Run(ctx, NewOutput(&out), "Counting", body, program("no_such")); err == nil || !strings.Contains(err.Error(), "no_such") {
 		t.Errorf("no program fits: %v", err)
-	}
-	// Ctrl-C waited until everything was attached.
-	read = false
-	if err := tl.Run(ended, NewOutput(&out), "Counting", body, program("sched_switch")); !errors.Is(err, context.Canceled) || read {
-		t.Errorf("ended while it attaches: %v, the body ran: %v", err, read)
 	}
 }
 
@@ -310,12 +306,14 @@ func TestUnsafe(t *testing.T) {
 	count := action.NewCount("calls")
 	p := action.NewProgram("demo")
 	p.On(probe.Uprobe{Path: path, Address: syms[i].Value + 1}, func(c *action.Ctx) { count.Inc(c) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
 	attach := func(args ...string) error {
 		tl := New("demo", "Count.", "demo", "all")
 		if err := tl.Parse(args, NewOutput(io.Discard)); err != nil {
 			t.Fatal(err)
 		}
-		return tl.Run(t.Context(), NewOutput(io.Discard), "Counting", func(*Session) error { return nil }, p)
+		return tl.Run(ctx, NewOutput(io.Discard), "Counting", func(*Session) error { return nil }, p)
 	}
 	if err := attach(); err == nil || !strings.Contains(err.Error(), "lies within the instruction") {
 		t.Errorf("without -unsafe: %v", err)
