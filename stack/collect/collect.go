@@ -446,10 +446,13 @@ func (c *Collector) replaceLink(next *probe.Link) error {
 
 // Stopped returns the CPUs, ascending, that were sampled and went offline meanwhile
 // (probe.Link.Stopped): code that ran there afterwards is in no sample. For a replay there
-// are none.
+// are none. After Close the error matches os.ErrClosed.
 func (c *Collector) Stopped() ([]int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return nil, fmt.Errorf("collect: stopped CPUs: %w", os.ErrClosed)
+	}
 	out := slices.Clone(c.stopped)
 	if c.link != nil {
 		cpus, err := c.link.Stopped()

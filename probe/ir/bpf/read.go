@@ -423,7 +423,8 @@ func (l *Loaded) openBuffer(m *ir.Map, order time.Duration) (Stream, error) {
 // cgroup, given by a file descriptor (a pidfd, or a directory of cgroup2); ok reports whether
 // it has one. If V is string, v is the value's bytes: see Value.
 func LookupStorage[V any](h Reader, m *ir.Map, fd int) (v V, ok bool, err error) {
-	if _, err := sourceOf(h); err != nil {
+	src, err := sourceOf(h)
+	if err != nil {
 		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
 	}
 	em := h.EBPFMap(m)
@@ -445,6 +446,6 @@ func LookupStorage[V any](h Reader, m *ir.Map, fd int) (v V, ok bool, err error)
 	case kernel.NoEntry(err):
 		return v, false, nil
 	default:
-		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
+		return v, false, src.live.failed("storage "+m.Name, err)
 	}
 }
