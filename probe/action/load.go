@@ -58,7 +58,7 @@ func (o *Options) resolve() *probe.Options {
 type Session struct {
 	*bpf.Loaded
 	link  *probe.Link
-	since time.Time
+	since time.Time // before the first event
 
 	mu sync.Mutex
 	// before is the link's count of missed events when it was last read: a closed link has
@@ -166,11 +166,12 @@ func attachPlan(p *ir.Program, plan *probe.Plan, env *probe.Env, o *Options) (*S
 	if err != nil {
 		return nil, err
 	}
+	since := time.Now()
 	link, err := plan.Attach(l.Programs(), &to)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("attach %s: %w", p.Name, err), l.Close())
 	}
-	return &Session{Loaded: l, link: link, since: time.Now()}, nil
+	return &Session{Loaded: l, link: link, since: since}, nil
 }
 
 // Link returns the link by which the session is attached. The session owns it.
