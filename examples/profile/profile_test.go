@@ -201,3 +201,22 @@ func TestHTML(t *testing.T) {
 		}
 	}
 }
+
+// The first output in the project's README is this tool's: it had a start line and columns of an
+// earlier version.
+func TestReadmeOutput(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, found := strings.Cut(string(readme), "```console\n$ go run ./examples/profile\n")
+	shown, _, closed := strings.Cut(shown, "\n```\n")
+	begin, end, cut := strings.Cut(shown, "\n...\n")
+	if !found || !closed || !cut {
+		t.Fatal("README does not show the tool's output")
+	}
+	out, _ := replayed(t)
+	if !strings.HasPrefix(out, begin+"\n") || !strings.HasSuffix(out, "\n"+end+"\n") {
+		t.Errorf("README shows\n%s\nand the tool prints\n%s", shown, out)
+	}
+}
