@@ -139,7 +139,7 @@ func TestEveryReaderAfterClose(t *testing.T) {
 	stored := action.NewTaskStorage[uint64]("stored")
 	events, perf := action.NewEvents[event]("events", 0), action.NewEvents[event]("perf", 0).UsePerfBuffer()
 	log := action.NewLog("log", 0)
-	s := attachOrSkip(t, marked("closing", func(c *action.Ctx) {
+	p := marked("closing", func(c *action.Ctx) {
 		for _, set := range []interface{ Set(*action.Ctx, any, any) }{hash, lru, array} {
 			set.Set(c, 1, 1)
 		}
@@ -157,7 +157,15 @@ func TestEveryReaderAfterClose(t *testing.T) {
 		events.Emit(c, func(*event, *action.Bind) {})
 		perf.Emit(c, func(*event, *action.Bind) {})
 		log.Printf(c, "%d", 1)
-	}), nil)
+	})
+	for _, name := range []string{"sys_exit", "sched_switch", "sched_wakeup", "sched_waking", "signal_generate"} {
+		p.On(probe.RawTracepoint{Name: name}, func(c *action.Ctx) { c.Return() })
+	}
+	// With a context the programs are loaded in steps, with maps of all kinds.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := attachOrSkip(t, p, &action.Options{Context: ctx})
+	marks(3)
 	reads := afterClose{
 		"storage": func() error { _, _, err := stored.OfThread(s, os.Getpid()); return err },
 		"stats":   func() error { _, err := s.Stats(); return err },
@@ -177,6 +185,9 @@ func TestEveryReaderAfterClose(t *testing.T) {
 			}
 			return err
 		},
+	}
+	if n := total(t, s, count); n == 0 {
+		t.Error("nothing is counted")
 	}
 	readTable(t, reads, "hash", s, hash.Table)
 	readTable(t, reads, "lru", s, lru.Table)
