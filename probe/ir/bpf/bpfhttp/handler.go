@@ -25,6 +25,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,10 @@ func New(p Program, o *Options) (*Handler, error) {
 	var with Options
 	if o != nil {
 		with = *o
+	}
+	// The caller may have ignored the error that came with a nil session.
+	if v := reflect.ValueOf(p); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, errors.New("serve tables: no program")
 	}
 	prog := p.Program()
 	if f := p.Plan().Filter; !with.Others && (f == nil || !slices.Equal(f.PIDs, []uint32{uint32(os.Getpid())})) {

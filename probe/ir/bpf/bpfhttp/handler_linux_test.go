@@ -211,6 +211,11 @@ func TestOthers(t *testing.T) {
 	filter := func(pids ...int) *action.Options {
 		return &action.Options{Resolve: &probe.Options{Filter: &probe.Filter{PIDs: pids}}}
 	}
+	for _, none := range []bpfhttp.Program{nil, (*action.Session)(nil)} {
+		if _, err := bpfhttp.New(none, nil); err == nil {
+			t.Error("no program is served")
+		}
+	}
 	for name, c := range map[string]struct {
 		o    *action.Options
 		said bool
