@@ -75,9 +75,10 @@ var imports = map[string][]string{
 	"probe/ir/bpf": {
 		"probe/ir", "probe", "probe/env", "mapx", "mapx/recording", "stack", "stack/bpfwalk", "symbol", cilium, btf,
 	},
-	"probe/ir/interp":  {"probe/ir", "probe", "stack"},
-	"probe/ir/inspect": {"probe/ir", "probe/ir/bpf", "probe", "stack", cilium, asm, "golang.org/x/arch/..."},
-	"probe/action":     {"probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist"},
+	"probe/ir/bpf/bpfhttp": {"probe/ir", "probe/ir/bpf", "probe", "mapx", "hist"},
+	"probe/ir/interp":      {"probe/ir", "probe", "stack"},
+	"probe/ir/inspect":     {"probe/ir", "probe/ir/bpf", "probe", "stack", cilium, asm, "golang.org/x/arch/..."},
+	"probe/action":         {"probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist"},
 	"probe/script": {
 		"probe/script/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist", "symbol", "stack/profile", btf,
 	},

@@ -12,7 +12,8 @@ import (
 type BCCOptions struct {
 	// ValType is the heading of the column of values; empty means "value".
 	ValType string
-	// StripLeadingZero leaves out the empty rows before the first value.
+	// StripLeadingZero leaves out the empty rows before the first value. Those behind the last
+	// one are never printed.
 	StripLeadingZero bool
 	// Section, if not empty, is printed before the histogram, with Name: "\nSECTION =
 	// NAME\n", the line that BCC prints for each key of a map of histograms.
@@ -89,6 +90,10 @@ func (h *Linear) printBCC(w io.Writer, o BCCOptions) error {
 	}
 	most := largest(h)
 	for i := 1; i <= last; i++ {
+		if o.StripLeadingZero && h.counts[i] == 0 {
+			continue
+		}
+		o.StripLeadingZero = false
 		lo, _ := h.bounds(i)
 		fmt.Fprintf(&b, "        %-10d : %-8d |%-*s|\n", lo, h.counts[i], 40,
 			stars(h.counts[i], most, 40))

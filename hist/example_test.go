@@ -39,6 +39,46 @@ func Example() {
 	// p50 between 4 and 7
 }
 
+// A page for Prometheus, of a histogram in microseconds. A histogram that tracks its values has
+// an exact sum.
+func ExamplePrometheusPage() {
+	var h hist.Log2
+	h.Track()
+	for _, usecs := range []int64{3, 5, 900} {
+		h.Add(usecs)
+	}
+	var page hist.PrometheusPage
+	disk := []hist.PrometheusLabel{{Name: "disk", Value: "sda"}}
+	err := page.Histogram("read_seconds", "Latency of reads.", disk, hist.ToPrometheus(&h, 1e-6))
+	if err == nil {
+		err = page.Counter("reads_lost_total", "Reads that were not seen.", disk, 0)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	page.WriteTo(os.Stdout)
+	// Output:
+	// # HELP read_seconds Latency of reads.
+	// # TYPE read_seconds histogram
+	// read_seconds_bucket{disk="sda",le="1e-06"} 0
+	// read_seconds_bucket{disk="sda",le="3e-06"} 1
+	// read_seconds_bucket{disk="sda",le="7e-06"} 2
+	// read_seconds_bucket{disk="sda",le="1.5e-05"} 2
+	// read_seconds_bucket{disk="sda",le="3.1e-05"} 2
+	// read_seconds_bucket{disk="sda",le="6.3e-05"} 2
+	// read_seconds_bucket{disk="sda",le="0.000127"} 2
+	// read_seconds_bucket{disk="sda",le="0.000255"} 2
+	// read_seconds_bucket{disk="sda",le="0.000511"} 2
+	// read_seconds_bucket{disk="sda",le="0.001023"} 3
+	// read_seconds_bucket{disk="sda",le="+Inf"} 3
+	// read_seconds_sum{disk="sda"} 0.000908
+	// read_seconds_count{disk="sda"} 3
+	// # HELP reads_lost_total Reads that were not seen.
+	// # TYPE reads_lost_total counter
+	// reads_lost_total{disk="sda"} 0
+}
+
 // A heat map shows latencies over time. Here slow ones begin in the fourth second.
 func ExampleHeat() {
 	h, err := hist.NewHeat(time.Second, &hist.Log2{})

@@ -41,7 +41,10 @@ type Prometheus struct {
 	// Buckets are cumulative and ascending; the last has +Inf as LE.
 	Buckets []PrometheusBucket
 	// Sum is exact for tracked histograms (SumExact), else the sum of the middles of the
-	// buckets; NaN if that is not known.
+	// buckets, which for powers of two is up to half too high or a quarter too low; NaN if it is not known,
+	// because there are values in a bucket without an end. Histograms of BPF programs count
+	// buckets only. Where averages matter, let the program add up the values, too (NewSum of
+	// probe/action, with the same key), and set Sum and SumExact.
 	Sum      float64
 	SumExact bool
 	Count    uint64

@@ -46,6 +46,34 @@ func TestPrometheusIsExact(t *testing.T) {
 	}
 }
 
+// A metric says of a sum that is made of bucket middles that it is; it looked like the exact one.
+func TestPrometheusEstimatedSum(t *testing.T) {
+	counted, tracked := log2(t, 0), log2(t, 0).Track()
+	counted.AddN(1000, 3)
+	tracked.AddN(1000, 3)
+	const help = "Latency. The sum is an estimate, of the middles of the buckets."
+	for _, c := range []struct {
+		series []Prometheus
+		help   string
+	}{
+		{[]Prometheus{ToPrometheus(tracked, 1), {}}, "Latency."},
+		{[]Prometheus{ToPrometheus(tracked, 1), ToPrometheus(counted, 1)}, help},
+		{[]Prometheus{{Sum: 3000, SumExact: true, Count: 3}}, "Latency."},
+	} {
+		var p PrometheusPage
+		for i, h := range c.series {
+			if err := p.Histogram("x", "Latency.", []PrometheusLabel{{"of", string(rune('a' + i))}}, h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var b bytes.Buffer
+		p.WriteTo(&b)
+		if first, _, _ := strings.Cut(b.String(), "\n"); first != "# HELP x "+c.help {
+			t.Errorf("%q, want %q", first, c.help)
+		}
+	}
+}
+
 // TestPrometheusPage: one TYPE line for each metric, whatever the order. WriteText wrote one for
 // each set of labels, which Prometheus refuses.
 func TestPrometheusPage(t *testing.T) {

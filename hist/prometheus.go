@@ -26,11 +26,13 @@ type PrometheusPage struct {
 type prometheusMetric struct {
 	name, help, kind string
 	series           map[string]bool // by labels, sorted
+	estimated        bool            // the sum of one of the series is not exact
 	text             []byte
 }
 
 // Histogram adds a classic histogram as a series of a metric: NAME_bucket, NAME_sum and
-// NAME_count. The metric has the help text that it was first added with; "" is none.
+// NAME_count. The metric has the help text that it was first added with; "" is none. If the sum
+// of one of its series is not exact (Prometheus.SumExact), the help text also says that.
 //
 // It returns an error, and adds nothing, if a name is not one (metrics: [a-zA-Z_:][a-zA-Z0-9_:]*,
 // labels: the same without colons), for a label that is given twice or is "le", for a series that
@@ -44,6 +46,7 @@ func (p *PrometheusPage) Histogram(name, help string, labels []PrometheusLabel,
 	if err != nil {
 		return err
 	}
+	m.estimated = m.estimated || !h.SumExact && h.Count > 0
 	for _, b := range h.Buckets {
 		le := PrometheusLabel{"le", prometheusValue(b.LE)}
 		m.sample("_bucket", append(series, le), strconv.FormatUint(b.Count, 10))
@@ -77,8 +80,8 @@ func (p *PrometheusPage) value(name, help, kind string, labels []PrometheusLabel
 func (p *PrometheusPage) WriteTo(w io.Writer) (int64, error) {
 	var b []byte
 	for _, m := range p.metrics {
-		if m.help != "" {
-			b = fmt.Appendf(b, "# HELP %s %s\n", m.name, prometheusHelp(m.help))
+		if help := m.helpText(); help != "" {
+			b = fmt.Appendf(b, "# HELP %s %s\n", m.name, prometheusHelp(help))
 		}
 		b = fmt.Appendf(b, "# TYPE %s %s\n", m.name, m.kind)
 		b = append(b, m.text...)
@@ -136,6 +139,14 @@ func (p *PrometheusPage) add(name, help, kind string, labels []PrometheusLabel,
 	}
 	m.series[key] = true
 	return m, labels, nil
+}
+
+// helpText returns the help text with what must be known of the sums.
+func (m *prometheusMetric) helpText() string {
+	if !m.estimated {
+		return m.help
+	}
+	return strings.TrimSpace(m.help + " The sum is an estimate, of the middles of the buckets.")
 }
 
 // sample appends a line.

@@ -127,6 +127,22 @@ func TestLargeCounts(t *testing.T) {
 	}
 }
 
+// StripLeadingZero leaves out the rows before the first value of a linear histogram, too, and
+// none between two. It printed them.
+func TestBCCStripsLinear(t *testing.T) {
+	var b bytes.Buffer
+	if err := PrintBCC(&b, linear(t, 0, 1000, 1, 3, 5), &BCCOptions{StripLeadingZero: true}); err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for line := range strings.Lines(b.String()) {
+		rows = append(rows, strings.Fields(line)[0])
+	}
+	if got := strings.Join(rows, " "); got != "value 3 4 5" {
+		t.Errorf("rows %s of\n%s", got, b.String())
+	}
+}
+
 // TestBCC compares with what BCC's own table.py printed.
 func TestBCC(t *testing.T) {
 	var b bytes.Buffer

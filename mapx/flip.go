@@ -90,7 +90,7 @@ func (f *Flip[K, V]) point(i int) error {
 	binary.NativeEndian.PutUint32(key[:], f.slot)
 	binary.NativeEndian.PutUint32(value[:], uint32(f.fds[i]))
 	if err := kernel.MapElem(kernel.MapUpdate, f.outer.FD(), key[:], value[:], 0); err != nil {
-		return fmt.Errorf("flip %v: %w", f.outer, err)
+		return fmt.Errorf("flip %v: %w", f.outer, raw.Cause(f.outer, err))
 	}
 	f.active = i
 	return nil

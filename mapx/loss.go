@@ -8,6 +8,7 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/mapx/internal/layout"
+	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
 // lossCounter reads the slot in which a program counts the records that it could not emit.
@@ -50,7 +51,7 @@ func (l *lossCounter) read() (uint64, error) {
 		return 0, nil
 	}
 	if err := kernel.MapElem(kernel.MapLookup, l.m.FD(), l.key, l.value, 0); err != nil {
-		return 0, fmt.Errorf("lost counter %v: %w", l.m, err)
+		return 0, fmt.Errorf("lost counter %v: %w", l.m, raw.Cause(l.m, err))
 	}
 	sum := uint64(0)
 	for b := l.value; len(b) >= 8; b = b[8:] {

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/mapx/internal/raw"
 )
 
 // The record header, struct bpf_ringbuf_hdr in kernel/bpf/ringbuf.c: a u32 length with two
@@ -54,7 +56,7 @@ func (r *ring) open(m *ebpf.Map, opts *RingOptions) error {
 		return fmt.Errorf("open ring %v: size %d is no power of two", m, r.size)
 	}
 	if err := r.mmap(m.FD()); err != nil {
-		return fmt.Errorf("open ring %v: %w", m, err)
+		return fmt.Errorf("open ring %v: %w", m, raw.Cause(m, err))
 	}
 	if err := r.waiter.open(m.FD(), r.hasRecord); err != nil {
 		r.munmap()

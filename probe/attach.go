@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -26,6 +27,10 @@ type AttachOptions struct {
 	// Otherwise the processes that it starts while they are attached have them too, also
 	// after executing other programs. It needs Linux 5.13.
 	ExcludeChildren bool
+	// Context makes Attach fail with its error when it ends, and undo everything: thousands of
+	// sites take seconds. It is looked at between sites and between the halves into which a
+	// link's sites are divided; one call of the kernel is not interrupted. Nil is none.
+	Context context.Context
 }
 
 // Link holds attachments, and everything else that keeps probes firing. They fire as
@@ -156,7 +161,7 @@ func Attach(prog *ebpf.Program, target Target, o *Options) (*Link, error) {
 	for i := range plan.Programs {
 		progs[plan.Programs[i].Name] = prog
 	}
-	link, err := plan.Attach(progs, &AttachOptions{Missing: c.Missing, Env: c.Env})
+	link, err := plan.Attach(progs, &AttachOptions{Missing: c.Missing, Env: c.Env, Context: c.Context})
 	if err == nil {
 		link.missing = append(slices.Clone(plan.Missing), link.missing...)
 	}

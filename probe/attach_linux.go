@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,7 +22,10 @@ import (
 func attachPlan(p *Plan, progs map[string]*ebpf.Program, env *Env, o *AttachOptions) (*Link,
 	error,
 ) {
-	a := &attacher{env: env, o: o, link: &Link{}, ids: p.Files}
+	a := &attacher{env: env, o: o, link: &Link{}, ctx: o.Context, ids: p.Files}
+	if a.ctx == nil {
+		a.ctx = context.Background()
+	}
 	defer a.closeFile()
 	if err := a.attachAll(p, progs); err != nil {
 		a.closeDropped()
@@ -36,6 +40,9 @@ func (a *attacher) attachAll(p *Plan, progs map[string]*ebpf.Program) error {
 	var begins []*ebpf.Program
 	for i := range p.Programs {
 		g := &p.Programs[i]
+		if err := a.ended(g.Sites); err != nil {
+			return err
+		}
 		prog, err := progs[g.Name].Clone()
 		if err != nil {
 			return fmt.Errorf("attach %s: %w", g.Place(), err)
@@ -52,6 +59,11 @@ func (a *attacher) attachAll(p *Plan, progs map[string]*ebpf.Program) error {
 	}
 	if len(a.link.sites) == 0 && a.left != nil {
 		return a.left
+	}
+	if len(p.Programs) > 0 { // the last look, before anything fires
+		if err := a.ended(p.Programs[0].Sites); err != nil {
+			return err
+		}
 	}
 	for _, fd := range a.start {
 		if err := kernel.EnablePerf(fd); err != nil {
@@ -134,6 +146,9 @@ func (a *attacher) program(g *Program, prog *ebpf.Program) error {
 	}
 	for i := range g.Sites {
 		s := &g.Sites[i]
+		if err := a.ended(g.Sites[i : i+1]); err != nil {
+			return err
+		}
 		err := a.site(g, prog, s)
 		if err == nil {
 			continue
@@ -298,6 +313,9 @@ func (a *attacher) iter(prog *ebpf.Program, s *Site) error {
 // the sites at fault are found.
 func (a *attacher) kprobeMulti(g *Program, prog *ebpf.Program, sites []Site) error {
 	sites = uniqueAddresses(sites)
+	if err := a.ended(sites); err != nil {
+		return err
+	}
 	addrs := make([]uint64, len(sites))
 	cookies := make([]uint64, len(sites))
 	for i := range sites {
@@ -394,6 +412,9 @@ func (a *attacher) uprobeFile(g *Program, prog *ebpf.Program, sites []Site) erro
 		flags = kernel.MultiReturn
 	}
 	first := &sites[0]
+	if err := a.ended(sites); err != nil {
+		return err
+	}
 	path, err := a.file(first.Path)
 	if err != nil {
 		return a.missing(first, fmt.Errorf("attach %s: %w", firstOf(sites), err))

@@ -190,6 +190,9 @@ func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *perfev
 			return notexist.Errorf("no process %d", s.PID)
 		}
 		for _, ev.PID = range tids {
+			if err := a.ctx.Err(); err != nil {
+				return err
+			}
 			if err := a.perfEvent(g, prog, s, ev); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return err
 			}

@@ -14,6 +14,9 @@ import (
 // tracingMulti attaches at many functions with one link, and finds the sites at fault as
 // kprobeMulti does.
 func (a *attacher) tracingMulti(g *Program, prog *ebpf.Program, sites []Site) error {
+	if err := a.ended(sites); err != nil {
+		return err
+	}
 	ids, err := a.env.Trampolines()
 	if err != nil {
 		return fmt.Errorf("attach %s: %w", firstOf(sites), err)

@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"context"
+	"fmt"
 	"os"
 
 	"github.com/borescope/borescope/internal/feature"
@@ -13,6 +15,7 @@ type attacher struct {
 	env  *Env
 	o    *AttachOptions
 	link *Link
+	ctx  context.Context
 	// start holds the perf events that were opened disabled.
 	start []int
 	// drop holds the events whose descriptor is no longer needed once they are
@@ -29,6 +32,14 @@ type attacher struct {
 	open *os.File
 	// pmus are the dynamic PMUs.
 	pmus map[string]perfevent.PMU
+}
+
+// ended returns the context's error if it has ended before a program is attached at the sites.
+func (a *attacher) ended(sites []Site) error {
+	if err := a.ctx.Err(); err != nil {
+		return fmt.Errorf("attach %s: %w", (&Program{Sites: sites}).Place(), err)
+	}
+	return nil
 }
 
 func noTracepoint(err error) error { return feature.Explain(feature.Tracepoint, err) }

@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"context"
+
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/probe/internal/load"
@@ -37,7 +39,7 @@ var attachTypeNames = map[ebpf.AttachType]string{
 // (capabilities, file descriptors, seccomp), the error says so, and matches only the
 // error number. The caller closes the collection.
 func LoadCollection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
-	return load.Collection(spec, o)
+	return load.Collection(context.Background(), spec, o)
 }
 
 // attachTypeName returns the attach type in words, also for those cilium/ebpf has no name for.

@@ -51,7 +51,8 @@ type options struct {
 	user, kernel *bool // only these stacks
 	idle         *bool
 	folded       *bool
-	svg, pprof   *string
+	svg, html    *string
+	pprof        *string
 }
 
 // demo is a recording that works everywhere; demo/README.md describes how it was made.
@@ -82,6 +83,7 @@ func newOptions() *options {
 		})
 	o.folded = t.Bool("f", "folded stacks")
 	o.svg = t.String("svg", "FILE", "write a flame graph")
+	o.html = t.String("html", "FILE", "write a page with a flame graph, for graphs of any size")
 	o.pprof = t.String("pprof", "FILE", "write a profile for go tool pprof")
 	t.Demo, _ = fs.Sub(demo, "demo") // the path is valid
 	return o

@@ -155,7 +155,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	for _, args := range []string{"-svg /dev/full", "-pprof /dev/full", "-svg no/such/dir.svg"} {
+	for _, args := range []string{"-svg /dev/full", "-html /dev/full", "-pprof /dev/full", "-svg no/such/dir.svg"} {
 		err := run(t.Context(), strings.Fields("-replay demo "+args), tool.NewOutput(io.Discard))
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want one line", args, err)
@@ -184,5 +184,39 @@ func TestFlags(t *testing.T) {
 			(*o.comm == "sh") != strings.Contains(args, "sh") || len(*o.pids) == 2 != strings.Contains(args, "1,2") {
 			t.Errorf("%q: %s, want %s; %+v, %v", args, got, want, o, err)
 		}
+	}
+}
+
+// -html writes the page that collecthttp serves of a running service.
+func TestHTML(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out.html")
+	replayed(t, "-f", "-html", file)
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<!DOCTYPE html>", "<title>CPU flame graph</title>", "cpu-clock at 99 Hz on 2 CPUs", `"PyEval_EvalCode"`} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+}
+
+// The first output in the project's README is this tool's: it had a start line and columns of an
+// earlier version.
+func TestReadmeOutput(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, found := strings.Cut(string(readme), "```console\n$ go run ./examples/profile\n")
+	shown, _, closed := strings.Cut(shown, "\n```\n")
+	begin, end, cut := strings.Cut(shown, "\n...\n")
+	if !found || !closed || !cut {
+		t.Fatal("README does not show the tool's output")
+	}
+	out, _ := replayed(t)
+	if !strings.HasPrefix(out, begin+"\n") || !strings.HasSuffix(out, "\n"+end+"\n") {
+		t.Errorf("README shows\n%s\nand the tool prints\n%s", shown, out)
 	}
 }

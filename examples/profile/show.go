@@ -34,7 +34,7 @@ func (o *options) show(s *tool.Session, st *tool.Stacks) error {
 			return err
 		}
 		var folded *profile.Folded
-		if *o.folded || *o.svg != "" {
+		if *o.folded || *o.svg != "" || *o.html != "" {
 			folded = p.Folded(nil)
 		}
 		if err := o.print(s, p, folded, c); err != nil {
@@ -150,12 +150,20 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 	return nil
 }
 
-// write writes the files of -svg and -pprof.
+// write writes the files of -svg, -html and -pprof.
 func (o *options) write(p *profile.Profile, folded *profile.Folded, title string) error {
 	if *o.svg != "" {
 		svg := &profile.SVGOptions{Title: "CPU flame graph", Subtitle: title, CountName: "samples"}
 		if err := cli.WriteFile(*o.svg, 0o666, func(w io.Writer) error {
 			return profile.WriteSVG(w, folded, svg)
+		}); err != nil {
+			return err
+		}
+	}
+	if *o.html != "" {
+		html := &profile.HTMLOptions{Title: "CPU flame graph", Subtitle: title}
+		if err := cli.WriteFile(*o.html, 0o666, func(w io.Writer) error {
+			return profile.WriteHTML(w, folded, html)
 		}); err != nil {
 			return err
 		}

@@ -212,7 +212,8 @@ func (g *agg[K]) sumCPU(c *Ctx, off int, key []any) Int {
 	})
 }
 
-// Flip makes ReadAndClear of the aggregation's table exact: see Map.Flip.
+// Flip makes ReadAndClear of the aggregation's table exact, and Windows possible: see ir.Map.Flip.
+// Call it before Attach.
 func (g *agg[K]) Flip() { g.m.Flip = true }
 
 // Counter counts events by key.

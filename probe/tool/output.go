@@ -118,7 +118,8 @@ func (s *Session) JSON(v any) {
 // Clock prints the time of day of Now on a line, as BCC's -T does.
 func (s *Session) Clock() { s.Printf("%s\n", s.Now().Format("15:04:05")) }
 
-// Hist prints a histogram as BCC does, with unit ("usecs") as the heading of the values. The
+// Hist prints a histogram as BCC does, with unit ("usecs") as the heading of the values, and
+// without the empty rows that BCC prints before the first value. The
 // heading of the histogram is "LABEL = KEY" unless label is empty. With -json it is an object
 // with the key under label, the unit, and the buckets that are not empty.
 func (s *Session) Hist(d hist.Distribution, unit, label string, key any) {
@@ -126,7 +127,7 @@ func (s *Session) Hist(d hist.Distribution, unit, label string, key any) {
 		s.JSON(histJSON(d, unit, label, key))
 		return
 	}
-	o := &hist.BCCOptions{ValType: unit}
+	o := &hist.BCCOptions{ValType: unit, StripLeadingZero: true}
 	if label != "" {
 		o.Section, o.Name = label, plain(key)
 	}

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -58,6 +59,9 @@ type Options struct {
 	Served bool
 	// Env is the environment against which targets are resolved; nil means this machine.
 	Env *probe.Env
+	// Context ends Attach when it ends, with its error; nothing is left behind. It does not
+	// end the Collector. Nil is none.
+	Context context.Context
 }
 
 // defaultMaxStacks is documented at Options.MaxStacks.
@@ -173,7 +177,7 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if env == nil {
 		env = probe.NewEnv(nil)
 	}
-	plan, err := probe.Resolve(env, targets, nil)
+	plan, err := probe.Resolve(env, targets, &probe.Options{Context: o.Context})
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +190,7 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if err := c.open(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	link, err := plan.Attach(c.coll.Programs, nil)
+	link, err := plan.Attach(c.coll.Programs, &probe.AttachOptions{Context: o.Context})
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -442,10 +446,13 @@ func (c *Collector) replaceLink(next *probe.Link) error {
 
 // Stopped returns the CPUs, ascending, that were sampled and went offline meanwhile
 // (probe.Link.Stopped): code that ran there afterwards is in no sample. For a replay there
-// are none.
+// are none. After Close the error matches os.ErrClosed.
 func (c *Collector) Stopped() ([]int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return nil, fmt.Errorf("collect: stopped CPUs: %w", os.ErrClosed)
+	}
 	out := slices.Clone(c.stopped)
 	if c.link != nil {
 		cpus, err := c.link.Stopped()

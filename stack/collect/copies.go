@@ -112,7 +112,7 @@ func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
 	if env == nil {
 		env = probe.NewEnv(nil)
 	}
-	plan, err := probe.Resolve(env, targets, nil)
+	plan, err := probe.Resolve(env, targets, &probe.Options{Context: o.Context})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,8 @@ func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	c.source = c.ring
-	if c.link, err = plan.Attach(c.coll.Programs, nil); err != nil {
+	to := &probe.AttachOptions{Context: o.Context}
+	if c.link, err = plan.Attach(c.coll.Programs, to); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil

@@ -20,6 +20,25 @@
 //	prof, err := p.Window() // since the last call
 //	err = profile.WriteSVG(w, prof.Folded(nil), nil)
 //
+// # In a service
+//
+// Each step from here has an Example that compiles and can be copied:
+//
+//   - Names, and a picture: ExampleProfiler writes a flame graph of every minute, whose samples
+//     have functions, lines and inlined calls.
+//   - A filter for oneself: ExampleAttach_self collects this process only, by Options.PIDs and
+//     Options.IncludeSelf, also in a container. For programs of package action it is
+//     probe.Filter.
+//   - Pages: collecthttp's Example serves flame graphs and pprof of the last minute, and that of
+//     bpfhttp (probe/ir/bpf/bpfhttp) the tables of an action's session.
+//   - Metrics: ExampleHist_metrics of probe/action serves the latency of this process's own
+//     system calls at /metrics, for Prometheus; ExampleCounter_Windows has the last ten seconds
+//     of a count.
+//
+// A whole service of 80 lines that does all this is in collecthttp/testdata/service.
+//
+// # How it counts
+//
 // The key of a stack is its addresses, not a hash of them (as in BPF's stack map, which
 // drops or mixes stacks whose hashes collide), so every count belongs to exactly one pair
 // of stacks. Stats has the number of samples that could not be counted.

@@ -2,13 +2,16 @@ package collect_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/collect"
+	"github.com/borescope/borescope/stack/profile"
 )
 
 // Without the privileges that it needs, Attach returns an error of one line that names what
@@ -22,6 +25,75 @@ func ExampleAttach() {
 	defer c.Close()
 	// Output:
 	// collect: neither kernel nor user stacks are asked for
+}
+
+// A Profiler names what a collector collects, also of processes that have ended. Every minute a
+// window of it is written as a flame graph; what is next is in the next one.
+func ExampleProfiler() {
+	record := func(ctx context.Context) error {
+		c, err := collect.Attach([]probe.Target{probe.Perf{Freq: 49}}, &collect.Options{Windows: true})
+		if err != nil {
+			return err // without privileges it names those that are missing
+		}
+		p, err := collect.NewProfiler(c, nil) // owns c, also if it fails
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		for n := 1; ; n++ {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(time.Minute):
+			}
+			prof, err := p.Window() // since the last one
+			if err != nil {
+				return err
+			}
+			f, err := os.Create(fmt.Sprintf("cpu-%d.svg", n))
+			if err != nil {
+				return err
+			}
+			err = profile.WriteSVG(f, prof.Folded(nil), nil)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return err
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := record(ctx); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// A service collects its own stacks: PIDs are numbers of its own pid namespace, so this is right
+// in a container, too. IncludeSelf is needed because a collector otherwise leaves out the process
+// that it is in.
+func ExampleAttach_self() {
+	busiest := func(d time.Duration) error {
+		c, err := collect.Attach([]probe.Target{probe.Perf{Freq: 99}}, &collect.Options{
+			PIDs: []int{os.Getpid()}, IncludeSelf: true,
+		})
+		if err != nil {
+			return err
+		}
+		p, err := collect.NewProfiler(c, nil)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		time.Sleep(d)
+		prof, err := p.Profile()
+		if err != nil {
+			return err
+		}
+		_, err = prof.Top(&profile.TopOptions{N: 10}).WriteTo(os.Stdout)
+		return err
+	}
+	if err := busiest(10 * time.Second); err != nil {
+		fmt.Println(err)
+	}
 }
 
 // Two hardware events, each sampled by its own period, show the cycles per instruction by

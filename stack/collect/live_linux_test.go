@@ -217,14 +217,64 @@ func TestTracepoint(t *testing.T) {
 			t.Errorf("sample of thread %d with kernel stack %+v", s.TID, s.Kernel)
 		}
 	}
-	if err := c.Processes().ReadInto(context.Background(), &rec); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("reading after Close: %v", err)
+}
+
+// TestEveryReaderAfterClose: all that reads says that the collector, the copies or the profiler
+// are closed.
+func TestEveryReaderAfterClose(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	target := []probe.Target{probe.RawTracepoint{Name: "sys_enter"}}
+	for _, windows := range []bool{false, true} {
+		c, err := collect.Attach(target, &collect.Options{NoUser: true, Windows: windows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		profiled, err := collect.Attach(target, &collect.Options{NoUser: true, Windows: windows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := collect.NewProfiler(profiled, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		reads := map[string]func() error{
+			"Samples":   func() error { _, err := c.Samples(); return err },
+			"Stats":     func() error { _, err := c.Stats(); return err },
+			"Stopped":   func() error { _, err := c.Stopped(); return err },
+			"Processes": func() error { return c.Processes().ReadInto(context.Background(), new(mapx.Record)) },
+			"Profile":   func() error { _, err := p.Profile(); return err },
+		}
+		if windows {
+			reads["ReadAndClear"] = func() error { _, err := c.ReadAndClear(); return err }
+			reads["Window"] = func() error { _, err := p.Window(); return err }
+		}
+		for name, read := range reads {
+			if err := read(); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("%s with windows %v: %v", name, windows, err)
+			}
+		}
 	}
-	if _, err := c.Samples(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("samples after Close: %v", err)
+	copies, err := collect.AttachCopies(target, nil)
+	if errors.Is(err, errors.ErrUnsupported) {
+		testenv.SkipUnsupported(t, err)
 	}
-	if _, err := c.Stats(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("counts after Close: %v", err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := copies.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := copies.ReadInto(context.Background(), new(collect.Copy)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a copy: %v", err)
+	}
+	if _, err := copies.Stats(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("counts of copies: %v", err)
 	}
 }
 

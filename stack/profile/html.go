@@ -32,6 +32,9 @@ type HTMLOptions struct {
 	Hash bool
 	// Inverted draws roots at the top at first.
 	Inverted bool
+	// NoCommands leaves out the choice of a command: the first frames are none, as those of
+	// FoldOptions.NoComm.
+	NoCommands bool
 }
 
 // htmlData is what the page's script reads.
@@ -68,6 +71,10 @@ func WriteHTML(w io.Writer, f *Folded, opts *HTMLOptions) error {
 	if err != nil {
 		return err
 	}
+	hidden := ""
+	if o.NoCommands {
+		hidden = " hidden"
+	}
 	bw := bufio.NewWriter(w)
 	for _, s := range []string{
 		"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>",
@@ -75,10 +82,10 @@ func WriteHTML(w io.Writer, f *Folded, opts *HTMLOptions) error {
 		"</style>\n</head>\n<body>\n<div id=\"bar\"><b>", escape.Markup(o.Title),
 		"</b> <span class=\"sub\">", escape.Markup(o.Subtitle), "</span><span id=\"tools\">",
 		`<span id="matched"></span> <input id="search" type="search" placeholder="search (regexp)" aria-label="search"> `,
-		`<select id="command" aria-label="command"><option value="-1">all commands</option></select> `,
+		`<select id="command" aria-label="command"`, hidden, `><option value="-1">all commands</option></select> `,
 		`<button id="reset" disabled>reset zoom</button> <button id="invert">icicle</button> `,
 		`<button id="reverse">from leaves</button> <button id="dark">dark</button></span></div>`,
-		"\n<div id=\"pane\"><canvas id=\"graph\"></canvas><div id=\"space\"></div></div>\n<div id=\"details\"></div>\n<noscript><style>#pane{display:none}#bar{position:static}</style><pre>\n",
+		"\n<div id=\"pane\"><canvas id=\"graph\"></canvas><div id=\"space\"></div></div>\n<div id=\"details\"></div>\n<noscript><style>body{display:block}#pane,#tools,#details{display:none}</style><pre>\n",
 	} {
 		_, _ = bw.WriteString(s) // the error stays in the bufio.Writer
 	}
@@ -97,12 +104,13 @@ const flameHTMLCSS = `:root{color-scheme:light dark;--bg:#f4f4ea;--fg:#000}
 @media (prefers-color-scheme:dark){:root{--bg:#1e1f22;--fg:#ddd}}
 :root[data-theme=light]{color-scheme:light;--bg:#f4f4ea;--fg:#000}
 :root[data-theme=dark]{color-scheme:dark;--bg:#1e1f22;--fg:#ddd}
-body{margin:0;background:var(--bg);color:var(--fg);font:12px Verdana,"DejaVu Sans",sans-serif}
-#bar{position:fixed;top:0;left:8px;right:8px;height:34px;display:flex;align-items:center;gap:8px;white-space:nowrap;overflow:hidden}
-#bar b{font-size:15px}.sub{opacity:.7}#tools{margin-left:auto}
-#pane{position:fixed;top:34px;bottom:26px;left:8px;right:8px;overflow-x:hidden;overflow-y:auto}
+body{margin:0;height:100vh;display:flex;flex-direction:column;background:var(--bg);color:var(--fg);font:12px Verdana,"DejaVu Sans",sans-serif}
+#bar{margin:0 8px;padding:4px 0;min-height:26px;display:flex;flex-wrap:wrap;align-items:center;gap:4px 8px;white-space:nowrap}
+#bar b{font-size:15px}.sub{opacity:.7;min-width:0;overflow:hidden;text-overflow:ellipsis}
+#tools{margin-left:auto;display:flex;flex-wrap:wrap;align-items:center;gap:4px}
+#pane{flex:1;min-height:0;margin:0 8px;overflow-x:hidden;overflow-y:auto}
 #graph{position:sticky;top:0;display:block}
-#details{position:fixed;bottom:4px;left:8px;right:8px;height:18px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+#details{margin:4px 8px;height:18px;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 button.on{font-weight:bold}input.bad{outline:2px solid red}
 input,select,button{font:inherit}#command{max-width:14em}
 `

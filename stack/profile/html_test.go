@@ -81,6 +81,12 @@ func TestWriteHTML(t *testing.T) {
 			t.Errorf("%s: page holds\n%swant\n%s", name, got, f)
 		}
 	}
+	for noCommands, want := range map[bool]string{false: `aria-label="command"><option`, true: `aria-label="command" hidden><option`} {
+		var b bytes.Buffer
+		if err := WriteHTML(&b, mixed, &HTMLOptions{NoCommands: noCommands}); err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("NoCommands %v: %v, want %s", noCommands, err, want)
+		}
+	}
 	if err := WriteHTML(io.Discard, mixed, &HTMLOptions{Colors: "pink"}); err == nil {
 		t.Error("unknown palette accepted")
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"syscall"
 
@@ -303,7 +304,16 @@ func (r *Map) ZeroAll() error {
 
 // Failed returns err with the operation and the map's name.
 func (r *Map) Failed(op string, err error) error {
-	return fmt.Errorf("%s %s: %w", op, r.Name, err)
+	return fmt.Errorf("%s %s: %w", op, r.Name, Cause(r.M, err))
+}
+
+// Cause returns the error of an operation on a map: os.ErrClosed if its owner has closed it, which
+// the kernel reports as a bad file descriptor.
+func Cause(m *ebpf.Map, err error) error {
+	if err != nil && m.FD() < 0 {
+		return os.ErrClosed
+	}
+	return err
 }
 
 // CheckTypes compares key and value with the map's BTF, if it has BTF that this process may
@@ -329,6 +339,9 @@ func CheckTypes(m *ebpf.Map, key, value *layout.Layout) error {
 func CheckKind(m *ebpf.Map, perCPU bool) error {
 	if m == nil {
 		return ErrNoMap
+	}
+	if m.FD() < 0 {
+		return fmt.Errorf("map %v: %w", m, os.ErrClosed)
 	}
 	switch m.Type() {
 	case ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUCPUHash, ebpf.PerCPUCGroupStorage:

@@ -2,7 +2,10 @@
 package load
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -13,8 +16,11 @@ import (
 // Fsession is BPF_TRACE_FSESSION (Linux 7.0), which cilium/ebpf does not define.
 const Fsession = ebpf.AttachType(58)
 
-// Collection implements probe.LoadCollection.
-func Collection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
+// Collection implements probe.LoadCollection. When ctx ends, so does loading, and nothing of it
+// is left.
+func Collection(ctx context.Context, spec *ebpf.CollectionSpec,
+	o ebpf.CollectionOptions,
+) (*ebpf.Collection, error) {
 	own := map[string]*ebpf.ProgramSpec{}
 	if spec != nil {
 		for name, p := range spec.Programs {
@@ -24,6 +30,45 @@ func Collection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Coll
 		}
 	}
 	if len(own) == 0 {
+		return inSteps(ctx, spec, o)
+	}
+	if o.Cache == nil {
+		o.Cache = btf.NewCache()
+	}
+	rest := spec.Copy()
+	for name := range own {
+		delete(rest.Programs, name)
+	}
+	coll, err := inSteps(ctx, rest, o)
+	if err != nil {
+		return nil, err
+	}
+	for name, p := range own {
+		err := ctx.Err()
+		if err == nil {
+			err = addProgram(coll, name, p, o.Cache)
+		}
+		if err != nil {
+			coll.Close()
+			return nil, fmt.Errorf("program %s: %w", name, err)
+		}
+	}
+	return coll, nil
+}
+
+// step is how many programs are loaded between two looks at the context. The verifier may take
+// seconds for a large program; most take milliseconds.
+const step = 4
+
+// inSteps loads a collection: its maps first, and then its programs in steps, if there is a
+// context that may end.
+func inSteps(ctx context.Context, spec *ebpf.CollectionSpec,
+	o ebpf.CollectionOptions,
+) (*ebpf.Collection, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if ctx.Done() == nil || spec == nil || len(spec.Programs) <= step {
 		coll, err := ebpf.NewCollectionWithOptions(spec, o)
 		if err != nil {
 			return nil, feature.Refused(err)
@@ -33,21 +78,42 @@ func Collection(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Coll
 	if o.Cache == nil {
 		o.Cache = btf.NewCache()
 	}
-	rest := spec.Copy()
-	for name := range own {
-		delete(rest.Programs, name)
-	}
-	coll, err := ebpf.NewCollectionWithOptions(rest, o)
+	part := *spec
+	part.Programs = nil
+	coll, err := ebpf.NewCollectionWithOptions(&part, o)
 	if err != nil {
 		return nil, feature.Refused(err)
 	}
-	for name, p := range own {
-		if err := addProgram(coll, name, p, o.Cache); err != nil {
+	o.MapReplacements = coll.Maps
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(spec.Programs)), step) {
+		part.Programs = make(map[string]*ebpf.ProgramSpec, step)
+		for _, name := range names {
+			part.Programs[name] = spec.Programs[name]
+		}
+		if err := addPart(ctx, coll, &part, o); err != nil {
 			coll.Close()
-			return nil, fmt.Errorf("program %s: %w", name, err)
+			return nil, err
 		}
 	}
 	return coll, nil
+}
+
+// addPart loads programs with the collection's maps and adds them to the collection.
+func addPart(ctx context.Context, coll *ebpf.Collection, spec *ebpf.CollectionSpec,
+	o ebpf.CollectionOptions,
+) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	part, err := ebpf.NewCollectionWithOptions(spec, o)
+	if err != nil {
+		return feature.Refused(err)
+	}
+	defer part.Close()
+	for name := range spec.Programs {
+		coll.Programs[name] = part.DetachProgram(name)
+	}
+	return nil
 }
 
 // addProgram loads a program with the collection's maps and adds it to the collection.

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,13 +26,13 @@ import (
 // The compiled programs use the numbers of tasks in the initial pid namespace. Load compiles
 // for the namespace of its caller.
 func Compile(p *ir.Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
-	return compileIn(nil, p, plan)
+	return compileIn(context.Background(), nil, p, plan)
 }
 
-// compileIn is Compile for a process in namespace ns.
-func compileIn(ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan) (*ebpf.CollectionSpec,
-	error,
-) {
+// compileIn is Compile for a process in namespace ns, until ctx ends.
+func compileIn(ctx context.Context, ns *kernel.PIDNamespace, p *ir.Program,
+	plan *probe.Plan,
+) (*ebpf.CollectionSpec, error) {
 	switch {
 	case p == nil:
 		return nil, fmt.Errorf("compile: %w", errNoProgram)
@@ -41,7 +42,7 @@ func compileIn(ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan) (*ebpf.
 	if err := p.Err(); err != nil {
 		return nil, fmt.Errorf("compile %s: %w", p.Name, err)
 	}
-	spec, err := compile(p, plan, ns)
+	spec, err := compile(ctx, p, plan, ns)
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", p.Name, err)
 	}
@@ -71,9 +72,9 @@ func Validate(p *ir.Program) error {
 	return err
 }
 
-func compile(p *ir.Program, plan *probe.Plan, ns *kernel.PIDNamespace) (*ebpf.CollectionSpec,
-	error,
-) {
+func compile(ctx context.Context, p *ir.Program, plan *probe.Plan,
+	ns *kernel.PIDNamespace,
+) (*ebpf.CollectionSpec, error) {
 	lay, err := check.NewLayout(p, plan)
 	if err != nil {
 		return nil, err
@@ -85,6 +86,9 @@ func compile(p *ir.Program, plan *probe.Plan, ns *kernel.PIDNamespace) (*ebpf.Co
 	scratch, walks := 0, false
 	for i := range plan.Programs {
 		pp := &plan.Programs[i]
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if spec.Programs[pp.Name] != nil {
 			return nil, fmt.Errorf("plan: two programs are named %s", pp.Name)
 		}

@@ -55,6 +55,13 @@ func tableMap(h Reader, m *ir.Map) *ebpf.Map {
 	return h.source().live.coll.Maps[flipNames(m.Name)[0]]
 }
 
+// Lossless reports whether ReadAndClear of a map's table loses nothing: the map was loaded with
+// Flip, or it is a recording's.
+func Lossless(h Reader, m *ir.Map) bool {
+	em := h.EBPFMap(m)
+	return em == nil || em.Type() == ebpf.ArrayOfMaps
+}
+
 // startFlips makes the program write to the first map of each pair.
 func (l *Loaded) startFlips() error {
 	for name, outer := range l.coll.Maps {

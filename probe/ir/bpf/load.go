@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/load"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/codegen"
@@ -51,11 +53,17 @@ type Loaded struct {
 // If the verifier refuses the program, the error is a *VerifierError with the refused
 // statement: a mistake of this package.
 func Load(p *ir.Program, plan *probe.Plan) (*Loaded, error) {
+	return LoadContext(context.Background(), p, plan)
+}
+
+// LoadContext is Load that ends when ctx does, with its error: some thousand programs, one for
+// each site, take seconds. It looks at ctx between programs, and leaves nothing behind.
+func LoadContext(ctx context.Context, p *ir.Program, plan *probe.Plan) (*Loaded, error) {
 	if p == nil {
 		return nil, fmt.Errorf("load: %w", errNoProgram)
 	}
 	ns := kernel.OwnPIDNamespace()
-	spec, err := compileIn(ns, p, plan)
+	spec, err := compileIn(ctx, ns, p, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +90,7 @@ func Load(p *ir.Program, plan *probe.Plan) (*Loaded, error) {
 	for _, prog := range spec.Programs {
 		prog.Instructions = ns.OwnIDs(prog.Instructions, codegen.GPLCompatible(prog.License))
 	}
-	coll, err := probe.LoadCollection(spec, ebpf.CollectionOptions{Cache: plan.Cache})
+	coll, err := load.Collection(ctx, spec, ebpf.CollectionOptions{Cache: plan.Cache})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, explain(err))
 	}

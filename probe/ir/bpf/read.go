@@ -293,6 +293,19 @@ func (s Stat) Mean() float64 {
 	return float64(s.Sum) / float64(s.Count)
 }
 
+// Merge returns the summary of the values of both. Of two of AggAvg it has no Min and Max either.
+func (s Stat) Merge(o Stat) Stat {
+	switch {
+	case s.Count == 0:
+		return o
+	case o.Count == 0:
+		return s
+	}
+	return Stat{
+		Count: s.Count + o.Count, Sum: s.Sum + o.Sum, Min: min(s.Min, o.Min), Max: max(s.Max, o.Max),
+	}
+}
+
 // avgValue and statsValue are the values of AggAvg and AggStats on one CPU.
 type (
 	avgValue   struct{ Done, Sum, Begun uint64 }
@@ -331,6 +344,25 @@ type Bucket struct {
 	// math.MaxInt64 if that end is open.
 	Min, Max int64
 	Count    uint64
+}
+
+// MergeBuckets returns the histogram of the values of both, which are of one map. It changes
+// neither.
+func MergeBuckets(a, b []Bucket) []Bucket {
+	out := make([]Bucket, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch c := cmp.Compare(a[0].Min, b[0].Min); {
+		case c < 0:
+			out, a = append(out, a[0]), a[1:]
+		case c > 0:
+			out, b = append(out, b[0]), b[1:]
+		default:
+			sum := a[0]
+			sum.Count += b[0].Count
+			out, a, b = append(out, sum), a[1:], b[1:]
+		}
+	}
+	return append(append(out, a...), b...)
 }
 
 // HistTable opens the histograms of a map by key (AggHist, AggLinear): their buckets that are
@@ -423,7 +455,8 @@ func (l *Loaded) openBuffer(m *ir.Map, order time.Duration) (Stream, error) {
 // cgroup, given by a file descriptor (a pidfd, or a directory of cgroup2); ok reports whether
 // it has one. If V is string, v is the value's bytes: see Value.
 func LookupStorage[V any](h Reader, m *ir.Map, fd int) (v V, ok bool, err error) {
-	if _, err := sourceOf(h); err != nil {
+	src, err := sourceOf(h)
+	if err != nil {
 		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
 	}
 	em := h.EBPFMap(m)
@@ -445,6 +478,6 @@ func LookupStorage[V any](h Reader, m *ir.Map, fd int) (v V, ok bool, err error)
 	case kernel.NoEntry(err):
 		return v, false, nil
 	default:
-		return v, false, fmt.Errorf("storage %s: %w", m.Name, err)
+		return v, false, src.live.failed("storage "+m.Name, err)
 	}
 }

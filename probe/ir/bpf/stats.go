@@ -117,7 +117,7 @@ func (l *Loaded) Stats() (Stats, error) {
 	for i := range l.plan.Programs {
 		ps, err := programStats(l.plan.Programs[i].Name, l.coll.Programs[l.plan.Programs[i].Name])
 		if err != nil {
-			return st, err
+			return st, l.failed("stats", err)
 		}
 		st.Missed += ps.Missed
 		st.Programs = append(st.Programs, ps)

@@ -67,11 +67,14 @@ func (l *Loaded) AddProcess(pid int) error {
 	}
 	l.walk.mu.Lock()
 	defer l.walk.mu.Unlock()
+	if err := l.usable(); err != nil {
+		return fmt.Errorf("add process %d: %w", pid, err)
+	}
 	mods, err := l.walk.cfi.Modules(pid)
 	if mods == nil {
 		return fmt.Errorf("add process %d: %w", pid, err)
 	}
-	return errors.Join(err, l.walk.tables.SetProcess(pid, mods))
+	return errors.Join(err, l.failed("add process", l.walk.tables.SetProcess(pid, mods)))
 }
 
 // RemoveProcess removes a process that was passed to AddProcess, and the rules that no other
@@ -82,5 +85,5 @@ func (l *Loaded) RemoveProcess(pid int) error {
 	}
 	l.walk.mu.Lock()
 	defer l.walk.mu.Unlock()
-	return l.walk.tables.RemoveProcess(pid)
+	return l.failed("remove process", l.walk.tables.RemoveProcess(pid))
 }

@@ -237,7 +237,7 @@ func (h *Handler) fold(p *profile.Profile) *profile.Folded {
 
 func (h *Handler) html(w io.Writer, p *profile.Profile) error {
 	return profile.WriteHTML(w, h.fold(p), &profile.HTMLOptions{
-		Title: h.o.Title, Subtitle: h.subtitle(p),
+		Title: h.o.Title, Subtitle: h.subtitle(p), NoCommands: !h.o.Others,
 	})
 }
 
