@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/borescope/borescope/internal/feature"
@@ -58,6 +59,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), MaxText: c.Config.MaxStrlen,
 		MostKey: mostKey(opts.Env), Process: opts.PID,
 		IncludeSelf: opts.IncludeSelf, Values: opts.Values,
+		Ring: os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
 	})
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
@@ -32,6 +33,9 @@ type RunOptions struct {
 	Raw bool
 	// Quiet does not say how many probes are attached.
 	Quiet bool
+	// Record, if not nil, records what is read of the running program, for Replay. The caller
+	// closes it after Run.
+	Record *recording.Recorder
 	// Attached is called when all probes are attached. Its error ends the run. Nil is nothing.
 	Attached func() error
 }
@@ -46,11 +50,36 @@ func (p *Program) Run(ctx context.Context, o *RunOptions) (status int, err error
 	return s.status, err
 }
 
+// Replay prints what a recording of the program has, as Run printed it while it was recorded: the
+// records and the maps. Nothing is loaded, and no privileges are needed. Symbols are not in
+// recordings: addresses are printed. The times of time() are those of the replay.
+func (p *Program) Replay(rec *recording.Recording, o *RunOptions) (status int, err error) {
+	s := p.newRun(o)
+	replayed, err := bpf.Open(p.low.IR, rec)
+	if err != nil {
+		return 0, err
+	}
+	s.reader, s.values.Names = replayed, nil
+	if s.low.Ring != nil {
+		if s.ring, err = bpf.OpenStream(s.reader, s.low.Ring, 0); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, s.ring.Close()) }()
+		if err := s.drain(); err != nil {
+			return s.status, err
+		}
+	}
+	return s.status, s.printMaps()
+}
+
 func (p *Program) newRun(o *RunOptions) *run {
 	if o == nil {
 		o = &RunOptions{}
 	}
-	s := &run{Program: p, RunOptions: *o, zeroed: map[*lower.Map][]output.Entry{}}
+	s := &run{
+		Program: p, RunOptions: *o,
+		tables: map[*lower.Map]mapx.Table[bpf.Value, any]{}, zeroed: map[*lower.Map][]output.Entry{},
+	}
 	s.boot = time.Now().Add(-time.Duration(kernel.Boottime())).Round(0)
 	if s.Stdout == nil {
 		s.Stdout = io.Discard
@@ -67,11 +96,13 @@ func (p *Program) newRun(o *RunOptions) *run {
 type run struct {
 	*Program
 	RunOptions
-	loaded *bpf.Loaded
+	loaded *bpf.Loaded // nil in a replay
+	reader bpf.Reader
 	ring   bpf.Stream // nil if the script emits nothing
 	out    *output.Printer
 	values *output.Options
-	zeroed map[*lower.Map][]output.Entry // by zero()
+	tables map[*lower.Map]mapx.Table[bpf.Value, any] // those that were read
+	zeroed map[*lower.Map][]output.Entry             // by zero()
 	links  []*probe.Link
 	lost   uint64
 	names  names
@@ -88,8 +119,12 @@ func (s *run) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.names.close(), s.loaded.Close()) }()
+	s.reader = s.loaded
+	if s.Record != nil {
+		s.loaded.Record(s.Record)
+	}
 	if s.low.Ring != nil {
-		if s.ring, err = bpf.OpenStream(s.loaded, s.low.Ring, 0); err != nil {
+		if s.ring, err = bpf.OpenStream(s.reader, s.low.Ring, 0); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.ring.Close()) }()
@@ -235,7 +270,7 @@ func (s *run) drain() error {
 	var rec mapx.Record
 	for {
 		err := s.ring.ReadInto(done, &rec)
-		if errors.Is(err, context.Canceled) {
+		if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {
@@ -250,7 +285,6 @@ func (s *run) drain() error {
 // finish runs the end programs, and prints what is left: records, losses, maps.
 func (s *run) finish(ends *probe.Plan) error {
 	if len(ends.Programs) > 0 {
-		s.exited = false // the records of end programs count
 		link, err := ends.Attach(s.loaded.Programs(), &probe.AttachOptions{Env: s.env})
 		if err == nil {
 			err = link.Close() // which runs them
@@ -265,6 +299,11 @@ func (s *run) finish(ends *probe.Plan) error {
 	if err := s.losses(); err != nil {
 		return err
 	}
+	return s.printMaps()
+}
+
+// printMaps prints all maps.
+func (s *run) printMaps() error {
 	if !s.conf.PrintMapsOnExit {
 		return nil
 	}
@@ -324,10 +363,11 @@ func (s *run) record(rec *mapx.Record) error {
 	if n >= uint64(len(s.low.Sites)) {
 		return fmt.Errorf("record %d is none of the script's", n)
 	}
-	if s.exited {
-		return nil // as bpftrace, which prints nothing after exit()
+	at := &s.low.Sites[n]
+	if s.exited && !at.End {
+		return nil // as bpftrace, which prints nothing after exit() but what end probes do
 	}
-	return s.site(&s.low.Sites[n], rec.Data)
+	return s.site(at, rec.Data)
 }
 
 func (s *run) site(at *lower.Site, data []byte) error {
@@ -380,9 +420,13 @@ func (s *run) moment(mode string, ns uint64) time.Time {
 
 // entries returns the entries of a map. With clear they are removed, too.
 func (s *run) entries(m *lower.Map, clear bool) ([]output.Entry, error) {
-	t, err := bpf.OpenTable(s.loaded, m.IR)
-	if err != nil {
-		return nil, err
+	t := s.tables[m]
+	if t == nil {
+		var err error
+		if t, err = bpf.OpenTable(s.reader, m.IR); err != nil {
+			return nil, err
+		}
+		s.tables[m] = t
 	}
 	read := t.Snapshot
 	if clear {
@@ -530,7 +574,10 @@ func (s *run) zero(m *lower.Map) error {
 		}
 		return nil
 	}
-	em := s.loaded.EBPFMap(m.IR)
+	em := s.reader.EBPFMap(m.IR)
+	if em == nil {
+		return nil // a replay
+	}
 	if m.IR.Kind == ir.MapPerCPUHash || m.IR.Kind == ir.MapPerCPULRU {
 		t, err := mapx.NewPerCPU[string, string](em)
 		if err != nil {

@@ -3,6 +3,8 @@ package script_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
@@ -126,6 +129,67 @@ func TestWork(t *testing.T) {
 			}
 			if out.String() != c.want {
 				t.Errorf("it printed\n%s\nwant\n%s\n%s", &out, c.want, &said)
+			}
+		})
+	}
+}
+
+// TestLoss: what is lost is said: records for which the ring had no room, and entries of maps.
+func TestLoss(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	child := startWork(t)
+	p := compile(t, `config = { perf_rb_pages = 1; max_map_keys = 2 }
+tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ { @n++; print((@n, str(args.pathname))); @m[@n] = 1; }`,
+		&script.Options{Params: child.params()})
+	var out, said bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := p.Run(ctx, &script.RunOptions{Stdout: &out, Stderr: &said, Attached: func() error {
+		defer cancel()
+		return child.work()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := strings.Count(out.String(), "/no/such/directory")
+	want := fmt.Sprintf("WARNING: %d events were lost: the ring was full\n"+
+		"WARNING: 21 entries did not fit into maps", 23-printed)
+	if printed == 0 || printed == 23 || !strings.Contains(said.String(), want) {
+		t.Errorf("%d lines were printed, and it said\n%s\nwant\n%s", printed, &said, want)
+	}
+}
+
+// TestReplay: a recording prints what the run printed.
+func TestReplay(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	for _, c := range append(cases(t, "testdata/begin.txt"), cases(t, "testdata/work.txt")...) {
+		if c.name == "zero" || c.name == "names of user addresses" {
+			continue // a replay has no symbols, and maps are as they were read
+		}
+		t.Run(c.name, func(t *testing.T) {
+			child := startWork(t)
+			p := compile(t, c.text, &script.Options{Params: child.params()})
+			dir := t.TempDir() + "/rec"
+			rec, err := recording.Create(dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			live, err := p.Run(ctx, &script.RunOptions{Record: rec, Attached: func() error {
+				defer cancel()
+				return child.work()
+			}})
+			if err := errors.Join(err, rec.Close()); err != nil {
+				t.Fatal(err)
+			}
+			r, err := recording.Open(os.DirFS(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			var out bytes.Buffer
+			status, err := p.Replay(r, &script.RunOptions{Stdout: &out})
+			if err != nil || status != live || out.String() != c.want {
+				t.Errorf("status %d, %v; the replay printed\n%s\nwant %d\n%s", status, err, &out, live, c.want)
 			}
 		})
 	}

@@ -27,6 +27,8 @@ type Options struct {
 	License string
 	// MapKeys is the number of keys that a map has room for if its declaration does not say it.
 	MapKeys int
+	// Ring is the size of the ring in bytes; 0 is ir's default.
+	Ring int
 	// MaxText is the greatest length of a text, max_strlen.
 	MaxText uint64
 	// MostKey is the most bytes that the kernel takes as a key; a longer text is cut.
@@ -94,6 +96,8 @@ type Site struct {
 	// Map, Top and Div are print's.
 	Map      *Map
 	Top, Div int
+	// End is set if it is in an end probe.
+	End bool
 	// Clear is set if the map is cleared after it is printed.
 	Clear bool
 }
@@ -305,7 +309,7 @@ func (l *lowerer) ring() {
 		size = max(size, (s.X.Type.Size+7)&^7)
 	}
 	// The form of no event is the ring's: so each is taken as it is.
-	l.out.Ring = &ir.Map{Name: "script", Kind: ir.MapRing, Value: ir.BytesType(size)}
+	l.out.Ring = &ir.Map{Name: "script", Kind: ir.MapRing, Value: ir.BytesType(size), Entries: l.o.Ring}
 	for _, s := range l.emits {
 		s.Map = l.out.Ring
 		if pad := size - s.X.Type.Size; pad > 0 {
@@ -320,7 +324,7 @@ func (l *lowerer) ring() {
 
 // emit adds a site and the emission of its record.
 func (l *lowerer) emit(n syntax.Node, s Site, values ...*ir.Expr) {
-	s.Loc = *n.At()
+	s.Loc, s.End = *n.At(), l.point.Provider == "end"
 	fields := []ir.Field{{Type: ir.Uint64Type()}}
 	args := []*ir.Expr{{Op: ir.OpConst, Type: ir.Uint64Type(), Int: int64(len(l.out.Sites))}}
 	for i, x := range values {
