@@ -59,7 +59,8 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), MaxText: c.Config.MaxStrlen,
 		MostKey: mostKey(opts.Env), Process: opts.PID,
 		IncludeSelf: opts.IncludeSelf, Values: opts.Values,
-		Ring: os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
+		Turns: turns(opts.Env),
+		Ring:  os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
 	})
 	if err != nil {
 		return nil, err
@@ -116,10 +117,24 @@ func (p *Program) Plan() *probe.Plan { return p.plan }
 // mostKey returns the most bytes of a map's key: MAX_BPF_STACK before Linux 6.1 (htab_map_alloc_check,
 // kernel/bpf/hashtab.c).
 func mostKey(e *probe.Env) int {
-	if v, ok := feature.ParseVersion(e.Release()); ok && (v[0] < 6 || v[0] == 6 && v[1] < 1) {
+	if before(e, 6, 1) {
 		return 512
 	}
 	return ir.MaxMemory
+}
+
+// turns returns the most turns of a loop: those of bpf_loop, or those that the verifier walks before
+// Linux 5.17.
+func turns(e *probe.Env) int {
+	if before(e, 5, 17) {
+		return 4096
+	}
+	return 1 << 23
+}
+
+func before(e *probe.Env, major, minor int) bool {
+	v, ok := feature.ParseVersion(e.Release())
+	return ok && !ir.Version(v).AtLeast(ir.Version{major, minor})
 }
 
 func missing(policy string) probe.MissingPolicy {

@@ -1,5 +1,42 @@
-// Package script reads and types scripts in bpftrace's language, as of 0.26.1, for programs
-// such as editors, checkers of many scripts, and front ends. None of it needs a kernel.
+// Package script checks, compiles and runs scripts in bpftrace's language, as of 0.26.1.
+//
+//	p, err := script.Compile("stdin", `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }`, nil)
+//	if err != nil {
+//		fmt.Print(syntax.Text(err))
+//		return
+//	}
+//	status, err := p.Run(ctx, &script.RunOptions{Stdout: os.Stdout, Stderr: os.Stderr})
+//
+// [Compile] makes programs for a machine, live or recorded: nothing is loaded. [Program.Run] loads
+// and attaches them, prints what bpftrace would print, and says what was lost. [Program.Replay]
+// prints a recording of a run on any system.
+//
+// # Programs
+//
+// A script becomes a program of package ir, which Program.IR returns. What the kernel does not do,
+// printing, clearing maps and ending, is a record in one ring, and is done in the order of the
+// records by whoever reads it. So print(@x) prints the map as it is when the record is read; if
+// clear(@x) follows directly, both are one, and lose nothing that was counted in between.
+//
+// It differs from bpftrace in this:
+//
+//   - Probes do not fire for the process that runs the script (Options.IncludeSelf).
+//   - @x += n and @x++ are atomic for integers of 32 and 64 bits, as long as their value is not
+//     used.
+//   - Characters of traced processes' texts that a terminal acts on are printed as '?'
+//     (RunOptions.Raw), and blanks stay in keys in JSON.
+//   - A text that is a key is cut to 511 bytes before Linux 6.1, whose keys have no more room.
+//   - What was lost, did not fit or was missed is said at the end.
+//
+// Not in programs yet, with an error that says so: delete() and has_key() of aggregations
+// and their values in expressions, structs and arrays as values of variables and maps, tseries(),
+// join(), cat(), system(), strerror(), syscall_name(), signal_name(), loops over maps with values of each CPU, iterators and
+// watchpoints. A loop ends after 8,388,608 turns, before Linux 5.17 after 4,096.
+// The error of each ends with [NotYet].
+//
+// # Checking
+//
+// Editors, checkers of many scripts, and front ends need no program:
 //
 //	c, err := script.Check("stdin", text, &script.Options{System: system.New(nil, nil)})
 //	if err != nil {

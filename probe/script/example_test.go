@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing/fstest"
 
+	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
@@ -134,4 +135,36 @@ func Example_format() {
 	//   // how often
 	//   @++;
 	// }
+}
+
+// A script is compiled for a recorded machine, and prints what was recorded of it there: as a test of
+// a script does, without privileges and on any system.
+func ExampleProgram_Replay() {
+	env := probe.NewEnv(&probe.EnvOptions{Release: "6.12.0", Arch: "amd64", Root: fstest.MapFS{
+		"sys/kernel/tracing/events/raw_syscalls/sys_enter/format": {Data: []byte(`name: sys_enter
+ID: 348
+format:
+	field:long id;	offset:8;	size:8;	signed:1;
+	field:unsigned long args[6];	offset:16;	size:48;	signed:0;
+`)},
+	}})
+	const text = `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }`
+	p, err := script.Compile("count.bt", text, &script.Options{Env: env})
+	if err != nil {
+		fmt.Print(syntax.Text(err))
+		return
+	}
+	rec, err := recording.Open(os.DirFS("testdata/count"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rec.Close()
+	if _, err := p.Replay(rec, &script.RunOptions{Stdout: os.Stdout}); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// @[sleep]: 109
+	// @[cat]: 116
+	// @[script.test]: 127
 }

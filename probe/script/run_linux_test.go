@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -195,6 +196,33 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "record testdata/count again: go test -run TestRecordCount -update")
+
+// TestRecordCount records what the Example of Replay prints: the system calls of cat and sleep.
+func TestRecordCount(t *testing.T) {
+	if !*update {
+		return
+	}
+	testenv.Need(t, testenv.Root, testenv.Tracefs)
+	const dir = "testdata/count"
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	p := compile(t, `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }`, nil)
+	rec, err := recording.Create(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = p.Run(ctx, &script.RunOptions{Stdout: os.Stdout, Record: rec, Attached: func() error {
+		defer cancel()
+		return errors.Join(testenv.Command(t, "cat", "/dev/null").Run(), testenv.Command(t, "sleep", "0").Run())
+	}})
+	if err := errors.Join(err, rec.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // work is a process that waits, does what is known, and waits again.
 type work struct {
 	*testenv.Cmd
@@ -310,5 +338,21 @@ func TestOptions(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s=%s is accepted", name, value)
 		}
+	}
+}
+
+// TestForMap: a loop over a map's entries, on kernels that have one (5.13).
+func TestForMap(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	const text = `config = { print_maps_on_exit = 0 }
+begin { @m[1, "a"] = 5; @m[2, "b"] = 7; @t["k"] = 9; for $kv : @m { @sum += $kv.0.0 * 100 + $kv.1; } for $kv : @t { print($kv); } print(@sum);
+  @big["x"] = str($1); for $kv : @big { print($kv); } }`
+	p, err := script.Compile("stdin", text, &script.Options{Params: []string{"some"}})
+	if err != nil {
+		testenv.Need(t, testenv.Got("bpf_for_each_map_elem (5.13)", err, "Missing required kernel feature"))
+	}
+	var out bytes.Buffer
+	if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out}); err != nil || out.String() != "(k, 9)\n@sum: 312\n(x, some)\n" {
+		t.Errorf("%q, %v", &out, err)
 	}
 }

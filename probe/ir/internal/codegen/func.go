@@ -301,13 +301,13 @@ func (g *statements) callback(name string, params int, parent asm.Register, save
 		}
 		g.note = "loop body"
 		g.emit(funcMeta(asm.Mov.Reg(asm.R6, parent), name[1:], params, btf.StaticFunc).WithSymbol(name))
-		save()
 		if g.usesFn["ctx"] {
 			g.load(g.fn.ctx, loc{off: g.ctxSlot}, 8)
 		}
 		if g.usesFn["scratch"] {
 			g.load(g.fn.scr, loc{off: g.scratchSlot}, 8)
 		}
+		save() // arguments may go to scratch memory
 		next, end := g.label(), g.label()
 		g.fn.loops = []loopLabels{{next, end}}
 		g.block(body)

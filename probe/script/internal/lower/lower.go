@@ -27,6 +27,8 @@ type Options struct {
 	License string
 	// MapKeys is the number of keys that a map has room for if its declaration does not say it.
 	MapKeys int
+	// Turns is the most turns of a loop.
+	Turns int
 	// Ring is the size of the ring in bytes; 0 is ir's default.
 	Ring int
 	// MaxText is the greatest length of a text, max_strlen.

@@ -62,9 +62,9 @@ func (l *lowerer) stmt(s syntax.Stmt) {
 	case *syntax.Unroll:
 		l.unroll(s)
 	case *syntax.While:
-		l.missing(s, "while")
+		l.while(s)
 	case *syntax.For:
-		l.missing(s, "for")
+		l.forLoop(s)
 	case *syntax.Import:
 	default:
 		l.missing(s, "this statement")

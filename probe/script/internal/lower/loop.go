@@ -1,0 +1,73 @@
+package lower
+
+import (
+	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/types"
+)
+
+// while adds a loop that ends when the condition is false, or after the most turns that the kernel
+// allows.
+func (l *lowerer) while(s *syntax.While) {
+	most := &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(l.o.Turns)}
+	body := l.block(func() {
+		end := &ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpLNot, l.truth(s.Cond)), Body: []*ir.Stmt{{Op: ir.StmtBreak}}}
+		l.add(s, end)
+		l.blockOf(s.Body)
+	})
+	l.add(s, &ir.Stmt{Op: ir.StmtLoop, X: most, Max: l.o.Turns, Body: body})
+}
+
+func (l *lowerer) forLoop(s *syntax.For) {
+	switch over := s.Over.(type) {
+	case *syntax.Range:
+		l.forRange(s, over)
+	case *syntax.Map:
+		l.forMap(s, over)
+	default:
+		l.missing(s, "for over this")
+	}
+}
+
+// forRange adds a loop over the integers from one value up to another.
+func (l *lowerer) forRange(s *syntax.For, r *syntax.Range) {
+	t := l.of(s.Var)
+	args := l.in(r.Begin, r.End)
+	from := ir.NewVar(l.let(s, "from", args[0], t))
+	to := ir.NewVar(l.let(s, "to", args[1], t))
+	n := &ir.Expr{Op: ir.OpSub, Type: ir.Int64Type(), Args: []*ir.Expr{to, from}}
+	count := ir.NewVar(l.let(s, "count", n, ir.Int64Type()))
+	bounded := func(op ir.Op, limit int64, x *ir.Expr) *ir.Expr {
+		most := &ir.Expr{Op: ir.OpConst, Type: ir.Int64Type(), Int: limit}
+		return &ir.Expr{Op: ir.OpCond, Type: ir.Int64Type(), Args: []*ir.Expr{ir.NewExpr(op, x, most), x, most}}
+	}
+	turns := ir.NewVar(l.let(s, "turns", bounded(ir.OpGt, 0, count), ir.Int64Type()))
+	turns = ir.NewVar(l.let(s, "turns", bounded(ir.OpLt, int64(l.o.Turns), turns), ir.Int64Type()))
+	i := &ir.Var{Name: "i"}
+	body := l.block(func() {
+		at := &ir.Expr{Op: ir.OpAdd, Type: t, Args: []*ir.Expr{from, ir.NewVar(i)}}
+		l.set(s.Var, l.variable(s.Var, true), at)
+		l.blockOf(s.Body)
+	})
+	l.add(s, &ir.Stmt{Op: ir.StmtLoop, X: turns, Var: i, Max: l.o.Turns, Body: body})
+}
+
+// forMap adds a loop over a map's entries, as tuples of key and value.
+func (l *lowerer) forMap(s *syntax.For, of *syntax.Map) {
+	m := l.maps[of.Name]
+	if m == nil || m.IR.Agg != ir.AggNone || m.IR.Kind == ir.MapPerCPUHash || m.IR.Kind == ir.MapPerCPULRU {
+		l.missing(s, "for over a map with values of each CPU")
+		return
+	}
+	key, value := &ir.Var{Name: "key"}, &ir.Var{Name: "value"}
+	body := l.block(func() {
+		k := ir.NewVar(key)
+		if m.Key.Kind == types.String && m.IR.Key.Kind == ir.KindTuple {
+			k = &ir.Expr{Op: ir.OpElem, Args: []*ir.Expr{k}}
+		}
+		pair := &ir.Expr{Op: ir.OpTuple, Type: l.of(s.Var), Args: []*ir.Expr{k, ir.NewVar(value)}}
+		l.set(s.Var, l.variable(s.Var, true), pair)
+		l.blockOf(s.Body)
+	})
+	l.add(s, &ir.Stmt{Op: ir.StmtForEach, Map: m.IR, Var: key, Var2: value, Body: body})
+}
