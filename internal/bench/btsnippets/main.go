@@ -1,11 +1,12 @@
 // Command btsnippets compares packages probe/script/syntax and types with bpftrace by the
 // snippets in bpftrace's own tests, which it reads from a checkout of v0.26.1:
 //
-//	go -C internal/bench run ./btsnippets -suite DIR [-old DIR] [-book DIR] [-v]
+//	go -C internal/bench run ./btsnippets -suite DIR [-old DIR] [-book DIR] [-guests] [-v]
 //
 // For each of the suite's files it prints how many snippets are accepted or refused alike,
 // how many exact error texts are the same, and how many scripts parse to the same tree after
-// formatting and do not change when they are formatted again.
+// formatting and do not change when they are formatted again. Then it types whole scripts, and
+// the programs of the runtime suite, for this machine and, with -guests, for the guests' kernels.
 package main
 
 import (
