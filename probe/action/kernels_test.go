@@ -2,7 +2,6 @@ package action_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
@@ -15,7 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/internal/decompress"
+	"github.com/borescope/borescope/internal/vmtest/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/env"
@@ -180,7 +179,7 @@ func writeKernelFixture(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := vmlinuzBTF(image)
+	raw, err := kernel.BTF(image)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -192,49 +191,4 @@ func writeKernelFixture(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	t.Logf("%s: %d bytes of %d", name, len(small), len(raw))
-}
-
-// vmlinuzBTF finds the BTF in a kernel's image: plain, or packed somewhere in it.
-func vmlinuzBTF(image []byte) ([]byte, error) {
-	if raw := findBTF(image); raw != nil {
-		return raw, nil
-	}
-	for i := range image {
-		f := decompress.Detect(image[i:])
-		if f == decompress.None {
-			continue
-		}
-		r, err := decompress.NewReader(f, image[i:], 1<<30)
-		if err != nil {
-			continue
-		}
-		var out bytes.Buffer
-		_, _ = out.ReadFrom(r) // ends with an error where the packed kernel does
-		_ = r.Close()
-		if raw := findBTF(out.Bytes()); raw != nil {
-			return raw, nil
-		}
-	}
-	return nil, os.ErrNotExist
-}
-
-// findBTF finds a kernel's BTF by its header: magic, version 1, flags 0, the
-// header's length, and types that begin behind it.
-func findBTF(b []byte) []byte {
-	head := []byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0}
-	for at := 0; ; at++ {
-		i := bytes.Index(b[at:], head)
-		if i < 0 {
-			return nil
-		}
-		at += i
-		if len(b) < at+24 {
-			return nil
-		}
-		word := func(off int) uint64 { return uint64(binary.LittleEndian.Uint32(b[at+off:])) }
-		end := uint64(at) + 24 + word(16) + word(20)
-		if word(8) == 0 && word(12) == word(16) && word(12) > 1<<20 && end <= uint64(len(b)) {
-			return b[at:end]
-		}
-	}
 }

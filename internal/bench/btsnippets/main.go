@@ -1,11 +1,12 @@
 // Command btsnippets compares packages probe/script/syntax and types with bpftrace by the
 // snippets in bpftrace's own tests, which it reads from a checkout of v0.26.1:
 //
-//	go -C internal/bench run ./btsnippets -suite DIR [-old DIR] [-book DIR] [-v]
+//	go -C internal/bench run ./btsnippets -suite DIR [-old DIR] [-book DIR] [-guests] [-v]
 //
 // For each of the suite's files it prints how many snippets are accepted or refused alike,
 // how many exact error texts are the same, and how many scripts parse to the same tree after
-// formatting and do not change when they are formatted again.
+// formatting and do not change when they are formatted again. Then it types whole scripts, and
+// the programs of the runtime suite, for this machine and, with -guests, for the guests' kernels.
 package main
 
 import (
@@ -17,25 +18,29 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/borescope/borescope/internal/vmtest/kernel"
+	"github.com/borescope/borescope/probe/script/system"
 )
 
 func main() {
 	suite := flag.String("suite", "", "a bpftrace checkout at v0.26.1")
 	old := flag.String("old", "", "a bpftrace checkout at v0.17.0, whose tools are typed too")
 	book := flag.String("book", "", "the scripts of the book, a folder with .bt files in it")
+	guests := flag.Bool("guests", false, "type scripts for the kernels of the guests, too")
 	verbose := flag.Bool("v", false, "list the differences")
 	flag.Parse()
 	if *suite == "" {
 		fmt.Fprintln(os.Stderr, "btsnippets: -suite is missing: name a bpftrace checkout")
 		os.Exit(2)
 	}
-	if err := run(*suite, *old, *book, *verbose, os.Stdout); err != nil {
+	if err := run(*suite, *old, *book, *guests, *verbose, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "btsnippets:", err)
 		os.Exit(1)
 	}
 }
 
-func run(suite, old, book string, verbose bool, w io.Writer) error {
+func run(suite, old, book string, guests, verbose bool, w io.Writer) error {
 	var details strings.Builder
 	fmt.Fprintf(w, "%-28s %9s %9s %9s %9s\n", "", "snippets", "alike", "texts", "format")
 	k, err := readKernel(filepath.Join(suite, "tests/data/data_source.c"))
@@ -88,11 +93,69 @@ func run(suite, old, book string, verbose bool, w io.Writer) error {
 			return err
 		}
 	}
-	if old != "" {
-		old = filepath.Join(old, "tools")
+	return typeAll(w, suite, old, book, guests)
+}
+
+// typeAll types whole scripts for this machine and, if guests is true, for the kernels of the
+// guests.
+func typeAll(w io.Writer, suite, old, book string, guests bool) error {
+	var lists []list
+	for _, d := range []struct{ name, dir string }{
+		{"tools", filepath.Join(suite, "tools")},
+		{"tools of 0.17", filepath.Join(old, "tools")},
+		{"book", book},
+	} {
+		if d.dir == "" || d.dir == "tools" {
+			continue
+		}
+		found, err := scripts(d.dir, ".bt")
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("%s has no scripts", d.dir)
+		}
+		if d.name == "tools" {
+			proper, older := found[:0:0], found[:0:0]
+			for _, sn := range found {
+				if strings.HasPrefix(sn.where, "old"+string(filepath.Separator)) {
+					older = append(older, sn)
+				} else {
+					proper = append(proper, sn)
+				}
+			}
+			lists = append(lists, list{"tools, old", older})
+			found = proper
+		}
+		lists = append(lists, list{d.name, found})
 	}
-	return typeScripts(w,
-		[]folder{{"tools", filepath.Join(suite, "tools")}, {"tools of 0.17", old}, {"book", book}})
+	run, err := runtimeTests(filepath.Join(suite, "tests/runtime"))
+	if err != nil {
+		return err
+	}
+	lists = append(lists, list{"runtime suite", run})
+	fmt.Fprintln(w, "\nthis machine")
+	if err := typeLists(w, system.New(nil, &system.Options{DWARF: true}), lists); err != nil {
+		return err
+	}
+	if !guests {
+		return nil
+	}
+	events, err := formats()
+	if err != nil {
+		return err
+	}
+	for _, version := range kernel.Versions() {
+		sys, err := guestSystem(version, events)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "\nLinux %s\n", version)
+		if err := typeLists(w, sys, lists); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scripts reads the scripts below a folder.

@@ -13,6 +13,7 @@ type snippet struct {
 	params   []string
 	unsafe   bool
 	process  bool
+	environ  map[string]string
 	// warning is a part of the warnings.
 	warning string
 	wants   []want // types that the test checks afterwards
@@ -20,7 +21,7 @@ type snippet struct {
 	says []string
 	// oldKernel has none of the features that some functions need.
 	oldKernel bool
-	kernel    *kernel // the suite's
+	kernel    *suiteKernel // the suite's
 }
 
 // row is a file of gtests. If some of a file's tests are of the language only, these have

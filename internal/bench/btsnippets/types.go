@@ -17,7 +17,7 @@ import (
 // typed checks a snippet on the suite's kernel.
 func typed(sn snippet) (*types.Program, error) {
 	c, err := script.Check("stdin", sn.src, &script.Options{
-		System: &kernel{sn.kernel.decls, sn.kernel.names, sn.oldKernel}, Unsafe: sn.unsafe, Params: sn.params, Arch: "amd64",
+		System: &suiteKernel{sn.kernel.decls, sn.kernel.names, sn.oldKernel}, Unsafe: sn.unsafe, Params: sn.params, Arch: "amd64",
 		Environ: allFeatures,
 	})
 	if err == nil && len(c.Warnings) > 0 {
@@ -35,8 +35,8 @@ func allFeatures(name string) (string, bool) {
 // warned is the error of a script that is accepted with warnings.
 type warned struct{ syntax.Errors }
 
-// kernel is the suite's own kernel: the types, functions and variables of a file in C.
-type kernel struct {
+// suiteKernel is the suite's own kernel: the types, functions and variables of a file in C.
+type suiteKernel struct {
 	decls *cdecl.Decls
 	names map[string]btf.Type // of functions and variables
 	old   bool
@@ -51,7 +51,7 @@ var (
 
 // readKernel reads the suite's kernel. The bodies of functions are dropped; a function or a
 // variable becomes a typedef of its name, from which its type is known.
-func readKernel(file string) (*kernel, error) {
+func readKernel(file string) (*suiteKernel, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func readKernel(file string) (*kernel, error) {
 			}
 		}
 	}
-	return &kernel{decls: decls, names: names}, nil
+	return &suiteKernel{decls: decls, names: names}, nil
 }
 
 // declarations splits a file in C into its declarations, without the bodies of functions.
@@ -117,7 +117,7 @@ func declarations(text string) (list []string) {
 	return list
 }
 
-func (k *kernel) Type(name string) btf.Type {
+func (k *suiteKernel) Type(name string) btf.Type {
 	for _, t := range k.decls.Types {
 		full := t.Name
 		if t.Kind != cdecl.Typedef {
@@ -144,7 +144,7 @@ var basic = map[string]btf.Type{
 	"unsigned long long": &btf.Int{Name: "unsigned long long", Size: 8},
 }
 
-func (k *kernel) Enumerator(name string) (*btf.Enum, uint64) {
+func (k *suiteKernel) Enumerator(name string) (*btf.Enum, uint64) {
 	e, ok := k.Type("enum FooEnum").(*btf.Enum)
 	if !ok || name != "VALUE" {
 		return nil, 0
@@ -154,7 +154,7 @@ func (k *kernel) Enumerator(name string) (*btf.Enum, uint64) {
 
 // Args returns the parameters of the function of an attach point, or the fields of the events
 // that the suite's tests make in code.
-func (k *kernel) Args(a *syntax.AttachPoint) *btf.Struct {
+func (k *suiteKernel) Args(a *syntax.AttachPoint) *btf.Struct {
 	list := &btf.Struct{Name: a.Provider + "_args"}
 	add := func(name string, t btf.Type) {
 		list.Members = append(list.Members, btf.Member{Name: name, Type: t, Offset: btf.Bits(list.Size * 8)})
@@ -181,7 +181,7 @@ func (k *kernel) Args(a *syntax.AttachPoint) *btf.Struct {
 	return list
 }
 
-func (k *kernel) Func(name string) *btf.Func {
+func (k *suiteKernel) Func(name string) *btf.Func {
 	proto := k.prototype(name)
 	if proto == nil {
 		return nil
@@ -191,7 +191,7 @@ func (k *kernel) Func(name string) *btf.Func {
 
 // prototype returns the type of a function that snippets call: one of the file, or of those
 // that the tests of calls make in code.
-func (k *kernel) prototype(name string) *btf.FuncProto {
+func (k *suiteKernel) prototype(name string) *btf.FuncProto {
 	number := func(size uint32) btf.Type {
 		return &btf.Int{Name: "int", Size: size, Encoding: btf.Signed}
 	}
@@ -211,6 +211,6 @@ func (k *kernel) prototype(name string) *btf.FuncProto {
 	return nil
 }
 
-func (k *kernel) Variable(name string) btf.Type { return k.names[name] }
+func (k *suiteKernel) Variable(name string) btf.Type { return k.names[name] }
 
-func (k *kernel) Has(string) bool { return !k.old }
+func (k *suiteKernel) Has(string) bool { return !k.old }

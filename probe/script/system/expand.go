@@ -153,6 +153,10 @@ func generates(a *syntax.AttachPoint) bool {
 // kernel functions.
 const mostMatching = 40_000_000
 
+// mostListed is the number of different patterns of kprobes and uprobes that are listed, each of
+// which reads the symbols of the kernel or of files: milliseconds.
+const mostListed = 40
+
 // expansion is one call of Expand.
 type expansion struct {
 	*System
@@ -293,6 +297,9 @@ func (x *expansion) match(a *syntax.AttachPoint) found {
 	case "fentry", "fexit":
 		m = x.functions(a, p)
 	default:
+		if x.work += mostMatching / mostListed; x.work > mostMatching {
+			return m
+		}
 		if m.names = names(target(a, name{p.group, p.name}), x.env, 1+x.count.Left()+1); len(m.names) > 0 {
 			m.known = true
 		}

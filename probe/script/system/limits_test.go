@@ -217,6 +217,22 @@ func TestMatching(t *testing.T) {
 	}
 }
 
+// TestListing: each pattern of uprobes lists the symbols of files, if the script asks for the
+// name of each match. Their number is bounded.
+func TestListing(t *testing.T) {
+	for n, want := range map[int]string{40: "", 41: "too many names to match"} {
+		s, _ := machine(t, 1)
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "uprobe:/bin/target:nosuch%d* { print(probe); }\n", i)
+		}
+		_, err := run(t, s, b.String())
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: error is %v, want %q", n, err, want)
+		}
+	}
+}
+
 // TestBombs: a script with a wildcard in any part of its attach points allocates little.
 func TestBombs(t *testing.T) {
 	s, _ := machine(t, 40)

@@ -328,15 +328,18 @@ func becomes(n syntax.Node) int {
 	return 1
 }
 
-// clone copies a script, except for its attach points, which the passes do not change.
+// clone copies a script, except for its attach points, which the passes do not change, and for
+// probes without one, which never run and have no arguments.
 func clone(f *syntax.File) *syntax.File {
 	c := *f
-	c.Decls = make([]syntax.Decl, len(f.Decls))
-	for i, d := range f.Decls {
-		if p, ok := d.(*syntax.Probe); ok {
-			c.Decls[i] = cloneProbe(p, slices.Clone(p.Points))
-		} else {
-			c.Decls[i] = syntax.Clone(d)
+	c.Decls = make([]syntax.Decl, 0, len(f.Decls))
+	for _, d := range f.Decls {
+		p, ok := d.(*syntax.Probe)
+		switch {
+		case !ok:
+			c.Decls = append(c.Decls, syntax.Clone(d))
+		case len(p.Points) > 0:
+			c.Decls = append(c.Decls, cloneProbe(p, slices.Clone(p.Points)))
 		}
 	}
 	return &c
