@@ -161,6 +161,8 @@ func (g *bpfGen) row() {
 		asm.LoadMem(asm.R1, asm.R0, mapChunk, asm.Word),
 	)
 	g.lookup(nameRows, asm.R1, "ss_broken")
+	g.hint("ss_find", "ss_row")
+	g.label("ss_find")
 	g.add( // below the first row nothing is known
 		asm.Mov.Reg(asm.R1, asm.R7),
 		asm.And.Imm(asm.R1, mask),
@@ -189,8 +191,13 @@ func (g *bpfGen) row() {
 			asm.Sub.Reg(asm.R9, asm.R1),
 		)
 	}
+	g.hintAt(asm.R1)
 	g.add(
+		asm.StoreMem(asm.R1, 0, asm.R7, asm.Half),
 		asm.Mov.Reg(asm.R5, asm.R7),
+	)
+	g.label("ss_row")
+	g.add(
 		asm.And.Imm(asm.R5, mask),
 		asm.LSh.Imm(asm.R5, 1),
 		asm.Add.Reg(asm.R5, asm.R0),
@@ -199,6 +206,51 @@ func (g *bpfGen) row() {
 	)
 	g.lookup(nameRules, asm.R1, "ss_broken")
 	g.add(asm.Mov.Reg(asm.R7, asm.R0))
+}
+
+// hint goes to found with the row for R8 in R5 if it is where the row for this hash was found
+// last, and else to search. A hint may be of another file, or of rows that have been replaced
+// since: the row is only taken if it covers the address. R0 are the rows of the chunk, of which
+// the R9 from R7 on are the mapping's.
+func (g *bpfGen) hint(search, found string) {
+	const mask = chunkRows - 1
+	g.hintAt(asm.R1)
+	g.add(
+		asm.LoadMem(asm.R5, asm.R1, 0, asm.Half),
+		asm.And.Imm(asm.R5, mask),
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.And.Imm(asm.R1, mask),
+		asm.Mov.Reg(asm.R2, asm.R5),
+		asm.Sub.Reg(asm.R2, asm.R1), // its number among the mapping's
+		asm.JGE.Reg(asm.R2, asm.R9, search),
+		asm.Mov.Reg(asm.R1, asm.R5),
+		asm.LSh.Imm(asm.R1, 2),
+		asm.Add.Reg(asm.R1, asm.R0),
+		asm.LoadMem(asm.R1, asm.R1, 0, asm.Word),
+		asm.JLT.Reg(asm.R8, asm.R1, search),
+		asm.Add.Imm(asm.R2, 1),
+		asm.JEq.Reg(asm.R2, asm.R9, found), // the last one has no end
+		asm.Mov.Reg(asm.R1, asm.R5),
+		asm.Add.Imm(asm.R1, 1),
+		asm.And.Imm(asm.R1, mask),
+		asm.LSh.Imm(asm.R1, 2),
+		asm.Add.Reg(asm.R1, asm.R0),
+		asm.LoadMem(asm.R1, asm.R1, 0, asm.Word),
+		asm.JLT.Reg(asm.R8, asm.R1, found),
+	)
+}
+
+// hintAt leaves in reg the address of the hint for R8, and changes R2.
+func (g *bpfGen) hintAt(reg asm.Register) {
+	g.add(
+		asm.Mov.Reg(asm.R2, asm.R8),
+		asm.Mul.Imm(asm.R2, 0x1e3779b1),
+		asm.RSh.Imm(asm.R2, 16),
+		asm.And.Imm(asm.R2, hints-1),
+		asm.LSh.Imm(asm.R2, 1),
+		asm.LoadMapValue(reg, 0, 0).WithReference(nameHints),
+		asm.Add.Reg(reg, asm.R2),
+	)
 }
 
 // cfa leaves the canonical frame address in R9.

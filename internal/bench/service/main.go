@@ -339,6 +339,7 @@ func serve() error {
 		if tracing, err = attach(q.FormValue("row")); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
+		runtime.GC() // or requests pay for what attaching leaves behind
 	})
 	http.HandleFunc("/seen", func(w http.ResponseWriter, _ *http.Request) {
 		n, err := tracing.calls()
@@ -352,6 +353,8 @@ func serve() error {
 		if err := tracing.stop(); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
+		tracing = nil
+		runtime.GC()
 	})
 	return http.Serve(l, nil)
 }
