@@ -42,5 +42,7 @@
 //
 // The package loads nothing and holds no resource. The fields of Walker state which kernels
 // the generated instructions need. Values are for one goroutine at a time. Measured on the
-// development machine (2 cores, shared), a frame costs 200 to 350 ns.
+// development machine (2 cores, shared), a frame of a program that stays on its CPU costs some
+// 70 ns: the program keeps where it found the rows of the last stacks. Where hundreds of
+// processes take turns, nothing of it is in the caches, and a frame costs several times that.
 package bpfwalk

@@ -18,5 +18,6 @@ func Example() {
 	// stack_maps
 	// stack_rows
 	// stack_rules
+	// stack_hints
 	// stack_walk true 512
 }

@@ -32,6 +32,8 @@ type snapshots struct {
 	rnd   *rand.Rand
 	state []byte
 	codes []uint64 // return addresses
+	walks int
+	hints *rand.Rand
 }
 
 const (
@@ -44,7 +46,7 @@ const (
 func newSnapshots(t *testing.T, tables ...*stack.CFITable) *snapshots {
 	t.Helper()
 	testenv.Need(t, testenv.Root, testenv.Ringbuf)
-	s := &snapshots{w: kernelWalker(t), rnd: rand.New(rand.NewPCG(1, 2))}
+	s := &snapshots{w: kernelWalker(t), rnd: rand.New(rand.NewPCG(1, 2)), hints: rand.New(rand.NewPCG(3, 4))}
 	s.w.Preset = true
 	s.m, s.regs, s.state = s.w.Machine, wordsOf(s.w.Machine), make([]byte, s.w.StateSize())
 	area, err := unix.Mmap(-1, 0, snapMemory+2*snapGuard, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -128,6 +130,16 @@ func (s *snapshots) bpf(t *testing.T, r *stack.Regs) Stack {
 	for n := range stack.ARM64PC + 1 {
 		if w, ok := wordOf(s.m, uint8(n)); ok {
 			binary.NativeEndian.PutUint64(s.state[8*w:], r.R[n])
+		}
+	}
+	if s.walks++; s.walks%64 == 0 {
+		// The hints may be of other files, and of rows that have been replaced since.
+		places := make([]uint16, hints)
+		for i := range places {
+			places[i] = uint16(s.hints.Uint32())
+		}
+		if err := s.b.maps[nameHints].Put(uint32(0), places); err != nil {
+			t.Fatal(err)
 		}
 	}
 	m := s.b.maps["shared"]

@@ -110,41 +110,30 @@ func (g *bpfGen) mapping() {
 	g.add(
 		asm.LoadMem(asm.R9, asm.R6, stCount, asm.Word),
 		asm.JEq.Imm(asm.R9, 0, "ss_fp"), // nothing is known of the process
-		asm.Add.Imm(asm.R9, -1),
 		asm.LoadMem(asm.R7, asm.R6, stFirst, asm.Word),
-		asm.Mov.Imm(asm.R1, 0),
-		asm.StoreMem(asm.RFP, slotPos, asm.R1, asm.DWord),
 	)
-	for size := int32(MaxMappings / 2); size >= 1; size /= 2 {
+	// It is one of the R9 mappings from R7 on, of which each round keeps a half.
+	for n := MaxMappings; n > 1; n = (n + 1) / 2 {
 		g.add(
-			asm.LoadMem(asm.R1, asm.RFP, slotPos, asm.DWord),
-			asm.Add.Imm(asm.R1, size),
-			asm.Mov.Reg(asm.R2, asm.R9),
-			asm.Sub.Reg(asm.R2, asm.R1),
-			asm.ArSh.Imm(asm.R2, 63), // all ones if there is no such mapping
-			asm.StoreMem(asm.RFP, slotOver, asm.R2, asm.DWord),
-			asm.Xor.Imm(asm.R2, -1),
-			asm.And.Reg(asm.R1, asm.R2),
+			asm.Mov.Reg(asm.R1, asm.R9),
+			asm.RSh.Imm(asm.R1, 1),
+			asm.StoreMem(asm.RFP, slotHalf, asm.R1, asm.DWord),
 			asm.Add.Reg(asm.R1, asm.R7),
 		)
 		g.lookup(nameMappings, asm.R1, "ss_broken")
 		g.add(
-			asm.LoadMem(asm.R1, asm.R0, mapStart, asm.DWord),
-			asm.Mov.Reg(asm.R2, asm.R8),
-			asm.Sub.Reg(asm.R2, asm.R1),
-			asm.ArSh.Imm(asm.R2, 63), // all ones if it begins above
-			asm.LoadMem(asm.R3, asm.RFP, slotOver, asm.DWord),
-			asm.Or.Reg(asm.R2, asm.R3),
-			asm.Xor.Imm(asm.R2, -1),
-			asm.And.Imm(asm.R2, size),
-			asm.LoadMem(asm.R1, asm.RFP, slotPos, asm.DWord),
-			asm.Add.Reg(asm.R1, asm.R2),
-			asm.StoreMem(asm.RFP, slotPos, asm.R1, asm.DWord),
+			asm.LoadMem(asm.R2, asm.R0, mapStart, asm.DWord),
+			asm.Sub.Reg(asm.R2, asm.R8),
+			asm.Add.Imm(asm.R2, -1),
+			asm.ArSh.Imm(asm.R2, 63), // all ones unless it begins above
+			asm.LoadMem(asm.R1, asm.RFP, slotHalf, asm.DWord),
+			asm.And.Reg(asm.R2, asm.R1),
+			asm.Add.Reg(asm.R7, asm.R2),
+			asm.Sub.Reg(asm.R9, asm.R1),
 		)
 	}
 	g.add(
-		asm.LoadMem(asm.R1, asm.RFP, slotPos, asm.DWord),
-		asm.Add.Reg(asm.R1, asm.R7),
+		asm.Mov.Reg(asm.R1, asm.R7),
 		asm.StoreMem(asm.R6, stCached, asm.R1, asm.Word),
 	)
 	g.lookup(nameMappings, asm.R1, "ss_broken")
@@ -163,7 +152,6 @@ func (g *bpfGen) row() {
 	g.add(
 		asm.LoadMem(asm.R9, asm.R0, mapRows, asm.Word),
 		asm.JEq.Imm(asm.R9, 0, "ss_fp"),
-		asm.Add.Imm(asm.R9, -1),
 		asm.LoadMem(asm.R1, asm.R0, mapBias, asm.DWord),
 		asm.Sub.Reg(asm.R8, asm.R1),
 		asm.Mov.Reg(asm.R1, asm.R8),
@@ -173,6 +161,8 @@ func (g *bpfGen) row() {
 		asm.LoadMem(asm.R1, asm.R0, mapChunk, asm.Word),
 	)
 	g.lookup(nameRows, asm.R1, "ss_broken")
+	g.hint("ss_find", "ss_row")
+	g.label("ss_find")
 	g.add( // below the first row nothing is known
 		asm.Mov.Reg(asm.R1, asm.R7),
 		asm.And.Imm(asm.R1, mask),
@@ -180,31 +170,34 @@ func (g *bpfGen) row() {
 		asm.Add.Reg(asm.R1, asm.R0),
 		asm.LoadMem(asm.R1, asm.R1, 0, asm.Word),
 		asm.JLT.Reg(asm.R8, asm.R1, "ss_fp"),
-		asm.Mov.Imm(asm.R5, 0),
+		asm.Mov.Reg(asm.R4, asm.R8),
+		asm.Add.Imm(asm.R4, 1),
 	)
-	for size := int32(chunkRows / 2); size >= 1; size /= 2 {
+	// It is one of the R9 rows from R7 on, of which each round keeps a half.
+	for n := chunkRows; n > 1; n = (n + 1) / 2 {
 		g.add(
-			asm.Mov.Reg(asm.R1, asm.R5),
-			asm.Add.Imm(asm.R1, size),
-			asm.Mov.Reg(asm.R2, asm.R9),
-			asm.Sub.Reg(asm.R2, asm.R1),
-			asm.ArSh.Imm(asm.R2, 63), // all ones if there is no such row
-			asm.Add.Reg(asm.R1, asm.R7),
-			asm.And.Imm(asm.R1, mask),
-			asm.LSh.Imm(asm.R1, 2),
-			asm.Add.Reg(asm.R1, asm.R0),
-			asm.LoadMem(asm.R3, asm.R1, 0, asm.Word),
-			asm.Mov.Reg(asm.R4, asm.R8),
-			asm.Sub.Reg(asm.R4, asm.R3),
-			asm.ArSh.Imm(asm.R4, 63), // all ones if it begins above
-			asm.Or.Reg(asm.R4, asm.R2),
-			asm.Xor.Imm(asm.R4, -1),
-			asm.And.Imm(asm.R4, size),
-			asm.Add.Reg(asm.R5, asm.R4),
+			asm.Mov.Reg(asm.R1, asm.R9),
+			asm.RSh.Imm(asm.R1, 1),
+			asm.Mov.Reg(asm.R2, asm.R7),
+			asm.Add.Reg(asm.R2, asm.R1),
+			asm.And.Imm(asm.R2, mask),
+			asm.LSh.Imm(asm.R2, 2),
+			asm.Add.Reg(asm.R2, asm.R0),
+			asm.LoadMem(asm.R2, asm.R2, 0, asm.Word),
+			asm.Sub.Reg(asm.R2, asm.R4),
+			asm.ArSh.Imm(asm.R2, 63), // all ones unless it begins above
+			asm.And.Reg(asm.R2, asm.R1),
+			asm.Add.Reg(asm.R7, asm.R2),
+			asm.Sub.Reg(asm.R9, asm.R1),
 		)
 	}
+	g.hintAt(asm.R1)
 	g.add(
-		asm.Add.Reg(asm.R5, asm.R7),
+		asm.StoreMem(asm.R1, 0, asm.R7, asm.Half),
+		asm.Mov.Reg(asm.R5, asm.R7),
+	)
+	g.label("ss_row")
+	g.add(
 		asm.And.Imm(asm.R5, mask),
 		asm.LSh.Imm(asm.R5, 1),
 		asm.Add.Reg(asm.R5, asm.R0),
@@ -213,6 +206,51 @@ func (g *bpfGen) row() {
 	)
 	g.lookup(nameRules, asm.R1, "ss_broken")
 	g.add(asm.Mov.Reg(asm.R7, asm.R0))
+}
+
+// hint goes to found with the row for R8 in R5 if it is where the row for this hash was found
+// last, and else to search. A hint may be of another file, or of rows that have been replaced
+// since: the row is only taken if it covers the address. R0 are the rows of the chunk, of which
+// the R9 from R7 on are the mapping's.
+func (g *bpfGen) hint(search, found string) {
+	const mask = chunkRows - 1
+	g.hintAt(asm.R1)
+	g.add(
+		asm.LoadMem(asm.R5, asm.R1, 0, asm.Half),
+		asm.And.Imm(asm.R5, mask),
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.And.Imm(asm.R1, mask),
+		asm.Mov.Reg(asm.R2, asm.R5),
+		asm.Sub.Reg(asm.R2, asm.R1), // its number among the mapping's
+		asm.JGE.Reg(asm.R2, asm.R9, search),
+		asm.Mov.Reg(asm.R1, asm.R5),
+		asm.LSh.Imm(asm.R1, 2),
+		asm.Add.Reg(asm.R1, asm.R0),
+		asm.LoadMem(asm.R1, asm.R1, 0, asm.Word),
+		asm.JLT.Reg(asm.R8, asm.R1, search),
+		asm.Add.Imm(asm.R2, 1),
+		asm.JEq.Reg(asm.R2, asm.R9, found), // the last one has no end
+		asm.Mov.Reg(asm.R1, asm.R5),
+		asm.Add.Imm(asm.R1, 1),
+		asm.And.Imm(asm.R1, mask),
+		asm.LSh.Imm(asm.R1, 2),
+		asm.Add.Reg(asm.R1, asm.R0),
+		asm.LoadMem(asm.R1, asm.R1, 0, asm.Word),
+		asm.JLT.Reg(asm.R8, asm.R1, found),
+	)
+}
+
+// hintAt leaves in reg the address of the hint for R8, and changes R2.
+func (g *bpfGen) hintAt(reg asm.Register) {
+	g.add(
+		asm.Mov.Reg(asm.R2, asm.R8),
+		asm.Mul.Imm(asm.R2, 0x1e3779b1),
+		asm.RSh.Imm(asm.R2, 16),
+		asm.And.Imm(asm.R2, hints-1),
+		asm.LSh.Imm(asm.R2, 1),
+		asm.LoadMapValue(reg, 0, 0).WithReference(nameHints),
+		asm.Add.Reg(reg, asm.R2),
+	)
 }
 
 // cfa leaves the canonical frame address in R9.

@@ -36,6 +36,7 @@ const (
 	nameMappings = "stack_maps"
 	nameRows     = "stack_rows"
 	nameRules    = "stack_rules"
+	nameHints    = "stack_hints"
 )
 
 const (
@@ -50,6 +51,11 @@ const (
 	chunkSize     = 6 * chunkRows
 	mappingsLog   = 10
 	bpfMappingLen = 40
+
+	// hints is how many places of rows that were found are kept, each a uint16: the program
+	// looks there before it searches. All CPUs share them, for a hint that is overwritten costs
+	// a search.
+	hints = 1 << 14
 )
 
 // MaxMappings is the most executable mappings of a process that SetProcess accepts, counting
@@ -105,6 +111,7 @@ func Maps(limits *Limits) []MapSpec {
 		{nameMappings, bpfMapArray, 4, bpfMappingLen, uint32(l.Mappings)},
 		{nameRows, bpfMapArray, 4, chunkSize, uint32(l.chunks())},
 		{nameRules, bpfMapArray, 4, bpfRuleSize, uint32(l.Rules)},
+		{nameHints, bpfMapArray, 4, 2 * hints, 1},
 	}
 }
 

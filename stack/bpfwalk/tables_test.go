@@ -206,7 +206,7 @@ func TestWalkerInstructions(t *testing.T) {
 		if !symbols[WalkFunc] || !symbols[StepFunc] {
 			t.Errorf("%s: functions are missing", name)
 		}
-		known := strings.Join([]string{MapProcesses, nameMappings, nameRows, nameRules}, " ")
+		known := strings.Join([]string{MapProcesses, nameMappings, nameRows, nameRules, nameHints}, " ")
 		for _, i := range ins {
 			ref := i.Reference()
 			if ref != "" && !symbols[ref] && !strings.Contains(known, ref) {

@@ -257,8 +257,7 @@ func (g *bpfGen) signed(reg asm.Register, off int16) {
 // Stack slots.
 const (
 	slotKey   = -4
-	slotPos   = -16
-	slotOver  = -24
+	slotHalf  = -16
 	slotState = -8 // walk's only: the context of the callback
 )
 

@@ -5,10 +5,12 @@
 //	go -C internal/bench run ./profile [-rounds 5] [-procs 2000] [-before FILE]     (as root)
 //	go -C internal/bench run ./profile -stacks
 //	go -C internal/bench run ./profile -algorithms 2
+//	go -C internal/bench run ./profile -continuous 1m
 //
 // With -stacks it prints instead how many samples of stripped programs reach the program's
 // start, for each of the three at the same time; with -algorithms, how many samples of
-// openssl speed do in borescope, for each of 23 algorithms.
+// openssl speed do in borescope, for each of 23 algorithms. With -continuous it measures instead a
+// service that profiles all processes all the time, after its first minute and for so long.
 //
 // The cost is the loss of a pinned, busy program: the difference between its throughput alone
 // and under each tracer, divided by the number of samples. Rounds are interleaved and each
@@ -23,6 +25,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -34,6 +37,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/bench/peer"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack/collect"
 )
 
 // freq is high, so that the cost is well above the noise. Under load the kernel may lower its
@@ -54,6 +59,16 @@ func main() {
 		case "pulse":
 			pulse()
 			return
+		case "continuous", "frame-pointers":
+			work := continuous
+			if os.Args[1] == "frame-pointers" {
+				work = framePointers
+			}
+			if err := work(); err != nil {
+				fmt.Fprintln(os.Stderr, "bench profile:", err)
+				os.Exit(1)
+			}
+			return
 		}
 	}
 	rounds := flag.Int("rounds", 5, "interleaved rounds")
@@ -62,9 +77,13 @@ func main() {
 	each := flag.Int("algorithms", 0,
 		"do so for each of OpenSSL's algorithms, for so many seconds, by borescope alone")
 	before := flag.String("before", "", "measure this build of examples/profile, too: a `file`")
+	all := flag.Duration("continuous", 0, "measure continuous profiling for so long")
+	warm := flag.Duration("warm", time.Minute, "how long it has been running then")
 	flag.Parse()
 	measure := func() error { return run(*rounds, *procs, *before) }
 	switch {
+	case *all > 0:
+		measure = func() error { return continuously(*procs, *warm, *all) }
 	case *each > 0:
 		measure = func() error { return wholeAlgorithms(*each) }
 	case *stacks:
@@ -81,7 +100,8 @@ type tracer struct {
 	name string
 	args []string
 
-	best   float64 // busy's iterations per second
+	best   float64   // busy's iterations per second
+	rates  []float64 // of each round
 	start  []time.Duration
 	maxRSS int64 // KiB
 }
@@ -100,6 +120,7 @@ func run(rounds, procs int, before string) error {
 	tracers := []*tracer{
 		{name: "untraced"},
 		{name: "borescope profile", args: []string{ours, "-F", hz, "-d", "1h", "-f"}},
+		{name: "without the walker", args: []string{"/proc/self/exe", "frame-pointers"}},
 		{name: "the build before", args: []string{before, "-F", hz, "-d", "1h", "-f"}},
 		{name: "perf record -a -g", args: []string{
 			"perf", "record", "-q", "-F", hz, "-a", "-g", "-o",
@@ -197,7 +218,7 @@ func (t *tracer) round() error {
 			t.maxRSS = max(t.maxRSS, u.Maxrss)
 		}
 	}
-	t.best = max(t.best, rate)
+	t.best, t.rates = max(t.best, rate), append(t.rates, rate)
 	return err
 }
 
@@ -268,15 +289,34 @@ func descend(depth int, until time.Time) int {
 var sink int
 
 func report(tracers []*tracer) {
-	alone := tracers[0].best
-	fmt.Printf("%-20s %12s %14s %14s %10s\n", "tracer", "loss", "us per sample", "start ms (min)",
-		"peak MiB")
+	alone := tracers[0]
+	fmt.Printf("%-20s %9s %11s %11s %14s %10s\n", "tracer", "loss", "us, best", "us, median",
+		"start ms (min)", "peak MiB")
 	for _, t := range tracers {
-		loss := 1 - t.best/alone
-		fmt.Printf("%-20s %11.2f%% %14.2f", t.name, 100*loss, loss/freq*1e6)
+		loss := 1 - t.best/alone.best
+		var each []float64
+		for i, rate := range t.rates {
+			each = append(each, 1-rate/alone.rates[i])
+		}
+		slices.Sort(each)
+		fmt.Printf("%-20s %8.2f%% %11.2f %11.2f", t.name, 100*loss, loss/freq*1e6,
+			(each[(len(each)-1)/2]+each[len(each)/2])/2/freq*1e6)
 		if len(t.start) > 0 {
 			fmt.Printf(" %14.1f %10.1f", slices.Min(t.start).Seconds()*1e3, float64(t.maxRSS)/1024)
 		}
 		fmt.Println()
 	}
+}
+
+// framePointers samples everything without the walker until it is interrupted.
+func framePointers() error {
+	c, err := collect.Attach([]probe.Target{probe.Perf{Freq: freq}}, nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	<-interrupted
+	return nil
 }

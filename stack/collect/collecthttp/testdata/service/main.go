@@ -31,12 +31,12 @@ func main() {
 
 func run(ctx context.Context) error {
 	own := []int{os.Getpid()}
-	starts, times := action.NewLRU[uint32, uint64]("starts", 1024), action.NewHist[int64]("times", 4096)
-	p := action.NewProgram("calls")
+	starts, times, p := action.NewTaskStorage[uint64]("starts"), action.NewHist[int64]("times", 4096), action.NewProgram("calls")
 	p.IncludeSelf = true
-	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_enter"}, func(c *action.Ctx) { starts.Set(c, c.TID(), c.Nsecs()) })
+	p.On(probe.RawTracepoint{Name: "sys_enter"}, func(c *action.Ctx) { starts.Set(c, c.Nsecs()) })
 	p.On(probe.Tracepoint{Group: "raw_syscalls", Name: "sys_exit"}, func(c *action.Ctx) {
-		starts.Take(c, c.TID(), func(t0 action.Int) { times.Observe(c, c.Nsecs().Sub(t0), c.Field("id")) })
+		t0 := starts.Get(c) // of this call, for each is used once: 0 if its sys_enter was missed
+		c.If(t0.Ne(0), func() { times.Observe(c, c.Nsecs().Sub(t0), c.Field("id")); starts.Set(c, 0) })
 	})
 	session, err := action.Attach(p, &action.Options{Resolve: &probe.Options{Filter: &probe.Filter{PIDs: own}}})
 	if err != nil {
