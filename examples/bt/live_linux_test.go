@@ -21,15 +21,18 @@ func TestLive(t *testing.T) {
 		status int
 	}{
 		{
-			"README", []string{"-c", "true", "-e", "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"},
+			"README",
+			[]string{"-c", "true", "-e", "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }"},
 			"@[true]: ", "Attached 1 probe\n", 0,
 		},
 		{
-			"command", []string{"-c", signals, "-e", `tracepoint:syscalls:sys_enter_kill /comm == "sh"/ { @[args.sig] = count(); }`},
+			"command",
+			[]string{"-c", signals, "-e", `tracepoint:syscalls:sys_enter_kill /comm == "sh"/ { @[args.sig] = count(); }`},
 			"@[0]: 3\n", "Attached 1 probe\n", 0,
 		},
 		{
-			"json", []string{"-f", "json", "-c", signals, "-e", `tracepoint:syscalls:sys_enter_kill /comm == "sh"/ { @[args.sig] = count(); }`},
+			"json",
+			[]string{"-f", "json", "-c", signals, "-e", `tracepoint:syscalls:sys_enter_kill /comm == "sh"/ { @[args.sig] = count(); }`},
 			`{"type": "attached_probes", "count": 1, "data": {"probes": 1}}` + "\n" +
 				`{"type": "map", "data": {"@": {"0": 3}}}` + "\n", "", 0,
 		},

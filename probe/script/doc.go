@@ -28,11 +28,11 @@
 //   - A text that is a key is cut to 511 bytes before Linux 6.1, whose keys have no more room.
 //   - What was lost, did not fit or was missed is said at the end.
 //
-// Not in programs yet, with an error that says so: delete() and has_key() of aggregations
-// and their values in expressions, structs and arrays as values of variables and maps, tseries(),
-// join(), cat(), system(), strerror(), syscall_name(), signal_name(), loops over maps with values of each CPU, iterators and
-// watchpoints. A loop ends after 8,388,608 turns, before Linux 5.17 after 4,096.
-// The error of each ends with [NotYet].
+// Not in programs yet, with an error that ends with [NotYet]: delete() and has_key() of
+// aggregations and their values in expressions, structs and arrays as values of variables and maps,
+// tseries(), join(), cat(), system(), strerror(), syscall_name(), signal_name(), loops over maps with
+// values of each CPU, iterators and watchpoints. A loop ends after 8,388,608 turns, before Linux 5.17
+// after 4,096.
 //
 // # Checking
 //

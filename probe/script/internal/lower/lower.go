@@ -139,7 +139,6 @@ type lowerer struct {
 	point *syntax.AttachPoint
 	list  *[]*ir.Stmt // where statements go
 	scope *scope
-	loops int
 }
 
 // scope is a block with the variables that were declared in it.
