@@ -25,14 +25,15 @@
 //     used.
 //   - Characters of traced processes' texts that a terminal acts on are printed as '?'
 //     (RunOptions.Raw), and blanks stay in keys in JSON.
+//   - The texts of strerror() are the C library's.
 //   - A text that is a key is cut to 511 bytes before Linux 6.1, whose keys have no more room.
 //   - What was lost, did not fit or was missed is said at the end.
 //
 // Not in programs yet, with an error that ends with [NotYet]: delete() and has_key() of
 // aggregations and their values in expressions, structs and arrays as values of variables and maps,
-// tseries(), join(), cat(), system(), strerror(), syscall_name(), signal_name(), loops over maps with
-// values of each CPU, iterators and watchpoints. A loop ends after 8,388,608 turns, before Linux 5.17
-// after 4,096.
+// tseries(), join(), cat(), system(), names of numbers (strerror() and its like) as values of
+// variables and maps, loops over maps with values of each CPU, iterators and watchpoints. A loop
+// ends after 8,388,608 turns, before Linux 5.17 after 4,096.
 //
 // # Checking
 //

@@ -87,7 +87,7 @@ func (p *Program) newRun(o *RunOptions) *run {
 	if s.Stderr == nil {
 		s.Stderr = io.Discard
 	}
-	s.values = &output.Options{JSON: o.JSON, Raw: o.Raw, Cut: p.conf.StrTruncTrailer, Names: &s.names}
+	s.values = &output.Options{JSON: o.JSON, Raw: o.Raw, Cut: p.conf.StrTruncTrailer, Names: &s.names, Arch: p.plan.Arch}
 	s.out = output.New(s.Stdout, s.values)
 	return s
 }
@@ -115,7 +115,7 @@ type run struct {
 }
 
 func (s *run) run(ctx context.Context) (err error) {
-	if s.loaded, err = bpf.Load(s.low.IR, s.plan); err != nil {
+	if s.loaded, err = bpf.LoadContext(ctx, s.low.IR, s.plan); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.names.close(), s.loaded.Close()) }()
@@ -152,7 +152,7 @@ func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
 			continue
 		}
 		link, err := plan.Attach(s.loaded.Programs(), &probe.AttachOptions{
-			Env: s.env, Missing: missing(s.conf.MissingProbes),
+			Env: s.env, Missing: missing(s.conf.MissingProbes), Context: ctx,
 		})
 		if err != nil {
 			return nil, err
@@ -239,15 +239,23 @@ func (s *run) follow(ctx context.Context) error {
 	return nil
 }
 
-// next waits for a record, or for the time to pass.
+// next waits for a record; if the script may exit, for a time at most.
 func (s *run) next(ctx context.Context, most time.Duration, rec *mapx.Record) error {
 	if s.ring == nil {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	ctx, stop := context.WithTimeout(ctx, most)
-	defer stop()
+	if s.exits() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, most)
+		defer stop()
+	}
 	return s.ring.ReadInto(ctx, rec)
+}
+
+// exits reports whether the script calls exit().
+func (s *run) exits() bool {
+	return slices.ContainsFunc(s.low.Sites, func(at lower.Site) bool { return at.Kind == lower.Exit })
 }
 
 func (s *run) exitRequested() error {

@@ -3,12 +3,15 @@ package output
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script/types"
+	"github.com/borescope/borescope/probe/sysnames"
 )
 
 // named returns the text of a number that stands for a name.
@@ -40,6 +43,50 @@ func (o *Options) named(t types.Type, v bpf.Value) any {
 		}
 	}
 	return fmt.Sprintf("%x", v.Raw)
+}
+
+// numberName returns the text of a number that a function of the script names; ok reports whether
+// kind is such a function.
+func numberName(kind string, n int64, arch string) (name string, ok bool) {
+	switch kind {
+	case "strerror":
+		n = max(n, -n)
+		if n == 0 {
+			return "Success", true
+		}
+		if n > 0 && n < 4096 { // MAX_ERRNO
+			return capital(syscall.Errno(n).Error(), "Unknown error"), true
+		}
+		return "Unknown error", true
+	case "signal_name":
+		if n == 0 {
+			return "Unknown signal 0", true
+		}
+		if n > 0 && n < 65 {
+			return capital(syscall.Signal(n).String(), "N/A"), true
+		}
+		return "N/A", true
+	case "syscall_name":
+		if arch == "" {
+			arch = runtime.GOARCH
+		}
+		if n >= 0 && n < 1<<30 {
+			if name := sysnames.Syscall(arch, sysnames.Native, int(n)); !strings.HasPrefix(name, "[") {
+				return name, true
+			}
+		}
+		return "Unknown syscall", true
+	}
+	return "", false
+}
+
+// capital returns a text of Go's with a capital letter, as the C library has it, or other if Go has
+// none for the number.
+func capital(text, other string) string {
+	if text == "" || strings.HasPrefix(text, "errno ") || strings.HasPrefix(text, "signal ") {
+		return other
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // Families of addresses, of Linux (include/linux/socket.h).

@@ -20,6 +20,8 @@ type Options struct {
 	Raw bool
 	// Cut marks a text that was cut, which fills the length that it may have; "" is "..".
 	Cut string
+	// Arch is the machine whose system calls are named, as GOARCH names it. "": this program's.
+	Arch string
 	// Names gives names to numbers; nil is none.
 	Names Names
 }

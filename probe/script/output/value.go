@@ -137,6 +137,9 @@ func (o *Options) decode(t types.Type, v bpf.Value) any {
 		if t.Name != "" {
 			return enumerator(t, v)
 		}
+		if name, ok := numberName(t.Mode, v.Int(), o.Arch); ok {
+			return name
+		}
 		if t.Signed {
 			return v.Int()
 		}

@@ -54,7 +54,10 @@ func (l *lowerer) call(c *syntax.Call, used bool) *ir.Expr {
 		l.aggregate(c)
 		return ir.NewConst(0)
 	}
-	name := strings.TrimPrefix(c.Name, "__builtin_")
+	name := builtinName(c.Name)
+	if named[name] && len(c.Args) == 1 {
+		return l.numberOf(c)
+	}
 	if f := functions[name]; f != nil {
 		return f(l, c)
 	}
@@ -167,7 +170,7 @@ func (l *lowerer) remove(c *syntax.Call, used bool) *ir.Expr {
 // values returns the arguments of a call from one on, and adds their types to a site.
 func (l *lowerer) values(s *Site, args []syntax.Expr) []*ir.Expr {
 	for _, a := range args {
-		s.Args = append(s.Args, l.typed.Type(a))
+		s.Args = append(s.Args, l.typ(a))
 		s.Times = append(s.Times, l.timeFormat(a))
 	}
 	return l.in(args...)
@@ -247,10 +250,10 @@ func (l *lowerer) exit(c *syntax.Call) *ir.Expr {
 
 // timeFormat returns the format of a value that is a time.
 func (l *lowerer) timeFormat(x syntax.Expr) string {
-	if l.typed.Type(x).Kind != types.Timestamp {
+	if l.typ(x).Kind != types.Timestamp {
 		return ""
 	}
-	if c, ok := x.(*syntax.Call); ok && strings.TrimPrefix(c.Name, "__builtin_") == "strftime" {
+	if c, ok := x.(*syntax.Call); ok && builtinName(c.Name) == "strftime" {
 		if s, ok := c.Args[0].(*syntax.String); ok {
 			return s.Value
 		}
@@ -263,7 +266,7 @@ func (l *lowerer) timeFormat(x syntax.Expr) string {
 func (l *lowerer) strftime(c *syntax.Call) *ir.Expr { return l.expr(c.Args[1]) }
 
 func (l *lowerer) nsecs(c *syntax.Call) *ir.Expr {
-	mode := l.typed.Type(c).Mode
+	mode := l.typ(c).Mode
 	name := map[string]string{
 		"": "nsecs_boot", "boot": "nsecs_boot", "monotonic": "nsecs", "tai": "nsecs_tai",
 		"sw_tai": "nsecs_sw_tai",

@@ -144,7 +144,7 @@ func (l *lowerer) binary(x *syntax.Binary) *ir.Expr {
 	case ir.OpInvalid:
 		return l.missing(x, "the operator "+x.Op)
 	}
-	if t := l.typed.Type(x); t.Kind == types.Pointer && (op == ir.OpAdd || op == ir.OpSub) {
+	if t := l.typ(x); t.Kind == types.Pointer && (op == ir.OpAdd || op == ir.OpSub) {
 		return l.offset(x, op)
 	}
 	args := l.in(x.X, x.Y)
@@ -177,7 +177,7 @@ func (l *lowerer) logic(x *syntax.Binary, op ir.Op) *ir.Expr {
 // truth returns whether a value is not zero; a text, whether it is not empty.
 func (l *lowerer) truth(x syntax.Expr) *ir.Expr {
 	e := l.expr(x)
-	if l.typed.Type(x).Kind == types.String {
+	if l.typ(x).Kind == types.String {
 		return ir.NewExpr(ir.OpNe, ir.NewExpr(ir.OpLen, e), ir.NewConst(0))
 	}
 	return e
@@ -208,7 +208,7 @@ func (l *lowerer) step(x *syntax.Unary, used bool) *ir.Expr {
 	}
 	t := l.of(x.X)
 	if t.Kind != ir.KindInt {
-		return l.missing(x, x.Op+" of a "+l.typed.Type(x.X).String())
+		return l.missing(x, x.Op+" of a "+l.typ(x.X).String())
 	}
 	one := &ir.Expr{Op: ir.OpConst, Type: t, Int: by}
 	after := func(x *ir.Expr) *ir.Expr { return &ir.Expr{Op: ir.OpAdd, Type: t, Args: []*ir.Expr{x, one}} }
@@ -284,6 +284,9 @@ func (l *lowerer) blockValue(b *syntax.Block) *ir.Expr {
 }
 
 func (l *lowerer) cast(x *syntax.Cast) *ir.Expr {
+	if t := l.typ(x); hasNames(t) {
+		return l.expr(x.X)
+	}
 	e := l.expr(x.X)
 	t := l.of(x)
 	from := l.of(x.X)
@@ -294,7 +297,7 @@ func (l *lowerer) cast(x *syntax.Cast) *ir.Expr {
 	case from.Equal(t):
 		return e
 	}
-	return l.missing(x, "a cast of "+l.typed.Type(x.X).String()+" to "+l.typed.Type(x).String())
+	return l.missing(x, "a cast of "+l.typ(x.X).String()+" to "+l.typ(x).String())
 }
 
 func (l *lowerer) tuple(n syntax.Expr, elems []syntax.Expr) *ir.Expr {
@@ -377,7 +380,7 @@ func number(text string, signed bool) (int64, error) {
 
 // field returns a field of args, an element of a record, or a member.
 func (l *lowerer) field(x *syntax.Field) *ir.Expr {
-	switch t := l.typed.Type(x.X); {
+	switch t := l.typ(x.X); {
 	case t.Args:
 		e := &ir.Expr{Op: ir.OpArg, Str: x.Name}
 		switch l.point.Provider {

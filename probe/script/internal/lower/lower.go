@@ -130,6 +130,7 @@ type lowerer struct {
 	o     *Options
 	out   *Result
 	maps  map[string]*Map
+	keys  map[string]types.Type // of maps whose keys have names of numbers
 	// Maps that the script clears.
 	cleared map[string]bool
 	emits   []*ir.Stmt // their events get the ring's size at the end
@@ -225,6 +226,7 @@ func (l *lowerer) find(name string) *ir.Var {
 
 // makeMaps makes the maps that the script uses.
 func (l *lowerer) makeMaps() {
+	l.keys = l.keyTypes()
 	declared := map[string]*syntax.MapDecl{}
 	calls := map[string]*syntax.Call{}
 	for _, d := range l.typed.File.Decls {
@@ -268,6 +270,9 @@ var mapKinds = map[string]ir.MapKind{
 
 func (l *lowerer) makeMap(name string, d *syntax.MapDecl, call *syntax.Call) *Map {
 	key, value := l.typed.Map(name)
+	if t, ok := l.keys[name]; ok {
+		key = t
+	}
 	m := &Map{Name: name, Key: key, Value: value, Scalar: l.typed.Scalar(name)}
 	m.IR = &ir.Map{Name: kernelName(name), Entries: l.o.MapKeys}
 	at := syntax.Node(l.typed.File)

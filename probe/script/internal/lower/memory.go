@@ -46,21 +46,21 @@ func user(t types.Type) bool { return t.Space == types.UserSpace }
 // address returns a pointer to what an expression of a C type stands for in memory, nil if that is
 // a value of the program's own.
 func (l *lowerer) address(x syntax.Expr) *ir.Expr {
-	t := l.typed.Type(x)
+	t := l.typ(x)
 	switch x := x.(type) {
 	case *syntax.Unary:
 		if x.Op == "*" {
 			return l.pointer(x.X, t)
 		}
 	case *syntax.Field:
-		if l.typed.Type(x.X).Kind != types.C || l.typed.Type(x.X).Args {
+		if l.typ(x.X).Kind != types.C || l.typ(x.X).Args {
 			return nil
 		}
 		if base := l.address(x.X); base != nil {
 			return &ir.Expr{Op: ir.OpAddrOf, Str: x.Name, Args: []*ir.Expr{base}}
 		}
 	case *syntax.Index:
-		of := l.typed.Type(x.X)
+		of := l.typ(x.X)
 		var base *ir.Expr
 		switch of.Kind {
 		case types.Pointer:
@@ -85,7 +85,7 @@ func (l *lowerer) address(x syntax.Expr) *ir.Expr {
 
 // pointer returns an expression, a pointer or a number, as a pointer to a type.
 func (l *lowerer) pointer(x syntax.Expr, elem types.Type) *ir.Expr {
-	of := l.typed.Type(x)
+	of := l.typ(x)
 	t := ir.PtrType(cType(elem), user(of))
 	if of.Space == types.NoSpace && of.Kind == types.Integer {
 		t.User = l.inUser() // as the event is
@@ -104,7 +104,7 @@ func (l *lowerer) inUser() bool {
 
 // deref returns what a pointer points to.
 func (l *lowerer) deref(x *syntax.Unary) *ir.Expr {
-	t := l.typed.Type(x)
+	t := l.typ(x)
 	if t.Kind == types.C || t.Kind == types.Array {
 		return &ir.Expr{Op: ir.OpDeref, Args: []*ir.Expr{l.pointer(x.X, t)}}
 	}
@@ -117,9 +117,9 @@ func (l *lowerer) member(x *syntax.Field) *ir.Expr {
 	if base == nil {
 		return l.missing(x, "a member of a struct that is a value")
 	}
-	if t := l.typed.Type(x); t.Kind == types.String {
+	if t := l.typ(x); t.Kind == types.String {
 		at := &ir.Expr{Op: ir.OpAddrOf, Str: x.Name, Args: []*ir.Expr{base}}
-		return l.chars(x, at, t, l.typed.Type(x.X))
+		return l.chars(x, at, t, l.typ(x.X))
 	}
 	return l.loaded(x, &ir.Expr{Op: ir.OpMember, Str: x.Name, Args: []*ir.Expr{base}})
 }
@@ -133,7 +133,7 @@ func (l *lowerer) chars(x syntax.Expr, at *ir.Expr, t, of types.Type) *ir.Expr {
 
 // loaded gives what was read from memory its type.
 func (l *lowerer) loaded(x syntax.Expr, e *ir.Expr) *ir.Expr {
-	switch t := l.typed.Type(x); t.Kind {
+	switch t := l.typ(x); t.Kind {
 	case types.C, types.Array:
 		return e
 	default:
@@ -153,10 +153,10 @@ func (l *lowerer) index(x *syntax.Index) *ir.Expr {
 // offset returns pointer + n or pointer - n, where n counts what the pointer points to.
 func (l *lowerer) offset(x *syntax.Binary, op ir.Op) *ir.Expr {
 	args := l.in(x.X, x.Y)
-	t := l.typed.Type(x)
+	t := l.typ(x)
 	size := int64(max(t.Elem.Size, 1))
 	for i, side := range []syntax.Expr{x.X, x.Y} {
-		if l.typed.Type(side).Kind != types.Pointer && size > 1 {
+		if l.typ(side).Kind != types.Pointer && size > 1 {
 			args[i] = &ir.Expr{Op: ir.OpMul, Type: ir.Int64Type(), Args: []*ir.Expr{args[i], ir.NewConst(size)}}
 		}
 	}
@@ -168,7 +168,7 @@ func (l *lowerer) offset(x *syntax.Binary, op ir.Op) *ir.Expr {
 func (l *lowerer) str(c *syntax.Call) *ir.Expr {
 	x := c.Args[0]
 	t := l.of(c)
-	if l.typed.Type(x).Kind == types.String {
+	if l.typ(x).Kind == types.String {
 		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{l.expr(x)}}
 	}
 	char := types.Type{Kind: types.Integer, Size: 1, Signed: true}
@@ -203,7 +203,7 @@ func (l *lowerer) buf(c *syntax.Call) *ir.Expr {
 	room := t.Fields[1].Type
 	length := &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(room.Size)}
 	var from *ir.Expr
-	if of := l.typed.Type(c.Args[0]); of.Kind == types.Array || of.Kind == types.C || of.Kind == types.String {
+	if of := l.typ(c.Args[0]); of.Kind == types.Array || of.Kind == types.C || of.Kind == types.String {
 		if from = l.address(c.Args[0]); from == nil {
 			return l.missing(c, "buf() of a value")
 		}

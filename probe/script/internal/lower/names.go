@@ -24,7 +24,7 @@ func (l *lowerer) userAddress(n syntax.Expr, address *ir.Expr) *ir.Expr {
 
 // function is the address of the probed function.
 func (l *lowerer) function(x *syntax.Builtin) *ir.Expr {
-	if l.typed.Type(x).Kind == types.Usym {
+	if l.typ(x).Kind == types.Usym {
 		return l.userAddress(x, ir.NewBuiltin("ip"))
 	}
 	return &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{ir.NewBuiltin("func")}}
@@ -58,7 +58,7 @@ const (
 // ntop is the family and the address.
 func (l *lowerer) ntop(c *syntax.Call) *ir.Expr {
 	x := c.Args[len(c.Args)-1]
-	t := l.typed.Type(x)
+	t := l.typ(x)
 	family := &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: afINET}
 	if t.Kind == types.Array || t.Kind == types.String {
 		family.Int = afINET6
@@ -73,7 +73,7 @@ func (l *lowerer) ntop(c *syntax.Call) *ir.Expr {
 // bytes returns a number, or an array, as bytes in memory's order, with zeros behind them.
 func (l *lowerer) bytes(x syntax.Expr, size int) *ir.Expr {
 	to := ir.BytesType(size)
-	t := l.typed.Type(x)
+	t := l.typ(x)
 	if t.Kind == types.Integer || t.Kind == types.Pointer {
 		n := &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{l.expr(x)}}
 		n = &ir.Expr{Op: ir.OpCast, Type: ir.BytesType(4), Args: []*ir.Expr{n}}
@@ -127,7 +127,7 @@ func (l *lowerer) override(c *syntax.Call) *ir.Expr {
 
 // stack is the frames of a stack; a user's has its process, whose names they have.
 func (l *lowerer) stack(n syntax.Expr) *ir.Expr {
-	t := l.typed.Type(n)
+	t := l.typ(n)
 	if t.Mode == "build_id" {
 		return l.missing(n, "the stack mode build_id")
 	}

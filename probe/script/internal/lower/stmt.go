@@ -118,6 +118,10 @@ func (l *lowerer) ifStmt(x *syntax.If) {
 }
 
 func (l *lowerer) assign(s *syntax.Assign) {
+	if hasNames(l.typ(s.Value)) {
+		l.missing(s.Value, "the name of a number as the value of a variable or a map")
+		return
+	}
 	switch t := s.Target.(type) {
 	case *syntax.VarDecl:
 		x := l.expr(s.Value)
@@ -174,7 +178,7 @@ func (l *lowerer) variable(n *syntax.Variable, declared bool) *ir.Var {
 // declare declares a variable, which is zero.
 func (l *lowerer) declare(d *syntax.VarDecl) {
 	v := l.variable(d.Var, true)
-	if l.typed.Type(d.Var).Kind == types.None {
+	if l.typ(d.Var).Kind == types.None {
 		return // never used
 	}
 	l.set(d, v, zero(v.Type))

@@ -52,7 +52,7 @@ func (l *lowerer) typeOf(n syntax.Node, t types.Type) ir.Type {
 }
 
 // of returns the type of an expression as ir has it.
-func (l *lowerer) of(x syntax.Expr) ir.Type { return l.typeOf(x, l.typed.Type(x)) }
+func (l *lowerer) of(x syntax.Expr) ir.Type { return l.typeOf(x, l.typ(x)) }
 
 // defaultText is bpftrace's default of max_strlen. Where texts are shorter, they have room for a NUL
 // of their own, so that one that fills its type is seen to have been cut.
