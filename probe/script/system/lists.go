@@ -56,6 +56,9 @@ func (s *System) prototyped() []name {
 func (s *System) listed(provider string, n name) bool {
 	var list []name
 	if provider == "tracepoint" {
+		if s.there(n) {
+			return true
+		}
 		list = s.tracepoints()
 	} else {
 		list = s.rawTracepoints(n.group)
@@ -64,6 +67,23 @@ func (s *System) listed(provider string, n name) bool {
 		return cmp.Or(strings.Compare(a.group, b.group), strings.Compare(a.name, b.name))
 	})
 	return found || len(list) == 0
+}
+
+// mostAlone is how many tracepoints are looked for one by one before all are listed: that takes
+// longer than all else of a script with a few.
+const mostAlone = 8
+
+// there reports whether a tracepoint is there, as far as that is known without listing all.
+func (s *System) there(n name) bool {
+	if s.lists["tracepoint"] != nil || s.alone == mostAlone {
+		return false
+	}
+	s.alone++
+	_, err := s.env.Tracepoint(n.group, n.name)
+	if err != nil {
+		s.alone = mostAlone // the error that follows lists all
+	}
+	return err == nil
 }
 
 // names lists up to most matches of a target with wildcards.

@@ -37,6 +37,7 @@ type System struct {
 	args  map[string]*btf.Struct
 	lists map[string][]name // of events, by kind, sorted
 
+	alone   int    // tracepoints that were looked for without listing all
 	wanted  []name // tracepoints of a script whose formats were not read yet
 	missing bool   // an event did not exist
 	absent  int    // user files of a script that do not exist, or have none of its functions
