@@ -37,6 +37,11 @@ func TestLive(t *testing.T) {
 				`{"type": "map", "data": {"@": {"0": 3}}}` + "\n", "", 0,
 		},
 		{"exit", []string{"-q", "-e", `begin { printf("%s %d\n", str($1), getopt("n", 1)); exit(3); }`, "text", "--n=7"}, "text 7\n", "", 3},
+		{
+			"join",
+			[]string{"-c", "sh -c 'exec echo one two'", "-e", `tracepoint:syscalls:sys_enter_execve /comm == "sh"/ { join(args.argv); join(args.argv, "+"); }`},
+			"echo one two\necho+one+two\n", "Attached 1 probe\n", 0,
+		},
 		{"loss", []string{"-q", "-e", "config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; }"}, "@[1]: 1\n", "entries did not fit into maps", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -31,7 +31,7 @@
 //
 // Not in programs yet, with an error that ends with [NotYet]: delete() and has_key() of
 // aggregations and their values in expressions, structs and arrays as values of variables and maps,
-// tseries(), join(), cat(), system(), names of numbers (strerror() and its like) as values of
+// tseries(), cat(), system(), names of numbers (strerror() and its like) as values of
 // variables and maps, loops over maps with values of each CPU, iterators and watchpoints. A loop
 // ends after 8,388,608 turns, before Linux 5.17 after 4,096.
 //

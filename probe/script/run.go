@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/borescope/borescope/hist"
@@ -79,6 +80,7 @@ func (p *Program) newRun(o *RunOptions) *run {
 	s := &run{
 		Program: p, RunOptions: *o,
 		tables: map[*lower.Map]mapx.Table[bpf.Value, any]{}, zeroed: map[*lower.Map][]output.Entry{},
+		joins: map[uint64][]string{},
 	}
 	s.boot = time.Now().Add(-time.Duration(kernel.Boottime())).Round(0)
 	if s.Stdout == nil {
@@ -103,6 +105,7 @@ type run struct {
 	values *output.Options
 	tables map[*lower.Map]mapx.Table[bpf.Value, any] // those that were read
 	zeroed map[*lower.Map][]output.Entry             // by zero()
+	joins  map[uint64][]string                       // the texts of join(), by thread, until they are complete
 	links  []*probe.Link
 	lost   uint64
 	names  names
@@ -396,11 +399,35 @@ func (s *run) site(at *lower.Site, data []byte) error {
 		return s.zero(at.Map)
 	case lower.Time:
 		return s.out.Time(output.Strftime(at.Format, time.Now()))
+	case lower.JoinPart, lower.JoinEnd:
+		return s.join(at, s.args(at, raw))
 	case lower.Exit:
 		s.exited, s.status = true, int(raw.Elem(1).Int())
 		return nil
 	}
 	return fmt.Errorf("site of kind %d", at.Kind)
+}
+
+// mostJoins bounds the threads whose texts are not complete: that of one whose end was lost.
+const mostJoins = 1024
+
+// join keeps a text of a thread, or prints those that it has.
+func (s *run) join(at *lower.Site, args []any) error {
+	tid, _ := args[0].(uint64)
+	if at.Kind == lower.JoinEnd {
+		text := strings.Join(s.joins[tid], at.Format)
+		delete(s.joins, tid)
+		return s.out.Join(text)
+	}
+	if n, _ := args[1].(uint64); n == 0 {
+		delete(s.joins, tid) // the end of the ones before was lost
+	}
+	if len(s.joins) >= mostJoins && s.joins[tid] == nil {
+		clear(s.joins)
+	}
+	text, _ := args[2].(string)
+	s.joins[tid] = append(s.joins[tid], text)
+	return nil
 }
 
 // args returns the values of a record.

@@ -74,6 +74,14 @@ func (p *Printer) Time(text string) error {
 	return p.write([]byte(text))
 }
 
+// Join prints texts that were joined, on a line.
+func (p *Printer) Join(text string) error {
+	if p.o.JSON {
+		return p.line("join", text)
+	}
+	return p.write([]byte(text + "\n"))
+}
+
 // Entry is an entry of a map: Value is a number, a value of Decode, or one of mapx's and hist's.
 type Entry struct{ Key, Value any }
 

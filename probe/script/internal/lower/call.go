@@ -90,6 +90,7 @@ func init() { // they lower their arguments
 		"clear": func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Clear) },
 		"zero":  func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Zero) },
 		"time":  (*lowerer).time, "exit": (*lowerer).exit, "strftime": (*lowerer).strftime,
+		"join":  (*lowerer).join,
 		"nsecs": (*lowerer).nsecs, "reg": (*lowerer).reg,
 		"str": (*lowerer).str, "buf": (*lowerer).buf,
 		"ksym": (*lowerer).ksym, "usym": (*lowerer).usym, "kaddr": (*lowerer).kaddr,
@@ -245,6 +246,42 @@ func (l *lowerer) exit(c *syntax.Call) *ir.Expr {
 	l.emit(c, s, code)
 	l.add(c, &ir.Stmt{Op: ir.StmtExit, X: code})
 	l.add(c, &ir.Stmt{Op: ir.StmtReturn})
+	return ir.NewConst(0)
+}
+
+// mostJoined and joinedText are how many texts join() reads of a list, and their size.
+const (
+	mostJoined = 16
+	joinedText = 1024
+)
+
+// join emits the texts of a list of pointers that ends with a null pointer, each in a record of its
+// own: together they would be larger than a value may be. Whoever reads them joins those of a thread.
+func (l *lowerer) join(c *syntax.Call) *ir.Expr {
+	u32, text := types.Type{Kind: types.Integer, Size: 4}, types.Type{Kind: types.String, Size: joinedText}
+	list := l.pointer(c.Args[0], types.Type{Kind: types.Integer, Size: 8})
+	list = ir.NewVar(l.let(c, "list", list, list.Type))
+	tid := func() *ir.Expr {
+		return &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{ir.NewBuiltin("tid")}}
+	}
+	i := &ir.Var{Name: "i"}
+	body := l.block(func() {
+		t := ir.PtrType(nil, list.Var.Type.User)
+		at := &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{ir.NewExpr(ir.OpIndex, list, ir.NewVar(i))}}
+		at = ir.NewVar(l.let(c, "text", at, t))
+		l.add(c, &ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpEq, at, ir.NewConst(0)), Body: []*ir.Stmt{{Op: ir.StmtBreak}}})
+		s := Site{Kind: JoinPart, Args: []types.Type{u32, u32, text}}
+		l.emit(c, s, tid(), ir.NewVar(i), &ir.Expr{Op: ir.OpStr, Type: l.typeOf(c, text), Args: []*ir.Expr{at}})
+	})
+	l.add(c, &ir.Stmt{
+		Op: ir.StmtLoop, X: &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: mostJoined},
+		Var: i, Max: mostJoined, Body: body,
+	})
+	end := Site{Kind: JoinEnd, Format: " ", Args: []types.Type{u32}}
+	if len(c.Args) > 1 {
+		end.Format = c.Args[1].(*syntax.String).Value
+	}
+	l.emit(c, end, tid())
 	return ir.NewConst(0)
 }
 

@@ -79,6 +79,8 @@ const (
 	Zero                       // nothing
 	Time                       // nothing
 	Exit                       // the exit status
+	JoinPart                   // the thread, a number from 0, and the text of that number
+	JoinEnd                    // the thread, whose texts are complete
 )
 
 // Site is a place in the script that has something done outside of the kernel.
@@ -87,7 +89,7 @@ type Site struct {
 	Loc  syntax.Loc
 	// Severity is that of a message (warnf, errorf); printf's is "".
 	Severity string
-	// Format is printf's, without the values, or time's.
+	// Format is printf's, without the values, or time's; of JoinEnd what is between the texts.
 	Format string
 	// Args are the types of the values in the record, and Record is how the record holds them,
 	// after the site's number.
