@@ -42,7 +42,7 @@ func TestLive(t *testing.T) {
 			[]string{"-c", "sh -c 'exec echo one two'", "-e", `tracepoint:syscalls:sys_enter_execve /comm == "sh"/ { join(args.argv); join(args.argv, "+"); }`},
 			"echo one two\necho+one+two\n", "Attached 1 probe\n", 0,
 		},
-		{"loss", []string{"-q", "-e", "config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; }"}, "@[1]: 1\n", "entries did not fit into maps", 0},
+		{"loss", []string{"-q", "-e", "config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; }"}, "@[1]: 1\n", "Map full; can't update element (1 times)", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, said bytes.Buffer

@@ -31,9 +31,10 @@
 //
 // Not in programs yet, with an error that ends with [NotYet]: delete() and has_key() of
 // aggregations and their values in expressions, structs and arrays as values of variables and maps,
-// tseries(), cat(), system(), names of numbers (strerror() and its like) as values of
-// variables and maps, loops over maps with values of each CPU, iterators and watchpoints. A loop
-// ends after 8,388,608 turns, before Linux 5.17 after 4,096.
+// tseries(), cat(), system(), names of numbers (strerror(), strftime() and their
+// like) in variables, loops over maps with values of each CPU, iterators and watchpoints. A loop
+// ends after 8,388,608 turns, before Linux 5.17 after 4,096. As in bpftrace, what is divided by
+// zero is 1, with a warning, and two empty lines are printed before the maps at the end.
 //
 // # Checking
 //

@@ -19,6 +19,7 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script/internal/lower"
 	"github.com/borescope/borescope/probe/script/output"
+	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/types"
 )
 
@@ -89,7 +90,7 @@ func (p *Program) newRun(o *RunOptions) *run {
 	if s.Stderr == nil {
 		s.Stderr = io.Discard
 	}
-	s.values = &output.Options{JSON: o.JSON, Raw: o.Raw, Cut: p.conf.StrTruncTrailer, Names: &s.names, Arch: p.plan.Arch}
+	s.values = &output.Options{JSON: o.JSON, Raw: o.Raw, Cut: p.conf.StrTruncTrailer, Names: &s.names, Arch: p.plan.Arch, Time: s.moment}
 	s.out = output.New(s.Stdout, s.values)
 	return s
 }
@@ -313,8 +314,11 @@ func (s *run) finish(ends *probe.Plan) error {
 	return s.printMaps()
 }
 
-// printMaps prints all maps.
+// printMaps prints all maps, after the end of the other output.
 func (s *run) printMaps() error {
+	if err := s.out.End(); err != nil {
+		return err
+	}
 	if !s.conf.PrintMapsOnExit {
 		return nil
 	}
@@ -346,7 +350,10 @@ func (s *run) losses() error {
 	}
 	say(s.lost, "events were lost: the ring was full")
 	full := st.Full - min(st.Full, s.lost)
-	say(full, "entries did not fit into maps: try config = { max_map_keys=… }")
+	if full > 0 {
+		fmt.Fprintf(s.Stderr, "WARNING: Map full; can't update element (%d times). Try increasing max_map_keys config "+
+			"or manually setting the max entries in a map declaration e.g. `let @a = hash(5000)`\n", full)
+	}
 	say(st.Missed, "firings were missed: a program was running on the CPU")
 	say(st.NoScratch, "firings were left out: too many programs were active on a CPU")
 	return nil
@@ -385,7 +392,12 @@ func (s *run) site(at *lower.Site, data []byte) error {
 	raw := bpf.Value{Type: at.Record, Raw: string(data)}
 	switch at.Kind {
 	case lower.Printf:
+		if at.Severity != "" {
+			return s.message(at, s.out.Format(at.Format, s.args(at, raw)))
+		}
 		return s.out.Printf(at.Format, s.args(at, raw))
+	case lower.Warning:
+		return s.warning(at)
 	case lower.PrintValue:
 		return s.out.Value(s.args(at, raw)[0])
 	case lower.PrintMap:
@@ -406,6 +418,46 @@ func (s *run) site(at *lower.Site, data []byte) error {
 		return nil
 	}
 	return fmt.Errorf("site of kind %d", at.Kind)
+}
+
+// message prints a message of warnf() or errorf(), with its place.
+func (s *run) message(at *lower.Site, message string) error {
+	e := syntax.Error{Loc: at.Loc, Msg: strings.ToUpper(strings.TrimSuffix(at.Severity, "f"))}
+	if e.Msg == "WARN" {
+		e.Msg = "WARNING"
+	}
+	e.Msg += ": " + message
+	text := e.Error() + "\n"
+	for l := at.Loc.From; l != nil; l = l.From {
+		from := syntax.Error{Loc: *l, Msg: "expanded from"}
+		from.Loc.From = nil
+		if at.Severity == "warnf" {
+			from.Severity = syntax.SeverityWarning
+		}
+		text += from.String()
+	}
+	return s.place(at, message, text)
+}
+
+// warning prints a warning about what the script does, with its place and the line.
+func (s *run) warning(at *lower.Site) error {
+	e := syntax.Error{Loc: at.Loc, Severity: syntax.SeverityWarning, Msg: at.Format}
+	return s.place(at, at.Format, e.String())
+}
+
+// place prints a message of a site, which is text on standard error.
+func (s *run) place(at *lower.Site, message, text string) error {
+	line, column := at.Loc.Source.Position(int(at.Loc.Start))
+	kind := at.Severity
+	if kind == "" {
+		kind = "runtime_error"
+	}
+	printed, err := s.out.Message(kind, message, at.Loc.Source.Name, line, column)
+	if err != nil || printed {
+		return err
+	}
+	_, err = io.WriteString(s.Stderr, text)
+	return err
 }
 
 // mostJoins bounds the threads whose texts are not complete: that of one whose end was lost.
@@ -434,12 +486,7 @@ func (s *run) join(at *lower.Site, args []any) error {
 func (s *run) args(at *lower.Site, raw bpf.Value) []any {
 	args := make([]any, len(at.Args))
 	for i, t := range at.Args {
-		v := raw.Elem(i + 1)
-		if t.Kind == types.Timestamp {
-			args[i] = output.Strftime(at.Times[i], s.moment(t.Mode, uint64(v.Int())))
-			continue
-		}
-		args[i] = output.Decode(t, v, s.values)
+		args[i] = output.Decode(t, raw.Elem(i+1), s.values)
 	}
 	return args
 }

@@ -77,7 +77,7 @@ func (o *Options) array(a *btf.Array, b []byte, depth int) any {
 	if err != nil || size == 0 || size*int(a.Nelems) > len(b) {
 		return fmt.Sprintf("%x", b)
 	}
-	if i, ok := ctype.Underlying(a.Type).(*btf.Int); ok && i.Size == 1 {
+	if i, ok := ctype.Underlying(a.Type).(*btf.Int); ok && i.Size == 1 && i.Encoding != btf.Bool {
 		for n, c := range b {
 			if c == 0 {
 				b = b[:n]

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/probe/ir/bpf"
@@ -17,6 +18,12 @@ import (
 // named returns the text of a number that stands for a name.
 func (o *Options) named(t types.Type, v bpf.Value) any {
 	switch t.Kind {
+	case types.Timestamp:
+		at := time.Unix(0, v.Int())
+		if o.Time != nil {
+			at = o.Time(t.Mode, uint64(v.Int()))
+		}
+		return Strftime(t.Name, at)
 	case types.Ksym:
 		return o.function(uint64(v.Int()), o.kernel)
 	case types.Usym:

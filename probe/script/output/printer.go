@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/script/internal/printf"
@@ -22,6 +23,8 @@ type Options struct {
 	Cut string
 	// Arch is the machine whose system calls are named, as GOARCH names it. "": this program's.
 	Arch string
+	// Time returns the time of a clock: boot, tai or sw_tai. Nil is that of nanoseconds since 1970.
+	Time func(clock string, ns uint64) time.Time
 	// Names gives names to numbers; nil is none.
 	Names Names
 }
@@ -45,16 +48,21 @@ func New(w io.Writer, o *Options) *Printer {
 
 // Printf prints values of Decode by a format of printf(), as many as it has conversions.
 func (p *Printer) Printf(format string, values []any) error {
+	p.b = p.parsed(format).Append(p.b[:0], values)
+	if p.o.JSON {
+		return p.line("printf", string(p.b))
+	}
+	return p.write(p.b)
+}
+
+// parsed returns a format that was parsed once.
+func (p *Printer) parsed(format string) *printf.Format {
 	f := p.formats[format]
 	if f == nil {
 		f = printf.Parse(format)
 		p.formats[format] = f
 	}
-	p.b = f.Append(p.b[:0], values)
-	if p.o.JSON {
-		return p.line("printf", string(p.b))
-	}
-	return p.write(p.b)
+	return f
 }
 
 // Value prints a value on a line of its own.
@@ -72,6 +80,34 @@ func (p *Printer) Time(text string) error {
 		return p.line("time", text)
 	}
 	return p.write([]byte(text))
+}
+
+// End prints what separates a script's output from its maps, which are printed at the end.
+func (p *Printer) End() error {
+	if p.o.JSON {
+		return nil
+	}
+	return p.write([]byte("\n\n"))
+}
+
+// Message prints a message of warnf() or errorf(), or about what the script does, if the output is
+// JSON, where it is a line like others. Else it prints nothing and returns false: the message is for
+// standard error. Line and column count from 1.
+func (p *Printer) Message(kind, message, file string, line, column int) (bool, error) {
+	if !p.o.JSON {
+		return false, nil
+	}
+	p.b = append(p.b[:0], `{"type": "`...)
+	p.b = append(append(p.b, kind...), `", "msg": `...)
+	p.b = append(appendJSON(p.b, message), `, "filename": `...)
+	p.b = appendJSON(p.b, file)
+	p.b = fmt.Appendf(p.b, ", \"line\": %d, \"col\": %d}\n", line, column)
+	return true, p.write(p.b)
+}
+
+// Format returns values by a format of printf(), as Printf prints them.
+func (p *Printer) Format(format string, values []any) string {
+	return string(p.parsed(format).Append(nil, values))
 }
 
 // Join prints texts that were joined, on a line.

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cilium/ebpf/btf"
+
 	"github.com/borescope/borescope/internal/escape"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script/internal/printf"
@@ -134,7 +136,7 @@ func (o *Options) decode(t types.Type, v bpf.Value) any {
 	case types.Bool:
 		return v.Int() != 0
 	case types.Integer:
-		if t.Name != "" {
+		if _, enum := t.BTF.(*btf.Enum); enum || t.Name != "" {
 			return enumerator(t, v)
 		}
 		if name, ok := numberName(t.Mode, v.Int(), o.Arch); ok {

@@ -429,7 +429,7 @@ func integer(size uint64, signed bool) Type {
 // enum returns the type of an enum, whose values e has: nil if they are not known.
 func enum(size uint64, name string, e *btf.Enum) Type {
 	t := Type{Kind: Integer, Size: size, Name: name}
-	if e != nil && name != "" {
+	if e != nil { // an enum without a name, too, has names for its values
 		t.BTF = e
 	}
 	return t

@@ -171,8 +171,11 @@ func (l *lowerer) remove(c *syntax.Call, used bool) *ir.Expr {
 // values returns the arguments of a call from one on, and adds their types to a site.
 func (l *lowerer) values(s *Site, args []syntax.Expr) []*ir.Expr {
 	for _, a := range args {
-		s.Args = append(s.Args, l.typ(a))
-		s.Times = append(s.Times, l.timeFormat(a))
+		t := l.typ(a)
+		if t.Kind == types.Timestamp && t.Name == "" {
+			l.missing(a, "a time in a variable")
+		}
+		s.Args = append(s.Args, t)
 	}
 	return l.in(args...)
 }
@@ -180,7 +183,7 @@ func (l *lowerer) values(s *Site, args []syntax.Expr) []*ir.Expr {
 func (l *lowerer) printf(c *syntax.Call) *ir.Expr {
 	s := Site{Kind: Printf, Format: c.Args[0].(*syntax.String).Value}
 	if c.Name != "printf" {
-		s.Severity = strings.TrimSuffix(c.Name, "f")
+		s.Severity = c.Name
 	}
 	xs := l.values(&s, c.Args[1:])
 	l.emit(c, s, xs...)
@@ -283,20 +286,6 @@ func (l *lowerer) join(c *syntax.Call) *ir.Expr {
 	}
 	l.emit(c, end, tid())
 	return ir.NewConst(0)
-}
-
-// timeFormat returns the format of a value that is a time.
-func (l *lowerer) timeFormat(x syntax.Expr) string {
-	if l.typ(x).Kind != types.Timestamp {
-		return ""
-	}
-	if c, ok := x.(*syntax.Call); ok && builtinName(c.Name) == "strftime" {
-		if s, ok := c.Args[0].(*syntax.String); ok {
-			return s.Value
-		}
-	}
-	l.missing(x, "a time that is not strftime()'s")
-	return ""
 }
 
 // strftime is the time alone: whoever prints it has the format.

@@ -31,7 +31,8 @@ func (l *lowerer) value(x syntax.Expr) *ir.Expr {
 		}
 		return &ir.Expr{Op: ir.OpConst, Type: ir.BoolType(), Int: n}
 	case *syntax.String:
-		return &ir.Expr{Op: ir.OpString, Str: x.Value, Type: l.of(x)}
+		value, _, _ := strings.Cut(x.Value, "\x00") // which ends it, also in comparisons
+		return &ir.Expr{Op: ir.OpString, Str: value, Type: l.of(x)}
 	case *syntax.Builtin:
 		return l.builtin(x)
 	case *syntax.Variable:
@@ -56,11 +57,7 @@ func (l *lowerer) value(x syntax.Expr) *ir.Expr {
 	case *syntax.Tuple:
 		return l.tuple(x, x.Elems)
 	case *syntax.Record:
-		elems := make([]syntax.Expr, len(x.Elems))
-		for i, e := range x.Elems {
-			elems[i] = e.Value
-		}
-		return l.tuple(x, elems)
+		return l.record(x)
 	case *syntax.Element:
 		return &ir.Expr{Op: ir.OpElem, Int: int64(x.N), Args: []*ir.Expr{l.expr(x.X)}}
 	case *syntax.Field:
@@ -148,11 +145,57 @@ func (l *lowerer) binary(x *syntax.Binary) *ir.Expr {
 		return l.offset(x, op)
 	}
 	args := l.in(x.X, x.Y)
+	if op == ir.OpDiv || op == ir.OpMod {
+		args = l.divisor(x, args)
+	}
 	e := ir.NewExpr(op, args...)
 	if op < ir.OpEq || op > ir.OpGe {
 		e.Type = l.of(x)
 	}
 	return e
+}
+
+// divisor keeps both operands of a division, and warns if it is by zero: its result is 1 then, as
+// it is of 1 divided by 1, and, for the rest, of 1 divided by 2.
+func (l *lowerer) divisor(x *syntax.Binary, args []*ir.Expr) []*ir.Expr {
+	if n, ok := literalOf(x.Y); ok && n != 0 {
+		return args
+	}
+	t := l.of(x)
+	var vars [2]*ir.Var
+	for i, name := range []string{"dividend", "divisor"} {
+		cast := &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{args[i]}}
+		vars[i] = l.let(x, name, cast, t)
+	}
+	zero := l.block(func() {
+		l.emit(x, Site{Kind: Warning, Format: "Divide or modulo by 0 detected. This can lead to unexpected " +
+			"results. 1 is being used as the result."})
+		one := &ir.Expr{Op: ir.OpConst, Type: t, Int: 1}
+		by := &ir.Expr{Op: ir.OpConst, Type: t, Int: 1}
+		if x.Op == "%" {
+			by.Int = 2
+		}
+		l.set(x, vars[0], one)
+		l.set(x, vars[1], by)
+	})
+	l.add(x, &ir.Stmt{
+		Op: ir.StmtIf, X: ir.NewExpr(ir.OpEq, ir.NewVar(vars[1]), &ir.Expr{Op: ir.OpConst, Type: t}), Body: zero,
+	})
+	return []*ir.Expr{ir.NewVar(vars[0]), ir.NewVar(vars[1])}
+}
+
+// literalOf returns the number of a literal, also of one that was cast.
+func literalOf(x syntax.Expr) (uint64, bool) {
+	for {
+		switch y := x.(type) {
+		case *syntax.Cast:
+			x = y.X
+		case *syntax.Integer:
+			return y.Value, true
+		default:
+			return 0, false
+		}
+	}
 }
 
 // logic returns x && y or x || y. If y does something, that happens only if the result is not
@@ -298,6 +341,26 @@ func (l *lowerer) cast(x *syntax.Cast) *ir.Expr {
 		return e
 	}
 	return l.missing(x, "a cast of "+l.typ(x.X).String()+" to "+l.typ(x).String())
+}
+
+// record returns a record, whose elements are evaluated in the script's order and have their places
+// by name.
+func (l *lowerer) record(x *syntax.Record) *ir.Expr {
+	elems := make([]syntax.Expr, len(x.Elems))
+	for i, e := range x.Elems {
+		elems[i] = e.Value
+	}
+	values := l.in(elems...)
+	t := l.typ(x)
+	out := &ir.Expr{Op: ir.OpTuple, Type: l.of(x), Args: make([]*ir.Expr, len(values))}
+	for i, f := range t.Fields {
+		j := slices.IndexFunc(x.Elems, func(e *syntax.NamedArg) bool { return e.Name == f.Name })
+		if j < 0 || i >= len(out.Args) {
+			return l.missing(x, "this record")
+		}
+		out.Args[i] = values[j]
+	}
+	return out
 }
 
 func (l *lowerer) tuple(n syntax.Expr, elems []syntax.Expr) *ir.Expr {

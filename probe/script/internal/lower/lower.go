@@ -79,6 +79,7 @@ const (
 	Zero                       // nothing
 	Time                       // nothing
 	Exit                       // the exit status
+	Warning                    // nothing
 	JoinPart                   // the thread, a number from 0, and the text of that number
 	JoinEnd                    // the thread, whose texts are complete
 )
@@ -87,16 +88,16 @@ const (
 type Site struct {
 	Kind SiteKind
 	Loc  syntax.Loc
-	// Severity is that of a message (warnf, errorf); printf's is "".
+	// Severity is the function of a message, warnf or errorf; printf's is "".
 	Severity string
-	// Format is printf's, without the values, or time's; of JoinEnd what is between the texts.
+	// Format is printf's, without the values, or time's; of JoinEnd what is between the
+	// texts; of Warning what it says.
 	Format string
-	// Args are the types of the values in the record, and Record is how the record holds them,
-	// after the site's number.
+	// Args are the types of the values in the record. A number that is printed as a name is an
+	// integer whose Mode is the function that names it, and the Name of a Timestamp is its
+	// format. Record is how the record holds them, after the site's number.
 	Args   []types.Type
 	Record ir.Type
-	// Times are the formats of those Args that are timestamps.
-	Times []string
 	// Map, Top and Div are print's.
 	Map      *Map
 	Top, Div int
@@ -132,7 +133,8 @@ type lowerer struct {
 	o     *Options
 	out   *Result
 	maps  map[string]*Map
-	keys  map[string]types.Type // of maps whose keys have names of numbers
+	// Types of maps whose keys, or values, have names of numbers.
+	keyTypes, valueTypes map[string]types.Type
 	// Maps that the script clears.
 	cleared map[string]bool
 	emits   []*ir.Stmt // their events get the ring's size at the end
@@ -228,7 +230,7 @@ func (l *lowerer) find(name string) *ir.Var {
 
 // makeMaps makes the maps that the script uses.
 func (l *lowerer) makeMaps() {
-	l.keys = l.keyTypes()
+	l.keyTypes, l.valueTypes = l.storedTypes()
 	declared := map[string]*syntax.MapDecl{}
 	calls := map[string]*syntax.Call{}
 	for _, d := range l.typed.File.Decls {
@@ -272,8 +274,11 @@ var mapKinds = map[string]ir.MapKind{
 
 func (l *lowerer) makeMap(name string, d *syntax.MapDecl, call *syntax.Call) *Map {
 	key, value := l.typed.Map(name)
-	if t, ok := l.keys[name]; ok {
+	if t, ok := l.keyTypes[name]; ok {
 		key = t
+	}
+	if t, ok := l.valueTypes[name]; ok {
+		value = t
 	}
 	m := &Map{Name: name, Key: key, Value: value, Scalar: l.typed.Scalar(name)}
 	m.IR = &ir.Map{Name: kernelName(name), Entries: l.o.MapKeys}

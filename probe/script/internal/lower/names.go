@@ -107,6 +107,13 @@ func (l *lowerer) text(c *syntax.Call, op ir.Op) *ir.Expr {
 		}
 		n, args = int64(i.Value), args[:2]
 	}
+	if t := l.of(args[0]); op == ir.OpMemcmp && t.Kind == ir.KindTuple && t.Equal(l.of(args[1])) {
+		// How tuples are compared: whether they are equal is all that is asked.
+		same := ir.NewExpr(ir.OpEq, l.in(args...)...)
+		zero := &ir.Expr{Op: ir.OpConst, Type: l.of(c)}
+		one := &ir.Expr{Op: ir.OpConst, Type: l.of(c), Int: 1}
+		return &ir.Expr{Op: ir.OpCond, Type: l.of(c), Args: []*ir.Expr{same, zero, one}}
+	}
 	e := &ir.Expr{Op: op, Int: n, Args: l.in(args...)}
 	return &ir.Expr{Op: ir.OpCast, Type: l.of(c), Args: []*ir.Expr{e}}
 }

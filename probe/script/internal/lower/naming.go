@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/probe/ir"
@@ -9,8 +10,9 @@ import (
 )
 
 // named are the functions whose text is a name of a number. Programs keep the number, and whoever
-// prints it has the name: of a value that is printed, or of a part of a map's key. Its type is an
-// integer whose Mode is the function.
+// prints it has the name: of a value that is printed, of a map's value, or of a part of its key. Its
+// type is an integer whose Mode is the function. The time of strftime() likewise is a number, with
+// the format as its type's Name.
 var named = map[string]bool{"strerror": true, "signal_name": true, "syscall_name": true}
 
 // typ returns the type of an expression, with numbers in place of the names of numbers.
@@ -18,17 +20,26 @@ func (l *lowerer) typ(x syntax.Expr) types.Type {
 	t := l.typed.Type(x)
 	switch x := x.(type) {
 	case *syntax.Call:
-		if name := builtinName(x.Name); named[name] && len(x.Args) == 1 {
+		switch name := builtinName(x.Name); {
+		case named[name] && len(x.Args) == 1:
 			return types.Type{Kind: types.Integer, Size: 8, Signed: true, Mode: name}
+		case name == "strftime" && t.Kind == types.Timestamp:
+			if s, ok := x.Args[0].(*syntax.String); ok {
+				t.Name = s.Value
+			}
 		}
 	case *syntax.Cast: // a text of another size
-		if of := l.typ(x.X); of.Kind == types.Integer && of.Mode != "" && t.Kind == types.String {
+		if of := l.typ(x.X); hasNames(of) && of.Kind == types.Integer && t.Kind == types.String {
 			return of
+		}
+	case *syntax.MapAccess:
+		if v, ok := l.valueTypes[x.Map.Name]; ok {
+			return v
 		}
 	case *syntax.Tuple:
 		for i, e := range x.Elems {
-			if of := l.typ(e); of.Mode != "" && of.Kind == types.Integer && i < len(t.Fields) && t.Fields[i].Type.Kind == types.String {
-				t.Fields = append([]types.Field(nil), t.Fields...)
+			if of := l.typ(e); hasNames(of) && i < len(t.Fields) {
+				t.Fields = slices.Clone(t.Fields)
 				t.Fields[i].Type = of
 			}
 		}
@@ -43,38 +54,54 @@ func (l *lowerer) numberOf(c *syntax.Call) *ir.Expr {
 	return &ir.Expr{Op: ir.OpCast, Type: ir.Int64Type(), Args: []*ir.Expr{l.expr(c.Args[0])}}
 }
 
-// keyTypes finds the maps whose keys have names of numbers: all keys of a map have them, or none.
-func (l *lowerer) keyTypes() map[string]types.Type {
-	found, plain := map[string]types.Type{}, map[string]bool{}
-	see := func(m *syntax.Map, key syntax.Expr) {
-		t := l.typ(key)
-		if !hasNames(t) {
-			plain[m.Name] = true
-		} else if _, known := found[m.Name]; !known {
-			found[m.Name] = t
-		}
-		if _, known := found[m.Name]; known && (plain[m.Name] || !found[m.Name].Equal(t)) {
-			l.missing(key, "a key that is a name of a number in one place and a text in another")
-		}
+// stored are types of maps' keys, or values, that have names of numbers.
+type stored struct {
+	types map[string]types.Type
+	plain map[string]bool // maps that store another type
+}
+
+// see adds the type of what is stored in a map: all of it has names, or none.
+func (s *stored) see(l *lowerer, m *syntax.Map, x syntax.Expr) {
+	t := l.typ(x)
+	was, known := s.types[m.Name]
+	switch {
+	case !hasNames(t):
+		s.plain[m.Name] = true
+	case !known:
+		s.types[m.Name] = t
+		was = t
 	}
+	if _, known = s.types[m.Name]; known && (s.plain[m.Name] || !sameNames(was, t)) {
+		l.missing(x, "the name of a number in a map that has other text, too,")
+	}
+}
+
+// storedTypes finds the maps whose keys or values have names of numbers.
+func (l *lowerer) storedTypes() (keys, values map[string]types.Type) {
+	k := &stored{map[string]types.Type{}, map[string]bool{}}
+	v := &stored{map[string]types.Type{}, map[string]bool{}}
 	for n := range syntax.All(l.typed.File) {
 		switch n := n.(type) {
+		case *syntax.Assign:
+			if m, ok := n.Target.(*syntax.MapAccess); ok {
+				v.see(l, m.Map, n.Value)
+			}
 		case *syntax.MapAccess:
-			see(n.Map, n.Key)
+			k.see(l, n.Map, n.Key)
 		case *syntax.Call:
 			if len(n.Args) > 1 && (aggregations[n.Name] != ir.AggNone || n.Name == "delete" || n.Name == "has_key") {
 				if m, ok := n.Args[0].(*syntax.Map); ok {
-					see(m, n.Args[1])
+					k.see(l, m, n.Args[1])
 				}
 			}
 		}
 	}
-	return found
+	return k.types, v.types
 }
 
 // hasNames reports whether a type, or a part of it, is a number that has a name.
 func hasNames(t types.Type) bool {
-	if t.Kind == types.Integer && named[t.Mode] {
+	if t.Kind == types.Integer && named[t.Mode] || t.Kind == types.Timestamp && t.Name != "" {
 		return true
 	}
 	for _, f := range t.Fields {
@@ -83,4 +110,17 @@ func hasNames(t types.Type) bool {
 		}
 	}
 	return false
+}
+
+// sameNames reports whether two types have the same names.
+func sameNames(a, b types.Type) bool {
+	if a.Kind != types.Tuple || b.Kind != types.Tuple || len(a.Fields) != len(b.Fields) {
+		return a.Kind == b.Kind && a.Mode == b.Mode && a.Name == b.Name
+	}
+	for i := range a.Fields {
+		if !sameNames(a.Fields[i].Type, b.Fields[i].Type) {
+			return false
+		}
+	}
+	return true
 }

@@ -118,16 +118,16 @@ func (l *lowerer) ifStmt(x *syntax.If) {
 }
 
 func (l *lowerer) assign(s *syntax.Assign) {
-	if hasNames(l.typ(s.Value)) {
-		l.missing(s.Value, "the name of a number as the value of a variable or a map")
+	if _, ok := s.Target.(*syntax.MapAccess); !ok && hasNames(l.typ(s.Value)) {
+		l.missing(s.Value, "the name of a number as the value of a variable")
 		return
 	}
 	switch t := s.Target.(type) {
 	case *syntax.VarDecl:
-		x := l.expr(s.Value)
+		x := l.fitted(s.Value, l.typ(t.Var))
 		l.set(t.Var, l.variable(t.Var, true), x)
 	case *syntax.Variable:
-		x := l.expr(s.Value)
+		x := l.fitted(s.Value, l.typ(t))
 		l.set(t, l.variable(t, false), x)
 	case *syntax.MapAccess:
 		m := l.maps[t.Map.Name]
@@ -136,11 +136,30 @@ func (l *lowerer) assign(s *syntax.Assign) {
 			l.add(s, &ir.Stmt{Op: ir.StmtAdd, Map: m.IR, Key: key, X: l.expr(d)})
 			return
 		}
-		x := l.expr(s.Value)
+		x := l.fitted(s.Value, m.Value)
 		l.add(s, &ir.Stmt{Op: ir.StmtSet, Map: m.IR, Key: key, X: x})
 	default:
 		l.missing(s, "an assignment to this")
 	}
+}
+
+// fitted returns a value to assign. The elements of a record get the places that they have in the
+// assigned type, by their names.
+func (l *lowerer) fitted(value syntax.Expr, want types.Type) *ir.Expr {
+	x, t := l.expr(value), l.typ(value)
+	if t.Kind != types.Record || want.Kind != types.Record || len(t.Fields) != len(want.Fields) {
+		return x
+	}
+	same := slices.EqualFunc(t.Fields, want.Fields, func(a, b types.Field) bool { return a.Name == b.Name })
+	if same {
+		return x
+	}
+	x = l.kept(value, x, l.of(value))
+	out := &ir.Expr{Op: ir.OpTuple, Type: l.typeOf(value, want)}
+	for _, f := range want.Fields {
+		out.Args = append(out.Args, &ir.Expr{Op: ir.OpElem, Str: f.Name, Args: []*ir.Expr{x}})
+	}
+	return out
 }
 
 // addend returns y of @x[k] = @x[k] + y, which the script has as @x[k] += y: that is one atomic

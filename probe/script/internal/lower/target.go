@@ -51,9 +51,20 @@ func module(name string) string {
 	return name
 }
 
+// eventAliases are bpftrace's names of events that perf names otherwise.
+var eventAliases = map[string]string{
+	"cpu": "cpu-clock", "faults": "page-faults", "cs": "context-switches",
+	"backend-stalls": "stalled-cycles-backend", "frontend-stalls": "stalled-cycles-frontend",
+	"branch-instructions": "branches", "cpu-cycles": "cycles",
+}
+
 // event returns the sampling of an event, after its usual number if the script gives none.
 func (l *lowerer) event(a *syntax.AttachPoint) probe.Target {
-	text := a.Provider + ":" + a.Target
+	name := a.Target
+	if full := eventAliases[name]; full != "" {
+		name = full
+	}
+	text := a.Provider + ":" + name
 	if a.Freq != 0 {
 		text += ":" + strconv.FormatUint(a.Freq, 10)
 	}
