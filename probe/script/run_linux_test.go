@@ -68,6 +68,9 @@ func writeCases(t *testing.T, file string, list []scriptCase) {
 func compile(t *testing.T, text string, o *script.Options) *script.Program {
 	t.Helper()
 	p, err := script.Compile("stdin", text, o)
+	if err != nil && strings.Contains(text, "..") {
+		testenv.Need(t, testenv.Got("bpf_loop (5.17)", err, "Missing required kernel feature: loop"))
+	}
 	if err != nil {
 		t.Fatalf("%s%v", syntax.Text(err), err)
 	}
@@ -385,5 +388,21 @@ begin { @m[1, "a"] = 5; @m[2, "b"] = 7; @t["k"] = 9; for $kv : @m { @sum += $kv.
 	var out bytes.Buffer
 	if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out}); err != nil || out.String() != "(k, 9)\n@sum: 312\n(x, some)\n\n\n" {
 		t.Errorf("%q, %v", &out, err)
+	}
+}
+
+// TestLongLoops: loops that have more turns than programs may have end, and this is said.
+func TestLongLoops(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	for _, text := range []string{
+		`begin { while (1) { } print("after"); }`,
+		`begin { $n = 1; for $i : $n..100000000 { } print("after"); }`,
+	} {
+		var out, said bytes.Buffer
+		p := compile(t, text, nil)
+		_, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out, Stderr: &said})
+		if err != nil || out.String() != "after\n\n\n" || !strings.Contains(said.String(), "WARNING: This loop ended after ") {
+			t.Errorf("%s: %q, %v; it said\n%s", text, &out, err, &said)
+		}
 	}
 }

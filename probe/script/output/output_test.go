@@ -208,9 +208,10 @@ func TestMaps(t *testing.T) {
 // TestLines: the other lines.
 func TestLines(t *testing.T) {
 	for inJSON, want := range map[bool]string{
-		false: "n is 5\n12:00\n",
+		false: "n is 5\n12:00\n\n\n",
 		true: `{"type": "printf", "data": "n is 5\n"}` + "\n" + `{"type": "time", "data": "12:00\n"}` + "\n" +
 			`{"type": "attached_probes", "count": 1, "data": {"probes": 1}}` + "\n" +
+			`{"type": "warnf", "msg": "no", "filename": "a.bt", "line": 2, "col": 3}` + "\n" +
 			`{"type": "lost_events", "count": 3, "data": {"events": 3}}` + "\n",
 	} {
 		var b bytes.Buffer
@@ -224,6 +225,13 @@ func TestLines(t *testing.T) {
 		attached, err := p.Attached(1)
 		if err != nil || (attached == "Attached 1 probe\n") == inJSON {
 			t.Errorf("%q, %v", attached, err)
+		}
+		printed, err := p.Message("warnf", "no", "a.bt", 2, 3)
+		if err != nil || printed != inJSON {
+			t.Errorf("%t, %v", printed, err)
+		}
+		if err := p.End(); err != nil {
+			t.Error(err)
 		}
 		lost, err := p.Lost(3)
 		if err != nil || (lost == "Lost 3 events\n") == inJSON {

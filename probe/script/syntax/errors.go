@@ -3,6 +3,7 @@ package syntax
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -85,7 +86,7 @@ func (e *Error) write(b *strings.Builder) {
 // passes return them.
 type Errors []*Error
 
-// Error returns the first error and the number of further ones.
+// Error returns the first error that is no warning, and the number of further ones.
 func (es Errors) Error() string {
 	switch len(es) {
 	case 0:
@@ -93,7 +94,8 @@ func (es Errors) Error() string {
 	case 1:
 		return es[0].Error()
 	}
-	return fmt.Sprintf("%s (and %d more)", es[0].Error(), len(es)-1)
+	first := max(0, slices.IndexFunc(es, func(e *Error) bool { return e.Severity == SeverityError }))
+	return fmt.Sprintf("%s (and %d more)", es[first].Error(), len(es)-1)
 }
 
 // Unwrap returns the errors one by one, for errors.As.

@@ -1,21 +1,37 @@
 package lower
 
 import (
+	"fmt"
+
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/types"
 )
 
 // while adds a loop that ends when the condition is false, or after the most turns that the kernel
-// allows.
+// allows, with a warning.
 func (l *lowerer) while(s *syntax.While) {
 	most := &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(l.o.Turns)}
+	i := &ir.Var{Name: "i"}
+	last := l.let(s, "last", &ir.Expr{Op: ir.OpConst, Type: ir.Int64Type()}, ir.Int64Type())
 	body := l.block(func() {
+		l.set(s, last, &ir.Expr{Op: ir.OpCast, Type: ir.Int64Type(), Args: []*ir.Expr{ir.NewVar(i)}})
 		end := &ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpLNot, l.truth(s.Cond)), Body: []*ir.Stmt{{Op: ir.StmtBreak}}}
 		l.add(s, end)
 		l.blockOf(s.Body)
 	})
-	l.add(s, &ir.Stmt{Op: ir.StmtLoop, X: most, Max: l.o.Turns, Body: body})
+	l.add(s, &ir.Stmt{Op: ir.StmtLoop, X: most, Var: i, Max: l.o.Turns, Body: body})
+	l.warnOfTurns(s, ir.NewVar(last), l.o.Turns-2)
+}
+
+// warnOfTurns warns that a loop ended early if x is larger than a limit.
+func (l *lowerer) warnOfTurns(s syntax.Stmt, x *ir.Expr, limit int) {
+	warning := l.block(func() {
+		format := fmt.Sprintf("This loop ended after %d turns, which is the most that programs may have on this kernel.", l.o.Turns)
+		l.emit(s, Site{Kind: Warning, Format: format})
+	})
+	most := &ir.Expr{Op: ir.OpConst, Type: ir.Int64Type(), Int: int64(limit)}
+	l.add(s, &ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpGt, x, most), Body: warning})
 }
 
 func (l *lowerer) forLoop(s *syntax.For) {
@@ -50,6 +66,10 @@ func (l *lowerer) forRange(s *syntax.For, r *syntax.Range) {
 		l.blockOf(s.Body)
 	})
 	l.add(s, &ir.Stmt{Op: ir.StmtLoop, X: turns, Var: i, Max: l.o.Turns, Body: body})
+	_, from0 := literalOf(r.Begin)
+	if n, ok := literalOf(r.End); !ok || !from0 || n > uint64(l.o.Turns) {
+		l.warnOfTurns(s, count, l.o.Turns)
+	}
 }
 
 // forMap adds a loop over a map's entries, as tuples of key and value.
