@@ -28,7 +28,7 @@ func TestServedProgram(t *testing.T) {
 		testenv.ServeFUSE(3, elfbuild.Program().Bytes())
 		return
 	}
-	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Perf, testenv.Mounts, testenv.Arch("amd64"))
+	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Perf, testenv.Mounts, testenv.Arch("amd64"), testenv.File("/dev/fuse"))
 	if !testenv.OwnMounts(t) {
 		return
 	}

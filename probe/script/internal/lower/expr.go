@@ -249,12 +249,19 @@ func (l *lowerer) step(x *syntax.Unary, used bool) *ir.Expr {
 	if x.Op == "--" {
 		by = -1
 	}
-	t := l.of(x.X)
-	if t.Kind != ir.KindInt {
-		return l.missing(x, x.Op+" of a "+l.typ(x.X).String())
+	t, number := l.of(x.X), l.of(x.X)
+	switch of := l.typ(x.X); {
+	case of.Kind == types.Pointer:
+		by *= int64(max(of.Elem.Size, 1))
+		number = ir.Uint64Type()
+	case t.Kind != ir.KindInt:
+		return l.missing(x, x.Op+" of a "+of.String())
 	}
-	one := &ir.Expr{Op: ir.OpConst, Type: t, Int: by}
-	after := func(x *ir.Expr) *ir.Expr { return &ir.Expr{Op: ir.OpAdd, Type: t, Args: []*ir.Expr{x, one}} }
+	one := &ir.Expr{Op: ir.OpConst, Type: number, Int: by}
+	after := func(x *ir.Expr) *ir.Expr {
+		sum := &ir.Expr{Op: ir.OpAdd, Type: number, Args: []*ir.Expr{x, one}}
+		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{sum}}
+	}
 	switch target := x.X.(type) {
 	case *syntax.Variable:
 		v := l.find(target.Name)
@@ -270,7 +277,7 @@ func (l *lowerer) step(x *syntax.Unary, used bool) *ir.Expr {
 	case *syntax.MapAccess:
 		m := l.maps[target.Map.Name]
 		key := l.key(target)
-		if !used && t.Size >= 4 {
+		if !used && t.Kind == ir.KindInt && t.Size >= 4 {
 			l.add(x, &ir.Stmt{Op: ir.StmtAdd, Map: m.IR, Key: key, X: one})
 			return ir.NewConst(0)
 		}

@@ -202,8 +202,11 @@ func (l *lowerer) buf(c *syntax.Call) *ir.Expr {
 	t := l.of(c)
 	room := t.Fields[1].Type
 	length := &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(room.Size)}
+	text, literal := c.Args[0].(*syntax.String)
 	var from *ir.Expr
-	if of := l.typ(c.Args[0]); of.Kind == types.Array || of.Kind == types.C || of.Kind == types.String {
+	if literal {
+		// its bytes are in the program
+	} else if of := l.typ(c.Args[0]); of.Kind == types.Array || of.Kind == types.C || of.Kind == types.String {
 		if from = l.address(c.Args[0]); from == nil {
 			return l.missing(c, "buf() of a value")
 		}
@@ -221,5 +224,10 @@ func (l *lowerer) buf(c *syntax.Call) *ir.Expr {
 		length = l.kept(c, length, length.Type)
 	}
 	data := &ir.Expr{Op: ir.OpBuf, Type: room, Args: []*ir.Expr{from, length}}
+	if literal {
+		b := make([]byte, room.Size)
+		copy(b, text.Value)
+		data = &ir.Expr{Op: ir.OpBytes, Type: room, Str: string(b)}
+	}
 	return &ir.Expr{Op: ir.OpTuple, Type: t, Args: []*ir.Expr{length, data}}
 }
