@@ -416,7 +416,8 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 	}
 	if addr < sp && int(s.Num) != AMD64RIP && int(s.Num) != w.regs.spNum() {
 		// GCC's epilogues do not describe that a register was popped: a slot below the
-		// stack pointer is free again, and the register holds its value.
+		// stack pointer is free again, and the register holds its value, if that is known.
+		w.lost |= 1 << s.Num &^ w.regs.Have
 		return w.regs.R[s.Num], StopUnknown
 	}
 	v, err := w.word(addr, mem)

@@ -94,6 +94,15 @@ func TestCFIWalker(t *testing.T) {
 			StopBottom,
 		},
 		{
+			// It was taken for known, with the value that it had in the callee.
+			"popped_unknown",
+			plain().FDE(0x2000, 0x100, "", cfaUndefined, AMD64RBP).FDE(0x3000, 0x100, "", 0x80|AMD64RBP, 3).
+				FDE(0x4000, 0x100, "", cfaDefCFA, AMD64RBP, 16),
+			func() *Regs { r := regs(0x2005); r.SetFP(0x7010); return r }(), words(sp, 0x3005, 0x4005, 0, 0x1010),
+			[]uint64{0x2005, 0x3005, 0x4005},
+			StopNoRule,
+		},
+		{
 			"noreturn_at_end", // a call at the very end of a function is looked up there
 			plain().FDE(0x2000, 0x100, "").FDE(0x3000, 0x10, "", cfaDefCFAOffset, 16).FDE(0x3010, 0x10, "", cfaDefCFAOffset, 48),
 			regs(0x2000), words(sp, 0x3010, 0, 0x1010),

@@ -328,6 +328,7 @@ func oddRules(arm bool) []byte {
 	for _, reg := range append(slices.Clone(saved), ra, sp, byte(wordsOfFP(arm))) {
 		fde(defCFA, sp, 48, undefined, reg)
 		fde(defCFA, sp, 48, offset|reg, 4)
+		fde(defCFA, sp, 8, offset|reg, 7) // popped
 		fde(defCFA, sp, 48, valOffset, reg, 2)
 		fde(defCFA, sp, 48, expression, reg, 2, breg+sp, 4)
 		fde(defCFA, sp, 48, valExpression, reg, 2, breg+sp, 4)

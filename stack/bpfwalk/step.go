@@ -467,7 +467,9 @@ func (g *bpfGen) one(i int) {
 	}
 	g.load(asm.R2, stLow)
 	g.add(asm.JGE.Reg(asm.R5, asm.R2, name("read")))
-	g.add( // popped already: see CFIWalker.value
+	g.add(asm.Mov.Reg(asm.R2, asm.R1), asm.RSh.Imm(asm.R2, 3)) // popped already: see CFIWalker.value
+	g.known(asm.R2, name("forget"))
+	g.add(
 		asm.Add.Reg(asm.R1, asm.R6),
 		asm.LoadMem(asm.R5, asm.R1, 0, asm.DWord),
 		asm.Ja.Label(name("value")),
