@@ -16,7 +16,7 @@ func (l *lowerer) builtin(x *syntax.Builtin) *ir.Expr {
 	if name, ok := builtins[x.Name]; ok {
 		e := ir.NewBuiltin(name)
 		if t := l.of(x); t.Scalar() {
-			return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{e}}
+			return castTo(t, e)
 		}
 		return e
 	}
@@ -33,7 +33,7 @@ func (l *lowerer) builtin(x *syntax.Builtin) *ir.Expr {
 	case "kstack", "ustack":
 		return l.stack(x)
 	case "username":
-		return &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{ir.NewBuiltin("uid")}}
+		return castTo(ir.Uint64Type(), ir.NewBuiltin("uid"))
 	case "pcomm":
 		return parent("comm")
 	}
@@ -52,7 +52,7 @@ func (l *lowerer) argument(n syntax.Node, i int) *ir.Expr {
 		}
 		return &ir.Expr{Op: ir.OpReg, Int: list[i]}
 	}
-	return &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{e}}
+	return castTo(ir.Uint64Type(), e)
 }
 
 // argumentRegisters are the registers of the C ABI's arguments, by DWARF's numbers (System V ABI,

@@ -34,8 +34,7 @@ func (l *lowerer) aggregating(m *Map, c *syntax.Call) {
 	}
 	switch m.IR.Agg {
 	case ir.AggHist:
-		m.Bits = int(number(3))
-		m.IR.Bits = m.Bits
+		m.IR.Bits = int(number(3))
 	case ir.AggLinear:
 		m.IR.Min, m.IR.Max, m.IR.Step = number(3), number(4), number(5)
 	case ir.AggSeries:
@@ -162,7 +161,7 @@ func (l *lowerer) remove(c *syntax.Call, used bool) *ir.Expr {
 	l.add(c, &ir.Stmt{
 		Op: ir.StmtFind, Map: m.IR, Key: key, Delete: true,
 		Body: []*ir.Stmt{{
-			Op: ir.StmtLet, Var: v, X: &ir.Expr{Op: ir.OpConst, Type: ir.BoolType(), Int: 1},
+			Op: ir.StmtLet, Var: v, X: constant(ir.BoolType(), 1),
 		}},
 	})
 	return ir.NewVar(v)
@@ -239,10 +238,10 @@ func (l *lowerer) time(c *syntax.Call) *ir.Expr {
 
 // exit ends the script with its record, and in the control map in case that the ring is full.
 func (l *lowerer) exit(c *syntax.Call) *ir.Expr {
-	code := &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, true)}
+	code := constant(ir.IntType(4, true), 0)
 	if len(c.Args) > 0 {
 		code = l.expr(c.Args[0])
-		code = &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, true), Args: []*ir.Expr{code}}
+		code = castTo(ir.IntType(4, true), code)
 		code = l.kept(c, code, code.Type)
 	}
 	s := Site{Kind: Exit, Args: []types.Type{{Kind: types.Integer, Size: 4, Signed: true}}}
@@ -265,19 +264,19 @@ func (l *lowerer) join(c *syntax.Call) *ir.Expr {
 	list := l.pointer(c.Args[0], types.Type{Kind: types.Integer, Size: 8})
 	list = ir.NewVar(l.let(c, "list", list, list.Type))
 	tid := func() *ir.Expr {
-		return &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{ir.NewBuiltin("tid")}}
+		return castTo(ir.IntType(4, false), ir.NewBuiltin("tid"))
 	}
 	i := &ir.Var{Name: "i"}
 	body := l.block(func() {
 		t := ir.PtrType(nil, list.Var.Type.User)
-		at := &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{ir.NewExpr(ir.OpIndex, list, ir.NewVar(i))}}
+		at := castTo(t, ir.NewExpr(ir.OpIndex, list, ir.NewVar(i)))
 		at = ir.NewVar(l.let(c, "text", at, t))
 		l.add(c, &ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpEq, at, ir.NewConst(0)), Body: []*ir.Stmt{{Op: ir.StmtBreak}}})
 		s := Site{Kind: JoinPart, Args: []types.Type{u32, u32, text}}
 		l.emit(c, s, tid(), ir.NewVar(i), &ir.Expr{Op: ir.OpStr, Type: l.typeOf(c, text), Args: []*ir.Expr{at}})
 	})
 	l.add(c, &ir.Stmt{
-		Op: ir.StmtLoop, X: &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: mostJoined},
+		Op: ir.StmtLoop, X: constant(ir.IntType(4, false), mostJoined),
 		Var: i, Max: mostJoined, Body: body,
 	})
 	end := Site{Kind: JoinEnd, Format: " ", Args: []types.Type{u32}}

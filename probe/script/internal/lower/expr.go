@@ -29,7 +29,7 @@ func (l *lowerer) value(x syntax.Expr) *ir.Expr {
 		if x.Value {
 			n = 1
 		}
-		return &ir.Expr{Op: ir.OpConst, Type: ir.BoolType(), Int: n}
+		return constant(ir.BoolType(), n)
 	case *syntax.String:
 		value, _, _ := strings.Cut(x.Value, "\x00") // which ends it, also in comparisons
 		return &ir.Expr{Op: ir.OpString, Str: value, Type: l.of(x)}
@@ -77,12 +77,12 @@ func (l *lowerer) integer(x *syntax.Integer) *ir.Expr {
 	if x.Negative {
 		n = -n
 	}
-	return &ir.Expr{Op: ir.OpConst, Type: l.of(x), Int: n}
+	return constant(l.of(x), n)
 }
 
 func (l *lowerer) enumerator(x *syntax.Identifier) *ir.Expr {
 	if v, ok := l.typed.Enumerator(x.Name); ok {
-		return &ir.Expr{Op: ir.OpConst, Type: l.of(x), Int: int64(v)}
+		return constant(l.of(x), int64(v))
 	}
 	return l.missing(x, "the name "+x.Name)
 }
@@ -164,14 +164,14 @@ func (l *lowerer) divisor(x *syntax.Binary, args []*ir.Expr) []*ir.Expr {
 	t := l.of(x)
 	var vars [2]*ir.Var
 	for i, name := range []string{"dividend", "divisor"} {
-		cast := &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{args[i]}}
+		cast := castTo(t, args[i])
 		vars[i] = l.let(x, name, cast, t)
 	}
 	zero := l.block(func() {
 		l.emit(x, Site{Kind: Warning, Format: "Divide or modulo by 0 detected. This can lead to unexpected " +
 			"results. 1 is being used as the result."})
-		one := &ir.Expr{Op: ir.OpConst, Type: t, Int: 1}
-		by := &ir.Expr{Op: ir.OpConst, Type: t, Int: 1}
+		one := constant(t, 1)
+		by := constant(t, 1)
 		if x.Op == "%" {
 			by.Int = 2
 		}
@@ -179,7 +179,7 @@ func (l *lowerer) divisor(x *syntax.Binary, args []*ir.Expr) []*ir.Expr {
 		l.set(x, vars[1], by)
 	})
 	l.add(x, &ir.Stmt{
-		Op: ir.StmtIf, X: ir.NewExpr(ir.OpEq, ir.NewVar(vars[1]), &ir.Expr{Op: ir.OpConst, Type: t}), Body: zero,
+		Op: ir.StmtIf, X: ir.NewExpr(ir.OpEq, ir.NewVar(vars[1]), constant(t, 0)), Body: zero,
 	})
 	return []*ir.Expr{ir.NewVar(vars[0]), ir.NewVar(vars[1])}
 }
@@ -257,10 +257,10 @@ func (l *lowerer) step(x *syntax.Unary, used bool) *ir.Expr {
 	case t.Kind != ir.KindInt:
 		return l.missing(x, x.Op+" of a "+of.String())
 	}
-	one := &ir.Expr{Op: ir.OpConst, Type: number, Int: by}
+	one := constant(number, by)
 	after := func(x *ir.Expr) *ir.Expr {
 		sum := &ir.Expr{Op: ir.OpAdd, Type: number, Args: []*ir.Expr{x, one}}
-		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{sum}}
+		return castTo(t, sum)
 	}
 	switch target := x.X.(type) {
 	case *syntax.Variable:
@@ -281,7 +281,7 @@ func (l *lowerer) step(x *syntax.Unary, used bool) *ir.Expr {
 			l.add(x, &ir.Stmt{Op: ir.StmtAdd, Map: m.IR, Key: key, X: one})
 			return ir.NewConst(0)
 		}
-		key = l.kept(x, key, l.keyType(m))
+		key = l.kept(x, key, m.IR.Key)
 		was := l.let(x, "before", &ir.Expr{Op: ir.OpMapGet, Map: m.IR, Args: []*ir.Expr{key}}, t)
 		is := l.let(x, "after", after(ir.NewVar(was)), t)
 		l.add(x, &ir.Stmt{Op: ir.StmtSet, Map: m.IR, Key: key, X: ir.NewVar(is)})
@@ -343,7 +343,7 @@ func (l *lowerer) cast(x *syntax.Cast) *ir.Expr {
 	switch {
 	case from.Scalar() && t.Scalar(), from.Kind == ir.KindString && t.Kind == ir.KindString,
 		from.Size == t.Size && (from.Scalar() || t.Scalar()):
-		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{e}}
+		return castTo(t, e)
 	case from.Equal(t):
 		return e
 	}
@@ -394,14 +394,11 @@ func (l *lowerer) keyOf(m *Map, x syntax.Expr) *ir.Expr {
 	e := l.expr(x)
 	t := m.IR.Key
 	if t.Kind == ir.KindTuple && m.Key.Kind == types.String {
-		e = &ir.Expr{Op: ir.OpCast, Type: t.Fields[0].Type, Args: []*ir.Expr{e}}
+		e = castTo(t.Fields[0].Type, e)
 		return &ir.Expr{Op: ir.OpTuple, Type: t, Args: []*ir.Expr{e}}
 	}
 	return e
 }
-
-// keyType returns the type of a map's keys.
-func (l *lowerer) keyType(m *Map) ir.Type { return m.IR.Key }
 
 // option returns the value of one of getopt's options: it is known before anything runs.
 func (l *lowerer) option(x *syntax.MapAccess) *ir.Expr {
@@ -425,7 +422,7 @@ func (l *lowerer) option(x *syntax.MapAccess) *ir.Expr {
 	case types.Bool:
 		switch strings.ToLower(text) {
 		case "1", "true", "on", "yes", "":
-			return &ir.Expr{Op: ir.OpConst, Type: t, Int: 1}
+			return constant(t, 1)
 		case "0", "false", "off", "no":
 			return zero(t)
 		}
@@ -436,7 +433,7 @@ func (l *lowerer) option(x *syntax.MapAccess) *ir.Expr {
 	if err != nil {
 		l.fail(x, "the option "+o.Name+" expects an integer, not "+strconv.Quote(text))
 	}
-	return &ir.Expr{Op: ir.OpConst, Type: t, Int: n}
+	return constant(t, n)
 }
 
 // number returns the bits of an integer.

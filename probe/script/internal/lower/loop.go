@@ -11,11 +11,11 @@ import (
 // while adds a loop that ends when the condition is false, or after the most turns that the kernel
 // allows, with a warning.
 func (l *lowerer) while(s *syntax.While) {
-	most := &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(l.o.Turns)}
+	most := constant(ir.IntType(4, false), int64(l.o.Turns))
 	i := &ir.Var{Name: "i"}
-	last := l.let(s, "last", &ir.Expr{Op: ir.OpConst, Type: ir.Int64Type()}, ir.Int64Type())
+	last := l.let(s, "last", constant(ir.Int64Type(), 0), ir.Int64Type())
 	body := l.block(func() {
-		l.set(s, last, &ir.Expr{Op: ir.OpCast, Type: ir.Int64Type(), Args: []*ir.Expr{ir.NewVar(i)}})
+		l.set(s, last, castTo(ir.Int64Type(), ir.NewVar(i)))
 		end := &ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpLNot, l.truth(s.Cond)), Body: []*ir.Stmt{{Op: ir.StmtBreak}}}
 		l.add(s, end)
 		l.blockOf(s.Body)
@@ -30,7 +30,7 @@ func (l *lowerer) warnOfTurns(s syntax.Stmt, x *ir.Expr, limit int) {
 		format := fmt.Sprintf("This loop ended after %d turns, which is the most that programs may have on this kernel.", l.o.Turns)
 		l.emit(s, Site{Kind: Warning, Format: format})
 	})
-	most := &ir.Expr{Op: ir.OpConst, Type: ir.Int64Type(), Int: int64(limit)}
+	most := constant(ir.Int64Type(), int64(limit))
 	l.add(s, &ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpGt, x, most), Body: warning})
 }
 
@@ -54,7 +54,7 @@ func (l *lowerer) forRange(s *syntax.For, r *syntax.Range) {
 	n := &ir.Expr{Op: ir.OpSub, Type: ir.Int64Type(), Args: []*ir.Expr{to, from}}
 	count := ir.NewVar(l.let(s, "count", n, ir.Int64Type()))
 	bounded := func(op ir.Op, limit int64, x *ir.Expr) *ir.Expr {
-		most := &ir.Expr{Op: ir.OpConst, Type: ir.Int64Type(), Int: limit}
+		most := constant(ir.Int64Type(), limit)
 		return &ir.Expr{Op: ir.OpCond, Type: ir.Int64Type(), Args: []*ir.Expr{ir.NewExpr(op, x, most), x, most}}
 	}
 	turns := ir.NewVar(l.let(s, "turns", bounded(ir.OpGt, 0, count), ir.Int64Type()))

@@ -63,7 +63,6 @@ type Map struct {
 	Key, Value types.Type
 	Scalar     bool // without keys
 	IR         *ir.Map
-	Bits       int // of a histogram
 }
 
 // SiteKind is what a site asks for.
@@ -202,10 +201,18 @@ func (l *lowerer) add(n syntax.Node, s *ir.Stmt) {
 	*l.list = append(*l.list, s)
 }
 
+// castTo returns a value as one of another type.
+func castTo(t ir.Type, x *ir.Expr) *ir.Expr {
+	return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{x}}
+}
+
+// constant returns a number of a type.
+func constant(t ir.Type, n int64) *ir.Expr { return &ir.Expr{Op: ir.OpConst, Type: t, Int: n} }
+
 // let keeps a value in a variable.
 func (l *lowerer) let(n syntax.Node, name string, x *ir.Expr, t ir.Type) *ir.Var {
 	v := &ir.Var{Name: name, Type: t}
-	l.add(n, &ir.Stmt{Op: ir.StmtLet, Var: v, X: x})
+	l.set(n, v, x)
 	return v
 }
 
@@ -339,7 +346,7 @@ func (l *lowerer) ring() {
 func (l *lowerer) emit(n syntax.Node, s Site, values ...*ir.Expr) {
 	s.Loc, s.End = *n.At(), l.point.Provider == "end"
 	fields := []ir.Field{{Type: ir.Uint64Type()}}
-	args := []*ir.Expr{{Op: ir.OpConst, Type: ir.Uint64Type(), Int: int64(len(l.out.Sites))}}
+	args := []*ir.Expr{constant(ir.Uint64Type(), int64(len(l.out.Sites)))}
 	for i, x := range values {
 		fields = append(fields, ir.Field{Type: l.typeOf(n, s.Args[i])})
 		args = append(args, x)

@@ -73,7 +73,7 @@ func (l *lowerer) address(x syntax.Expr) *ir.Expr {
 			return nil
 		}
 		elem := ir.PtrType(cType(t), base.Type.User || user(of))
-		base = &ir.Expr{Op: ir.OpCast, Type: elem, Args: []*ir.Expr{base}}
+		base = castTo(elem, base)
 		return &ir.Expr{Op: ir.OpAddrOf, Args: []*ir.Expr{base, l.expr(x.I)}}
 	case *syntax.Block:
 		if len(x.Stmts) == 0 {
@@ -90,7 +90,7 @@ func (l *lowerer) pointer(x syntax.Expr, elem types.Type) *ir.Expr {
 	if of.Space == types.NoSpace && of.Kind == types.Integer {
 		t.User = l.inUser() // as the event is
 	}
-	return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{l.expr(x)}}
+	return castTo(t, l.expr(x))
 }
 
 // inUser reports whether the probe is in user code, where numbers are user addresses.
@@ -126,8 +126,8 @@ func (l *lowerer) member(x *syntax.Field) *ir.Expr {
 
 // chars returns the text of an array of char, which may fill the array.
 func (l *lowerer) chars(x syntax.Expr, at *ir.Expr, t, of types.Type) *ir.Expr {
-	at = &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, user(of)), Args: []*ir.Expr{at}}
-	most := &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: int64(max(t.Size, 1) - 1)}
+	at = castTo(ir.PtrType(nil, user(of)), at)
+	most := constant(ir.Uint64Type(), int64(max(t.Size, 1)-1))
 	return &ir.Expr{Op: ir.OpStr, Type: l.of(x), Args: []*ir.Expr{at, most}}
 }
 
@@ -137,7 +137,7 @@ func (l *lowerer) loaded(x syntax.Expr, e *ir.Expr) *ir.Expr {
 	case types.C, types.Array:
 		return e
 	default:
-		return &ir.Expr{Op: ir.OpCast, Type: l.of(x), Args: []*ir.Expr{e}}
+		return castTo(l.of(x), e)
 	}
 }
 
@@ -161,7 +161,7 @@ func (l *lowerer) offset(x *syntax.Binary, op ir.Op) *ir.Expr {
 		}
 	}
 	sum := &ir.Expr{Op: op, Type: ir.Uint64Type(), Args: args}
-	return &ir.Expr{Op: ir.OpCast, Type: l.of(x), Args: []*ir.Expr{sum}}
+	return castTo(l.of(x), sum)
 }
 
 // str returns the text behind a pointer.
@@ -169,7 +169,7 @@ func (l *lowerer) str(c *syntax.Call) *ir.Expr {
 	x := c.Args[0]
 	t := l.of(c)
 	if l.typ(x).Kind == types.String {
-		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{l.expr(x)}}
+		return castTo(t, l.expr(x))
 	}
 	char := types.Type{Kind: types.Integer, Size: 1, Signed: true}
 	args := []*ir.Expr{l.pointer(x, char)}
@@ -184,9 +184,9 @@ func (l *lowerer) str(c *syntax.Call) *ir.Expr {
 func (l *lowerer) length(x syntax.Expr) *ir.Expr {
 	if i, ok := x.(*syntax.Integer); ok {
 		n := max(int64(min(i.Value, 1<<20))-1+l.textRoom(), 0)
-		return &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: n}
+		return constant(ir.Uint64Type(), n)
 	}
-	n := &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{l.expr(x)}}
+	n := castTo(ir.Uint64Type(), l.expr(x))
 	if l.textRoom() > 0 {
 		return n
 	}
@@ -201,7 +201,7 @@ func (l *lowerer) length(x syntax.Expr) *ir.Expr {
 func (l *lowerer) buf(c *syntax.Call) *ir.Expr {
 	t := l.of(c)
 	room := t.Fields[1].Type
-	length := &ir.Expr{Op: ir.OpConst, Type: ir.IntType(4, false), Int: int64(room.Size)}
+	length := constant(ir.IntType(4, false), int64(room.Size))
 	text, literal := c.Args[0].(*syntax.String)
 	var from *ir.Expr
 	if literal {
@@ -210,13 +210,13 @@ func (l *lowerer) buf(c *syntax.Call) *ir.Expr {
 		if from = l.address(c.Args[0]); from == nil {
 			return l.missing(c, "buf() of a value")
 		}
-		from = &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, from.Type.User), Args: []*ir.Expr{from}}
+		from = castTo(ir.PtrType(nil, from.Type.User), from)
 	} else {
 		from = l.pointer(c.Args[0], types.Type{})
 	}
 	if len(c.Args) > 1 {
 		most := length
-		length = &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{l.expr(c.Args[1])}}
+		length = castTo(ir.IntType(4, false), l.expr(c.Args[1]))
 		length = l.kept(c, length, length.Type)
 		length = &ir.Expr{Op: ir.OpCond, Type: ir.IntType(4, false), Args: []*ir.Expr{
 			ir.NewExpr(ir.OpLt, length, most), length, most,

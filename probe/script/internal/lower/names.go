@@ -8,7 +8,7 @@ import (
 
 // ksym is the address: whoever prints it has the name.
 func (l *lowerer) ksym(c *syntax.Call) *ir.Expr {
-	return &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{l.expr(c.Args[0])}}
+	return castTo(ir.Uint64Type(), l.expr(c.Args[0]))
 }
 
 // usym is the address with the process, whose names it may have.
@@ -16,9 +16,9 @@ func (l *lowerer) usym(c *syntax.Call) *ir.Expr { return l.userAddress(c, l.expr
 
 func (l *lowerer) userAddress(n syntax.Expr, address *ir.Expr) *ir.Expr {
 	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: []*ir.Expr{
-		{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{address}},
-		{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{ir.NewBuiltin("pid")}},
-		{Op: ir.OpConst, Type: ir.IntType(4, false)},
+		castTo(ir.Uint64Type(), address),
+		castTo(ir.IntType(4, false), ir.NewBuiltin("pid")),
+		constant(ir.IntType(4, false), 0),
 	}}
 }
 
@@ -27,24 +27,24 @@ func (l *lowerer) function(x *syntax.Builtin) *ir.Expr {
 	if l.typ(x).Kind == types.Usym {
 		return l.userAddress(x, ir.NewBuiltin("ip"))
 	}
-	return &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{ir.NewBuiltin("func")}}
+	return castTo(ir.Uint64Type(), ir.NewBuiltin("func"))
 }
 
 func (l *lowerer) kaddr(c *syntax.Call) *ir.Expr {
 	e := &ir.Expr{Op: ir.OpKaddr, Str: c.Args[0].(*syntax.String).Value}
-	return &ir.Expr{Op: ir.OpCast, Type: l.of(c), Args: []*ir.Expr{e}}
+	return castTo(l.of(c), e)
 }
 
 func (l *lowerer) uaddr(c *syntax.Call) *ir.Expr {
 	e := &ir.Expr{Op: ir.OpUaddr, Str: c.Args[0].(*syntax.String).Value}
-	return &ir.Expr{Op: ir.OpCast, Type: l.of(c), Args: []*ir.Expr{e}}
+	return castTo(l.of(c), e)
 }
 
 // space returns a pointer as one to kernel memory, or to user memory.
 func (l *lowerer) space(c *syntax.Call, op ir.Op) *ir.Expr {
 	x := l.expr(c.Args[0])
 	if t := l.of(c); t.Kind == ir.KindPtr {
-		return &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{ir.NewExpr(op, x)}}
+		return castTo(t, ir.NewExpr(op, x))
 	}
 	return x
 }
@@ -59,12 +59,12 @@ const (
 func (l *lowerer) ntop(c *syntax.Call) *ir.Expr {
 	x := c.Args[len(c.Args)-1]
 	t := l.typ(x)
-	family := &ir.Expr{Op: ir.OpConst, Type: ir.Uint64Type(), Int: afINET}
+	family := constant(ir.Uint64Type(), afINET)
 	if t.Kind == types.Array || t.Kind == types.String {
 		family.Int = afINET6
 	}
 	if len(c.Args) > 1 {
-		family = &ir.Expr{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{l.expr(c.Args[0])}}
+		family = castTo(ir.Uint64Type(), l.expr(c.Args[0]))
 	}
 	of := l.of(c)
 	return &ir.Expr{Op: ir.OpTuple, Type: of, Args: []*ir.Expr{family, l.bytes(x, of.Fields[1].Type.Size)}}
@@ -75,24 +75,24 @@ func (l *lowerer) bytes(x syntax.Expr, size int) *ir.Expr {
 	to := ir.BytesType(size)
 	t := l.typ(x)
 	if t.Kind == types.Integer || t.Kind == types.Pointer {
-		n := &ir.Expr{Op: ir.OpCast, Type: ir.IntType(4, false), Args: []*ir.Expr{l.expr(x)}}
-		n = &ir.Expr{Op: ir.OpCast, Type: ir.BytesType(4), Args: []*ir.Expr{n}}
-		return &ir.Expr{Op: ir.OpCast, Type: to, Args: []*ir.Expr{n}}
+		n := castTo(ir.IntType(4, false), l.expr(x))
+		n = castTo(ir.BytesType(4), n)
+		return castTo(to, n)
 	}
 	if from := l.address(x); from != nil {
-		from = &ir.Expr{Op: ir.OpCast, Type: ir.PtrType(nil, user(t)), Args: []*ir.Expr{from}}
+		from = castTo(ir.PtrType(nil, user(t)), from)
 		n := min(size, int(t.Size))
 		read := &ir.Expr{Op: ir.OpBuf, Type: ir.BytesType(n), Args: []*ir.Expr{from}}
-		return &ir.Expr{Op: ir.OpCast, Type: to, Args: []*ir.Expr{read}}
+		return castTo(to, read)
 	}
-	return &ir.Expr{Op: ir.OpCast, Type: to, Args: []*ir.Expr{l.expr(x)}}
+	return castTo(to, l.expr(x))
 }
 
 func (l *lowerer) macaddr(c *syntax.Call) *ir.Expr { return l.bytes(c.Args[0], 6) }
 
 func (l *lowerer) bswap(c *syntax.Call) *ir.Expr {
 	t := l.of(c)
-	x := &ir.Expr{Op: ir.OpCast, Type: t, Args: []*ir.Expr{l.expr(c.Args[0])}}
+	x := castTo(t, l.expr(c.Args[0]))
 	return ir.NewExpr(ir.OpBswap, x)
 }
 
@@ -110,12 +110,12 @@ func (l *lowerer) text(c *syntax.Call, op ir.Op) *ir.Expr {
 	if t := l.of(args[0]); op == ir.OpMemcmp && t.Kind == ir.KindTuple && t.Equal(l.of(args[1])) {
 		// How tuples are compared: whether they are equal is all that is asked.
 		same := ir.NewExpr(ir.OpEq, l.in(args...)...)
-		zero := &ir.Expr{Op: ir.OpConst, Type: l.of(c)}
-		one := &ir.Expr{Op: ir.OpConst, Type: l.of(c), Int: 1}
+		zero := constant(l.of(c), 0)
+		one := constant(l.of(c), 1)
 		return &ir.Expr{Op: ir.OpCond, Type: l.of(c), Args: []*ir.Expr{same, zero, one}}
 	}
 	e := &ir.Expr{Op: op, Int: n, Args: l.in(args...)}
-	return &ir.Expr{Op: ir.OpCast, Type: l.of(c), Args: []*ir.Expr{e}}
+	return castTo(l.of(c), e)
 }
 
 func (l *lowerer) signal(c *syntax.Call) *ir.Expr {
@@ -142,7 +142,7 @@ func (l *lowerer) stack(n syntax.Expr) *ir.Expr {
 		return &ir.Expr{Op: ir.OpKstack, Int: int64(t.Limit)}
 	}
 	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: []*ir.Expr{
-		{Op: ir.OpCast, Type: ir.Uint64Type(), Args: []*ir.Expr{ir.NewBuiltin("pid")}},
+		castTo(ir.Uint64Type(), ir.NewBuiltin("pid")),
 		{Op: ir.OpUstack, Int: int64(t.Limit)},
 	}}
 }

@@ -51,7 +51,7 @@ func builtinName(name string) string { return strings.TrimPrefix(name, "__builti
 
 // number is the number of a name.
 func (l *lowerer) numberOf(c *syntax.Call) *ir.Expr {
-	return &ir.Expr{Op: ir.OpCast, Type: ir.Int64Type(), Args: []*ir.Expr{l.expr(c.Args[0])}}
+	return castTo(ir.Int64Type(), l.expr(c.Args[0]))
 }
 
 // stored are types of maps' keys, or values, that have names of numbers.

@@ -131,7 +131,7 @@ func (l *lowerer) assign(s *syntax.Assign) {
 		l.set(t, l.variable(t, false), x)
 	case *syntax.MapAccess:
 		m := l.maps[t.Map.Name]
-		key := l.kept(t, l.key(t), l.keyType(m))
+		key := l.kept(t, l.key(t), m.IR.Key)
 		if d, ok := l.addend(t, s.Value); ok && m.IR.Value.Kind == ir.KindInt && m.IR.Value.Size >= 4 {
 			l.add(s, &ir.Stmt{Op: ir.StmtAdd, Map: m.IR, Key: key, X: l.expr(d)})
 			return
@@ -207,7 +207,7 @@ func (l *lowerer) declare(d *syntax.VarDecl) {
 func zero(t ir.Type) *ir.Expr {
 	switch {
 	case t.Scalar():
-		return &ir.Expr{Op: ir.OpConst, Type: t}
+		return constant(t, 0)
 	case t.Kind == ir.KindString:
 		return &ir.Expr{Op: ir.OpString, Type: t}
 	case t.Kind == ir.KindTuple:
