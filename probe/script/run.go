@@ -222,9 +222,15 @@ const poll = 200 * time.Millisecond
 
 // follow handles records until the script is to end.
 func (s *run) follow(ctx context.Context) error {
+	if s.ring == nil {
+		<-ctx.Done()
+		return nil
+	}
+	wait, stop := s.wait(ctx)
+	defer func() { stop() }()
 	var rec mapx.Record
-	for !s.exited {
-		err := s.next(ctx, poll, &rec)
+	for !s.exited && ctx.Err() == nil { // also while records never end
+		err := s.ring.ReadInto(wait, &rec)
 		switch {
 		case err == nil:
 			if err := s.record(&rec); err != nil {
@@ -236,6 +242,8 @@ func (s *run) follow(ctx context.Context) error {
 			if err := s.exitRequested(); err != nil {
 				return err
 			}
+			stop()
+			wait, stop = s.wait(ctx)
 		default:
 			return err
 		}
@@ -243,23 +251,12 @@ func (s *run) follow(ctx context.Context) error {
 	return nil
 }
 
-// next waits for a record; if the script may exit, for a time at most.
-func (s *run) next(ctx context.Context, most time.Duration, rec *mapx.Record) error {
-	if s.ring == nil {
-		<-ctx.Done()
-		return ctx.Err()
+// wait returns what bounds the waiting for records: if the script may exit, a time.
+func (s *run) wait(ctx context.Context) (context.Context, context.CancelFunc) {
+	if slices.ContainsFunc(s.low.Sites, func(at lower.Site) bool { return at.Kind == lower.Exit }) {
+		return context.WithTimeout(ctx, poll)
 	}
-	if s.exits() {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, most)
-		defer stop()
-	}
-	return s.ring.ReadInto(ctx, rec)
-}
-
-// exits reports whether the script calls exit().
-func (s *run) exits() bool {
-	return slices.ContainsFunc(s.low.Sites, func(at lower.Site) bool { return at.Kind == lower.Exit })
+	return ctx, func() {}
 }
 
 func (s *run) exitRequested() error {
@@ -422,18 +419,15 @@ func (s *run) site(at *lower.Site, data []byte) error {
 
 // message prints a message of warnf() or errorf(), with its place.
 func (s *run) message(at *lower.Site, message string) error {
-	e := syntax.Error{Loc: at.Loc, Msg: strings.ToUpper(strings.TrimSuffix(at.Severity, "f"))}
-	if e.Msg == "WARN" {
-		e.Msg = "WARNING"
+	severity := syntax.SeverityError
+	if at.Severity == "warnf" {
+		severity = syntax.SeverityWarning
 	}
-	e.Msg += ": " + message
+	e := syntax.Error{Loc: at.Loc, Msg: severity.String() + ": " + message}
 	text := e.Error() + "\n"
 	for l := at.Loc.From; l != nil; l = l.From {
-		from := syntax.Error{Loc: *l, Msg: "expanded from"}
+		from := syntax.Error{Loc: *l, Severity: severity, Msg: "expanded from"}
 		from.Loc.From = nil
-		if at.Severity == "warnf" {
-			from.Severity = syntax.SeverityWarning
-		}
 		text += from.String()
 	}
 	return s.place(at, message, text)
@@ -530,9 +524,15 @@ func (s *run) entries(m *lower.Map, clear bool) ([]output.Entry, error) {
 		}
 		list = append(list, output.Entry{Key: output.Decode(m.Key, key, s.values), Value: v})
 	}
-	for _, z := range s.zeroed[m] {
-		if !slices.ContainsFunc(list, func(e output.Entry) bool { return same(e.Key, z.Key) }) {
-			list = append(list, z)
+	if zeroed := s.zeroed[m]; len(zeroed) > 0 {
+		have := make(map[string]bool, len(list))
+		for _, e := range list {
+			have[printed(e.Key)] = true
+		}
+		for _, z := range zeroed {
+			if !have[printed(z.Key)] {
+				list = append(list, z)
+			}
 		}
 	}
 	if clear {
@@ -541,8 +541,8 @@ func (s *run) entries(m *lower.Map, clear bool) ([]output.Entry, error) {
 	return list, nil
 }
 
-// same reports whether two keys print the same.
-func same(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+// printed returns a key as it is printed, by which keys are compared.
+func printed(key any) string { return fmt.Sprint(key) }
 
 // value returns a value of OpenTable as output prints it.
 func (s *run) value(m *lower.Map, v any) (any, error) {
@@ -614,7 +614,7 @@ func (s *run) printEntry(m *lower.Map, key any) error {
 		return err
 	}
 	for _, e := range list {
-		if same(e.Key, key) {
+		if printed(e.Key) == printed(key) {
 			return s.out.Value(plain(e.Value))
 		}
 	}
