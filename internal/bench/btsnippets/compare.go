@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -150,33 +149,38 @@ func (s *score) format(sn snippet, _ *syntax.File) {
 
 // runtimeProgs returns the PROG directives of the runtime suite: a line, or the lines up to
 // the next directive. Those that are expected to fail are left out.
-func runtimeProgs(dir string) ([]snippet, error) {
+func runtimeProgs(dir string) (list []snippet, err error) {
+	err = eachBlock(dir, func(where, rest string) {
+		if _, prog, ok := strings.Cut(rest, "\nPROG "); ok {
+			list = append(list, snippet{where: where, src: upToDirective(prog), accepted: true})
+		}
+	})
+	return list, err
+}
+
+// eachBlock calls fn with the tests of the runtime suite that should not fail: where each is,
+// with its name, and its directives, each behind a line's end.
+func eachBlock(dir string, fn func(where, rest string)) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	sort.Strings(files)
-	var list []snippet
 	for _, file := range files {
 		if st, err := os.Stat(file); err != nil || st.IsDir() {
 			continue
 		}
 		b, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for block := range strings.SplitSeq(string(b), "\nNAME ") {
+		for _, block := range strings.Split("\n"+string(b), "\nNAME ")[1:] {
 			name, rest, _ := strings.Cut(block, "\n")
-			_, prog, ok := strings.Cut("\n"+rest, "\nPROG ")
-			if !ok || strings.Contains(block, "\nWILL_FAIL") {
-				continue
+			if !strings.Contains(block, "\nWILL_FAIL") {
+				fn(filepath.Base(file)+": "+name, "\n"+rest)
 			}
-			list = append(list, snippet{
-				where: filepath.Base(file) + ": " + name, src: upToDirective(prog), accepted: true,
-			})
 		}
 	}
-	return list, nil
+	return nil
 }
 
 // upToDirective cuts a PROG before the next line that begins with a word in capitals.

@@ -16,44 +16,29 @@ import (
 
 // runtimeTests returns the programs of the runtime suite that should run on amd64: those of
 // PROG, of -e in RUN unless the shell makes them, and the files of scripts that RUN names.
-func runtimeTests(dir string) ([]snippet, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		return nil, err
-	}
-	var found []snippet
-	for _, file := range files {
-		if st, err := os.Stat(file); err != nil || st.IsDir() {
-			continue
+func runtimeTests(dir string) (found []snippet, err error) {
+	err = eachBlock(dir, func(where, rest string) {
+		if elsewhere(rest) {
+			return
 		}
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		for _, block := range strings.Split("\n"+string(b), "\nNAME ")[1:] {
-			name, rest, _ := strings.Cut(block, "\n")
-			sn := snippet{where: filepath.Base(file) + ": " + name, accepted: true, environ: map[string]string{}}
-			if strings.Contains(block, "\nWILL_FAIL") || elsewhere(block) {
-				continue
-			}
-			if _, env, ok := strings.Cut("\n"+rest, "\nENV "); ok {
-				env, _, _ = strings.Cut(env, "\n")
-				for pair := range strings.FieldsSeq(env) {
-					key, value, _ := strings.Cut(pair, "=")
-					sn.environ[key] = value
-				}
-			}
-			if _, prog, ok := strings.Cut("\n"+rest, "\nPROG "); ok {
-				sn.src = upToDirective(prog)
-			} else if _, command, ok := strings.Cut("\n"+rest, "\nRUN "); ok {
-				sn.command(dir, upToDirective(command))
-			}
-			if sn.src != "" {
-				found = append(found, sn)
+		sn := snippet{where: where, accepted: true, environ: map[string]string{}}
+		if _, env, ok := strings.Cut(rest, "\nENV "); ok {
+			env, _, _ = strings.Cut(env, "\n")
+			for pair := range strings.FieldsSeq(env) {
+				key, value, _ := strings.Cut(pair, "=")
+				sn.environ[key] = value
 			}
 		}
-	}
-	return found, nil
+		if _, prog, ok := strings.Cut(rest, "\nPROG "); ok {
+			sn.src = upToDirective(prog)
+		} else if _, command, ok := strings.Cut(rest, "\nRUN "); ok {
+			sn.command(dir, upToDirective(command))
+		}
+		if sn.src != "" {
+			found = append(found, sn)
+		}
+	})
+	return found, err
 }
 
 // elsewhere reports whether a test is for other machines.
