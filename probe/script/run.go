@@ -581,22 +581,16 @@ func (s *run) sum(m *lower.Map, cpus []bpf.Value) any {
 func distribution(m *ir.Map, buckets []bpf.Bucket) (hist.Distribution, error) {
 	if m.Agg == ir.AggLinear {
 		h, err := hist.NewLinear(m.Min, m.Max, m.Step)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = h.AddBuckets(hist.Inclusive(buckets))
 		}
-		for _, b := range buckets {
-			h.AddN(b.Min, b.Count)
-		}
-		return h, nil
+		return h, err
 	}
 	h, err := hist.NewLog2(m.Bits)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = h.AddBuckets(hist.Inclusive(buckets))
 	}
-	for _, b := range buckets {
-		h.AddBucket(hist.Log2Index(b.Min, m.Bits), b.Count)
-	}
-	return h, nil
+	return h, err
 }
 
 func (s *run) printMap(m *lower.Map, o *output.MapOptions, clear bool) error {

@@ -150,11 +150,8 @@ func EachHist[K comparable](s *Session, h *action.Hist[K], clock bool,
 // log2 returns the histogram of a table's buckets.
 func log2(buckets []bpf.Bucket, k int) (*hist.Log2, error) {
 	h, err := hist.NewLog2(k)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = h.AddBuckets(hist.Inclusive(buckets))
 	}
-	for _, b := range buckets {
-		h.AddBucket(hist.Log2Index(b.Min, k), b.Count)
-	}
-	return h, nil
+	return h, err
 }
