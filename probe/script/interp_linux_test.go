@@ -20,25 +20,13 @@ import (
 // TestInterpreter: the interpreter emits the same records, and leaves the same maps, as the kernel.
 func TestInterpreter(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf)
-	data, err := os.ReadFile("testdata/begin.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	comm, err := os.ReadFile("/proc/thread-self/comm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range strings.Split(string(data), "=== ")[1:] {
-		name, rest, _ := strings.Cut(part, "\n")
-		text, _, _ := strings.Cut(rest, "---\n")
-		t.Run(name, func(t *testing.T) {
-			p, err := Compile("stdin", text, nil)
-			if err != nil && strings.Contains(text, "..") {
-				testenv.Need(t, testenv.Got("bpf_loop (5.17)", err, "Missing required kernel feature: loop"))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+	for _, c := range Cases(t, "testdata/begin.txt") {
+		t.Run(c.Name, func(t *testing.T) {
+			p := MustCompile(t, c.Text, nil)
 			s := p.newRun(nil)
 			var records [][]byte
 			var kernel map[string]map[string]string

@@ -20,44 +20,19 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe/script"
-	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// scriptCase is a script with what it prints and what it warns of.
-type scriptCase struct{ name, text, want, warned string }
-
-// cases reads a file of cases: "=== name", the script, "---", the output, and if there
-// are warnings, "+++" and these.
-func cases(t *testing.T, file string) []scriptCase {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []scriptCase
-	for _, part := range strings.Split(string(data), "=== ")[1:] {
-		name, rest, _ := strings.Cut(part, "\n")
-		text, want, ok := strings.Cut(rest, "---\n")
-		if !ok {
-			t.Fatalf("%s: %s has no output", file, name)
-		}
-		want, warned, _ := strings.Cut(want, "+++\n")
-		list = append(list, scriptCase{name, text, want, warned})
-	}
-	return list
-}
-
 // writeCases writes a file of cases again, if the tests run with -update.
-func writeCases(t *testing.T, file string, list []scriptCase) {
+func writeCases(t *testing.T, file string, list []script.Case) {
 	t.Helper()
 	if !*update {
 		return
 	}
 	var b strings.Builder
 	for _, c := range list {
-		fmt.Fprintf(&b, "=== %s\n%s---\n%s", c.name, c.text, c.want)
-		if c.warned != "" {
-			fmt.Fprintf(&b, "+++\n%s", c.warned)
+		fmt.Fprintf(&b, "=== %s\n%s---\n%s", c.Name, c.Text, c.Want)
+		if c.Warned != "" {
+			fmt.Fprintf(&b, "+++\n%s", c.Warned)
 		}
 	}
 	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
@@ -65,26 +40,14 @@ func writeCases(t *testing.T, file string, list []scriptCase) {
 	}
 }
 
-func compile(t *testing.T, text string, o *script.Options) *script.Program {
-	t.Helper()
-	p, err := script.Compile("stdin", text, o)
-	if err != nil && strings.Contains(text, "..") {
-		testenv.Need(t, testenv.Got("bpf_loop (5.17)", err, "Missing required kernel feature: loop"))
-	}
-	if err != nil {
-		t.Fatalf("%s%v", syntax.Text(err), err)
-	}
-	return p
-}
-
 // TestBegin: what scripts without other probes print, to the byte.
 func TestBegin(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf)
-	list := cases(t, "testdata/begin.txt")
+	list := script.Cases(t, "testdata/begin.txt")
 	for i, c := range list {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			var out, said bytes.Buffer
-			p := compile(t, c.text, nil)
+			p := script.MustCompile(t, c.Text, nil)
 			if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out, Stderr: &said}); err != nil {
 				t.Fatal(err)
 			}
@@ -93,9 +56,9 @@ func TestBegin(t *testing.T) {
 				t.Errorf("it said %s", attached)
 			}
 			if *update {
-				list[i].want, list[i].warned = out.String(), warned
-			} else if out.String() != c.want || warned != c.warned {
-				t.Errorf("it printed\n%s\nand warned\n%s\nwant\n%s\nand\n%s", &out, warned, c.want, c.warned)
+				list[i].Want, list[i].Warned = out.String(), warned
+			} else if out.String() != c.Want || warned != c.Warned {
+				t.Errorf("it printed\n%s\nand warned\n%s\nwant\n%s\nand\n%s", &out, warned, c.Want, c.Warned)
 			}
 		})
 	}
@@ -105,13 +68,13 @@ func TestBegin(t *testing.T) {
 // TestBeside: bpftrace 0.17 prints the same, but for empty lines, where its language is the same.
 func TestBeside(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tool("bpftrace"), testenv.Long)
-	for _, c := range cases(t, "testdata/begin.txt") {
-		name, alike := strings.CutSuffix(c.name, ", as 0.17")
+	for _, c := range script.Cases(t, "testdata/begin.txt") {
+		name, alike := strings.CutSuffix(c.Name, ", as 0.17")
 		if !alike {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			text := strings.NewReplacer("begin {", "BEGIN {", "end {", "END {").Replace(c.text)
+			text := strings.NewReplacer("begin {", "BEGIN {", "end {", "END {").Replace(c.Text)
 			if !strings.Contains(text, "exit()") {
 				text += "interval:ms:50 { exit(); }"
 			}
@@ -123,8 +86,8 @@ func TestBeside(t *testing.T) {
 				t.Fatalf("%v\n%s", err, &said)
 			}
 			_, theirs, _ := strings.Cut(string(out), "\n") // Attaching N probes...
-			if got, want := lines(theirs), lines(c.want); !slices.Equal(got, want) {
-				t.Errorf("bpftrace prints\n%s\nwant\n%s", theirs, c.want)
+			if got, want := lines(theirs), lines(c.Want); !slices.Equal(got, want) {
+				t.Errorf("bpftrace prints\n%s\nwant\n%s", theirs, c.Want)
 			}
 		})
 	}
@@ -143,11 +106,11 @@ func lines(s string) (list []string) {
 // TestWork: what scripts see of a process whose work is known, to the byte.
 func TestWork(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Uprobes, testenv.Tracefs)
-	list := cases(t, "testdata/work.txt")
+	list := script.Cases(t, "testdata/work.txt")
 	for i, c := range list {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			child := startWork(t)
-			p := compile(t, c.text, &script.Options{Params: child.params()})
+			p := script.MustCompile(t, c.Text, &script.Options{Params: child.params()})
 			var out, said bytes.Buffer
 			ctx, cancel := context.WithCancel(t.Context())
 			_, err := p.Run(ctx, &script.RunOptions{Stdout: &out, Stderr: &said, Attached: func() error {
@@ -158,9 +121,9 @@ func TestWork(t *testing.T) {
 				t.Fatal(err)
 			}
 			if *update {
-				list[i].want = out.String()
-			} else if out.String() != c.want {
-				t.Errorf("it printed\n%s\nwant\n%s\n%s", &out, c.want, &said)
+				list[i].Want = out.String()
+			} else if out.String() != c.Want {
+				t.Errorf("it printed\n%s\nwant\n%s\n%s", &out, c.Want, &said)
 			}
 		})
 	}
@@ -171,7 +134,7 @@ func TestWork(t *testing.T) {
 func TestLoss(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
 	child := startWork(t)
-	p := compile(t, `config = { perf_rb_pages = 1; max_map_keys = 2 }
+	p := script.MustCompile(t, `config = { perf_rb_pages = 1; max_map_keys = 2 }
 tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ { @n++; print((@n, str(args.pathname))); @m[@n] = 1; }`,
 		&script.Options{Params: child.params()})
 	var out, said bytes.Buffer
@@ -194,13 +157,13 @@ tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ { @n++; print((@n, str(args.pa
 // TestReplay: a recording prints what the run printed.
 func TestReplay(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
-	for _, c := range append(cases(t, "testdata/begin.txt"), cases(t, "testdata/work.txt")...) {
-		if c.name == "zero" || c.name == "names of user addresses" {
+	for _, c := range append(script.Cases(t, "testdata/begin.txt"), script.Cases(t, "testdata/work.txt")...) {
+		if c.Name == "zero" || c.Name == "names of user addresses" {
 			continue // a replay has no symbols, and maps are as they were read
 		}
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			child := startWork(t)
-			p := compile(t, c.text, &script.Options{Params: child.params()})
+			p := script.MustCompile(t, c.Text, &script.Options{Params: child.params()})
 			dir := t.TempDir() + "/rec"
 			rec, err := recording.Create(dir, nil)
 			if err != nil {
@@ -221,8 +184,8 @@ func TestReplay(t *testing.T) {
 			defer r.Close()
 			var out bytes.Buffer
 			status, err := p.Replay(r, &script.RunOptions{Stdout: &out})
-			if err != nil || status != live || out.String() != c.want {
-				t.Errorf("status %d, %v; the replay printed\n%s\nwant %d\n%s", status, err, &out, live, c.want)
+			if err != nil || status != live || out.String() != c.Want {
+				t.Errorf("status %d, %v; the replay printed\n%s\nwant %d\n%s", status, err, &out, live, c.Want)
 			}
 		})
 	}
@@ -240,7 +203,7 @@ func TestRecordCount(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	p := compile(t, `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }`, nil)
+	p := script.MustCompile(t, `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }`, nil)
 	rec, err := recording.Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -335,6 +298,15 @@ var called int
 //go:noinline
 func scriptCall(n int) int { return n + 1 }
 
+// prints runs a program, which must print that.
+func prints(t *testing.T, p *script.Program, want string) {
+	t.Helper()
+	var out bytes.Buffer
+	if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out}); err != nil || out.String() != want {
+		t.Errorf("%q, %v; want %q", &out, err, want)
+	}
+}
+
 // TestPrintEntry: one entry of an aggregation, which the kernel must be able to read.
 func TestPrintEntry(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf)
@@ -344,10 +316,7 @@ begin { @c[1] = count(); @c[1] = count(); print(@c[1]); print(@c[2]); @a["x"] = 
 	if err != nil {
 		testenv.Need(t, testenv.Got("bpf_map_lookup_percpu_elem (5.19)", err, "Missing required kernel feature"))
 	}
-	var out bytes.Buffer
-	if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out}); err != nil || out.String() != "2\n0\n9\n\n\n" {
-		t.Errorf("%q, %v", &out, err)
-	}
+	prints(t, p, "2\n0\n9\n\n\n")
 }
 
 // TestOptions: the values of getopt's options, given and by default.
@@ -361,11 +330,7 @@ func TestOptions(t *testing.T) {
 		{nil, "(5, false, none)\n\n\n"},
 		{map[string]string{"n": "0x10", "on": "", "name": "some"}, "(16, true, some)\n\n\n"},
 	} {
-		var out bytes.Buffer
-		p := compile(t, text, &script.Options{Values: c.values})
-		if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out}); err != nil || out.String() != c.want {
-			t.Errorf("%v: %q, %v; want %q", c.values, &out, err, c.want)
-		}
+		prints(t, script.MustCompile(t, text, &script.Options{Values: c.values}), c.want)
 	}
 	for name, value := range map[string]string{"n": "many", "on": "maybe", "nmae": "x"} {
 		_, err := script.Compile("stdin", text, &script.Options{Values: map[string]string{name: value}})
@@ -385,10 +350,7 @@ begin { @m[1, "a"] = 5; @m[2, "b"] = 7; @t["k"] = 9; for $kv : @m { @sum += $kv.
 	if err != nil {
 		testenv.Need(t, testenv.Got("bpf_for_each_map_elem (5.13)", err, "Missing required kernel feature"))
 	}
-	var out bytes.Buffer
-	if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out}); err != nil || out.String() != "(k, 9)\n@sum: 312\n(x, some)\n\n\n" {
-		t.Errorf("%q, %v", &out, err)
-	}
+	prints(t, p, "(k, 9)\n@sum: 312\n(x, some)\n\n\n")
 }
 
 // TestLongLoops: loops that have more turns than programs may have end, and this is said.
@@ -399,7 +361,7 @@ func TestLongLoops(t *testing.T) {
 		`begin { $n = 1; for $i : $n..100000000 { } print("after"); }`,
 	} {
 		var out, said bytes.Buffer
-		p := compile(t, text, nil)
+		p := script.MustCompile(t, text, nil)
 		_, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out, Stderr: &said})
 		if err != nil || out.String() != "after\n\n\n" || !strings.Contains(said.String(), "WARNING: This loop ended after ") {
 			t.Errorf("%s: %q, %v; it said\n%s", text, &out, err, &said)

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -221,10 +222,10 @@ func compare(a, b any) int {
 	switch x := a.(type) {
 	case int64:
 		y, _ := b.(int64)
-		return compareInts(x, y)
+		return cmp.Compare(x, y)
 	case uint64:
 		y, _ := b.(uint64)
-		return compareInts(int64(x), int64(y))
+		return cmp.Compare(int64(x), int64(y))
 	case string:
 		y, _ := b.(string)
 		return strings.Compare(x, y)
@@ -235,16 +236,6 @@ func compare(a, b any) int {
 				return c
 			}
 		}
-	}
-	return 0
-}
-
-func compareInts(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
 	}
 	return 0
 }
