@@ -136,6 +136,11 @@ func (o *Options) decode(t types.Type, v bpf.Value) any {
 	switch t.Kind {
 	case types.Bool:
 		return v.Int() != 0
+	case types.Count, types.Sum, types.Min, types.Max, types.Avg:
+		if t.Signed {
+			return v.Int()
+		}
+		return uint64(v.Int())
 	case types.Integer:
 		if _, enum := t.BTF.(*btf.Enum); enum || t.Name != "" {
 			return enumerator(t, v)

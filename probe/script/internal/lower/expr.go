@@ -381,7 +381,7 @@ func (l *lowerer) read(x *syntax.MapAccess) *ir.Expr {
 		return l.option(x)
 	}
 	if m.IR.Agg != ir.AggNone {
-		return l.missing(x, "the value of an aggregation, "+m.Value.String()+",")
+		return l.aggregated(x, m, l.key(x))
 	}
 	return &ir.Expr{Op: ir.OpMapGet, Map: m.IR, Args: []*ir.Expr{l.key(x)}}
 }
@@ -393,7 +393,7 @@ func (l *lowerer) key(x *syntax.MapAccess) *ir.Expr { return l.keyOf(l.maps[x.Ma
 func (l *lowerer) keyOf(m *Map, x syntax.Expr) *ir.Expr {
 	e := l.expr(x)
 	t := m.IR.Key
-	if t.Kind == ir.KindTuple && m.Key.Kind == types.String {
+	if m.Wrapped {
 		e = castTo(t.Fields[0].Type, e)
 		return &ir.Expr{Op: ir.OpTuple, Type: t, Args: []*ir.Expr{e}}
 	}

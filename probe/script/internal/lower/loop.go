@@ -5,7 +5,6 @@ import (
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script/syntax"
-	"github.com/borescope/borescope/probe/script/types"
 )
 
 // while adds a loop that ends when the condition is false, or after the most turns that the kernel
@@ -75,17 +74,26 @@ func (l *lowerer) forRange(s *syntax.For, r *syntax.Range) {
 // forMap adds a loop over a map's entries, as tuples of key and value.
 func (l *lowerer) forMap(s *syntax.For, of *syntax.Map) {
 	m := l.maps[of.Name]
-	if m == nil || m.IR.Agg != ir.AggNone || m.IR.Kind == ir.MapPerCPUHash || m.IR.Kind == ir.MapPerCPULRU {
-		l.missing(s, "for over a map with values of each CPU")
+	if m == nil || m.IR.Kind == ir.MapPerCPUHash || m.IR.Kind == ir.MapPerCPULRU || severalEntries(m.IR.Agg) {
+		l.missing(s, "for over a map with several values for a key")
 		return
 	}
-	key, value := &ir.Var{Name: "key"}, &ir.Var{Name: "value"}
+	key, value := &ir.Var{Name: "key"}, (*ir.Var)(nil)
+	if m.IR.Agg == ir.AggNone {
+		value = &ir.Var{Name: "value"}
+	}
 	body := l.block(func() {
 		k := ir.NewVar(key)
-		if m.Key.Kind == types.String && m.IR.Key.Kind == ir.KindTuple {
+		var v *ir.Expr
+		if value != nil {
+			v = ir.NewVar(value)
+		} else {
+			v = l.aggregated(s, m, k)
+		}
+		if m.Wrapped {
 			k = &ir.Expr{Op: ir.OpElem, Args: []*ir.Expr{k}}
 		}
-		pair := &ir.Expr{Op: ir.OpTuple, Type: l.of(s.Var), Args: []*ir.Expr{k, ir.NewVar(value)}}
+		pair := &ir.Expr{Op: ir.OpTuple, Type: l.of(s.Var), Args: []*ir.Expr{k, v}}
 		l.set(s.Var, l.variable(s.Var, true), pair)
 		l.blockOf(s.Body)
 	})

@@ -62,6 +62,7 @@ type Map struct {
 	Name       string // with "@"
 	Key, Value types.Type
 	Scalar     bool // without keys
+	Wrapped    bool // the program's keys are tuples of one element, the script's key
 	IR         *ir.Map
 }
 
@@ -81,6 +82,8 @@ const (
 	Warning                    // nothing
 	JoinPart                   // the thread, a number from 0, and the text of that number
 	JoinEnd                    // the thread, whose texts are complete
+	Cat                        // the arguments of cat's format, which names a file
+	System                     // the arguments of system's format, which is a command of the shell
 )
 
 // Site is a place in the script that has something done outside of the kernel.
@@ -89,8 +92,8 @@ type Site struct {
 	Loc  syntax.Loc
 	// Severity is the function of a message, warnf or errorf; printf's is "".
 	Severity string
-	// Format is printf's, without the values, or time's; of JoinEnd what is between the
-	// texts; of Warning what it says.
+	// Format is that of printf, cat or system, without the values, or time's; of JoinEnd what
+	// is between the texts; of Warning what it says.
 	Format string
 	// Args are the types of the values in the record. A number that is printed as a name is an
 	// integer whose Mode is the function that names it, and the Name of a Timestamp is its
@@ -110,7 +113,7 @@ type Site struct {
 // programs do not.
 func Program(p *types.Program, o *Options) (*Result, error) {
 	l := &lowerer{
-		typed: p, o: o, maps: map[string]*Map{}, cleared: map[string]bool{},
+		typed: p, o: o, maps: map[string]*Map{},
 		out: &Result{IR: &ir.Program{Name: o.Name, License: o.License, IncludeSelf: o.IncludeSelf}},
 	}
 	l.makeMaps()
@@ -134,10 +137,9 @@ type lowerer struct {
 	maps  map[string]*Map
 	// Types of maps whose keys, or values, have names of numbers.
 	keyTypes, valueTypes map[string]types.Type
-	// Maps that the script clears.
-	cleared map[string]bool
-	emits   []*ir.Stmt // their events get the ring's size at the end
-	errs    syntax.Errors
+	mapUses              map[string]*use
+	emits                []*ir.Stmt // their events get the ring's size at the end
+	errs                 syntax.Errors
 
 	// Of the action.
 	point *syntax.AttachPoint
@@ -238,6 +240,7 @@ func (l *lowerer) find(name string) *ir.Var {
 // makeMaps makes the maps that the script uses.
 func (l *lowerer) makeMaps() {
 	l.keyTypes, l.valueTypes = l.storedTypes()
+	l.mapUses = l.uses()
 	declared := map[string]*syntax.MapDecl{}
 	calls := map[string]*syntax.Call{}
 	for _, d := range l.typed.File.Decls {
@@ -251,11 +254,7 @@ func (l *lowerer) makeMaps() {
 			continue
 		}
 		m, ok := c.Args[0].(*syntax.Map)
-		switch {
-		case !ok:
-		case c.Name == "clear" || c.Name == "zero":
-			l.cleared[m.Name] = true
-		case aggregations[c.Name] != ir.AggNone && calls[m.Name] == nil:
+		if ok && aggregations[c.Name] != ir.AggNone && calls[m.Name] == nil {
 			calls[m.Name] = c
 		}
 	}
@@ -301,17 +300,28 @@ func (l *lowerer) makeMap(name string, d *syntax.MapDecl, call *syntax.Call) *Ma
 	} else {
 		m.IR.Value = l.typeOf(at, value)
 	}
-	// What is added while an aggregation is cleared must not be lost.
-	m.IR.Flip = m.IR.Agg != ir.AggNone && l.cleared[name]
-	if !m.Scalar || m.IR.Agg == ir.AggNone {
-		// A value without a key is an entry as well: there is none before it is set.
-		m.IR.Key = l.typeOf(at, key)
-		if m.IR.Key.Kind == ir.KindString && m.IR.Key.Size > mostTextKey {
-			m.IR.Key.Size = min(m.IR.Key.Size, l.o.MostKey)
-			m.IR.Key = ir.TupleType(ir.Field{Type: m.IR.Key})
-		}
-	} else {
+	u := l.mapUses[name]
+	if u == nil {
+		u = &use{}
+	}
+	// What is added while an aggregation is cleared must not be lost. Programs cannot read one
+	// for which that holds.
+	m.IR.Flip = m.IR.Agg != ir.AggNone && u.cleared && !u.read && !u.deleted
+	if m.Scalar && m.IR.Agg != ir.AggNone && !u.read && !u.deleted {
 		m.IR.Entries = 0
+		return m
+	}
+	// A value without a key is an entry as well: there is none before it is set.
+	m.IR.Key = l.typeOf(at, key)
+	switch {
+	case m.IR.Key.Kind == ir.KindString && m.IR.Key.Size > mostTextKey:
+		m.IR.Key.Size = min(m.IR.Key.Size, l.o.MostKey)
+		m.Wrapped = true
+	case m.IR.Key.Format == ir.FormatKstack && m.IR.Agg != ir.AggNone && (u.read || u.deleted):
+		m.Wrapped = true // ir keeps plain stacks in several maps, by their lengths
+	}
+	if m.Wrapped {
+		m.IR.Key = ir.TupleType(ir.Field{Type: m.IR.Key})
 	}
 	return m
 }

@@ -1,6 +1,8 @@
 package lower
 
 import (
+	"net/netip"
+
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/types"
@@ -40,6 +42,17 @@ func (l *lowerer) uaddr(c *syntax.Call) *ir.Expr {
 	return castTo(l.of(c), e)
 }
 
+// percpuAddress is the address of a CPU's instance of a variable of the kernel, of this CPU if none
+// is given.
+func (l *lowerer) percpuAddress(c *syntax.Call) *ir.Expr {
+	cpu := ir.NewBuiltin("cpu")
+	if len(c.Args) > 1 {
+		cpu = l.expr(c.Args[1])
+	}
+	base := &ir.Expr{Op: ir.OpKaddr, Str: c.Args[0].(*syntax.String).Value}
+	return castTo(l.of(c), ir.NewExpr(ir.OpPerCPU, base, cpu))
+}
+
 // space returns a pointer as one to kernel memory, or to user memory.
 func (l *lowerer) space(c *syntax.Call, op ir.Op) *ir.Expr {
 	x := l.expr(c.Args[0])
@@ -68,6 +81,20 @@ func (l *lowerer) ntop(c *syntax.Call) *ir.Expr {
 	}
 	of := l.of(c)
 	return &ir.Expr{Op: ir.OpTuple, Type: of, Args: []*ir.Expr{family, l.bytes(x, of.Fields[1].Type.Size)}}
+}
+
+// pton is the bytes of an address that the script has as text.
+func (l *lowerer) pton(c *syntax.Call) *ir.Expr {
+	text, ok := c.Args[0].(*syntax.String)
+	if !ok {
+		return l.missing(c, "pton() of text that is no literal")
+	}
+	a, err := netip.ParseAddr(text.Value)
+	if err != nil {
+		l.fail(c, "pton(): "+err.Error())
+		return ir.NewConst(0)
+	}
+	return &ir.Expr{Op: ir.OpBytes, Type: l.of(c), Str: string(a.AsSlice())}
 }
 
 // bytes returns a number, or an array, as bytes in memory's order, with zeros behind them.
