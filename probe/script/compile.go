@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
@@ -58,7 +59,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		Name: programName, Arch: opts.Arch, License: c.Config.License,
 		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), MaxText: c.Config.MaxStrlen,
 		MostKey: mostKey(opts.Env), Process: opts.PID,
-		IncludeSelf: opts.IncludeSelf, Values: opts.Values,
+		IncludeSelf: opts.IncludeSelf, Values: opts.Values, Child: opts.Child, CgroupID: opts.cgroupID(),
 		Turns: turns(opts.Env),
 		Ring:  os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
 	})
@@ -77,6 +78,14 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	return &Program{
 		Warnings: c.Warnings, typed: c.Types, low: low, plan: plan, env: opts.Env, conf: c.Config,
 	}, nil
+}
+
+// cgroupID returns what finds the ids of this machine's control groups, nil for another machine.
+func (o *Options) cgroupID() func(string) (uint64, error) {
+	if !o.Env.Live() {
+		return nil
+	}
+	return kernel.CgroupID
 }
 
 // known returns an error if a value is given for an option that the script does not have.

@@ -170,8 +170,11 @@ func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
 	if err := s.attached(); err != nil {
 		return nil, err
 	}
-	if len(others.Programs) == 0 {
+	switch {
+	case len(others.Programs) == 0:
 		return ends, s.drain(ctx)
+	case others.Programs[0].Method == probe.MethodIter: // a script has no other probes then
+		return ends, s.iterate(ctx)
 	}
 	return ends, s.follow(ctx)
 }
@@ -208,6 +211,27 @@ func (s *run) split() (begins, others, ends *probe.Plan) {
 	}
 	return part(lower.Begins), part(func(t probe.Target) bool { return !lower.Begins(t) && !lower.Ends(t) }),
 		part(lower.Ends)
+}
+
+// iterate runs an iterator's program for each of its objects, and handles the records meanwhile.
+func (s *run) iterate(ctx context.Context) error {
+	r, err := s.links[len(s.links)-1].OpenIter()
+	if err != nil {
+		return err
+	}
+	ctx, done := context.WithCancel(ctx)
+	read := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, r)
+		read <- errors.Join(err, r.Close())
+		done()
+	}()
+	err = s.follow(ctx)
+	done()
+	if err != nil {
+		return err // the program ends with the iterator's last read
+	}
+	return errors.Join(<-read, s.drain(ctx))
 }
 
 // detach ends all probes.

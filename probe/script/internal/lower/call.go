@@ -56,8 +56,17 @@ func init() { // they lower their arguments
 		"zero":   func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Zero) },
 		"time":   (*lowerer).time, "exit": (*lowerer).exit, "strftime": (*lowerer).strftime,
 		"join": (*lowerer).join, "len": (*lowerer).size, "pton": (*lowerer).pton,
-		"percpu_kaddr": (*lowerer).percpuAddress,
-		"nsecs":        (*lowerer).nsecs, "reg": (*lowerer).reg,
+		"percpu_kaddr": (*lowerer).percpuAddress, "cgroupid": (*lowerer).cgroupID,
+		"leader_comm": (*lowerer).ofTask, "leader_tid": (*lowerer).ofTask, "pcomm": (*lowerer).ofTask,
+		"ppid": (*lowerer).ofTask, "pid": (*lowerer).id, "tid": (*lowerer).id,
+		"socket_cookie": func(l *lowerer, c *syntax.Call) *ir.Expr {
+			return castTo(l.of(c), ir.NewExpr(ir.OpSocketCookie, l.expr(c.Args[0])))
+		},
+		"strcap": func(l *lowerer, c *syntax.Call) *ir.Expr {
+			return constant(l.of(c), int64(l.typ(c.Args[0]).Size))
+		},
+		"path":  (*lowerer).path,
+		"nsecs": (*lowerer).nsecs, "reg": (*lowerer).reg,
 		"str": (*lowerer).str, "buf": (*lowerer).buf,
 		"ksym": (*lowerer).ksym, "usym": (*lowerer).usym, "kaddr": (*lowerer).kaddr,
 		"uaddr": (*lowerer).uaddr, "ntop": (*lowerer).ntop, "macaddr": (*lowerer).macaddr,

@@ -346,8 +346,18 @@ func (l *lowerer) cast(x *syntax.Cast) *ir.Expr {
 		return castTo(t, e)
 	case from.Equal(t):
 		return e
+	case t.Kind == ir.KindBytes && (from.Scalar() || from.Kind == ir.KindString):
+		return l.asBytes(e, from, t)
 	}
 	return l.missing(x, "a cast of "+l.typ(x.X).String()+" to "+l.typ(x).String())
+}
+
+// asBytes returns a number or text as an array of as many bytes or more, in memory's order.
+func (l *lowerer) asBytes(e *ir.Expr, from, to ir.Type) *ir.Expr {
+	if from.Scalar() {
+		e = castTo(ir.BytesType(from.Size), castTo(ir.IntType(from.Size, false), e))
+	}
+	return castTo(to, e)
 }
 
 // record returns a record, whose elements are evaluated in the script's order and have their places
@@ -457,8 +467,19 @@ func (l *lowerer) field(x *syntax.Field) *ir.Expr {
 			l.out.DWARF = true
 		}
 		return l.loaded(x, e)
+	case l.point.Provider == "iter" && isContext(x.X):
+		return l.loaded(x, &ir.Expr{Op: ir.OpField, Str: x.Name})
 	case t.Kind == types.Record:
 		return &ir.Expr{Op: ir.OpElem, Str: x.Name, Args: []*ir.Expr{l.expr(x.X)}}
 	}
 	return l.member(x)
+}
+
+// isContext reports whether an expression is what the context points to.
+func isContext(x syntax.Expr) bool {
+	if u, ok := x.(*syntax.Unary); ok && u.Op == "*" {
+		x = u.X
+	}
+	b, ok := x.(*syntax.Builtin)
+	return ok && b.Name == "ctx"
 }

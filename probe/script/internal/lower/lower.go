@@ -37,8 +37,12 @@ type Options struct {
 	MostKey int
 	// Process is the process that probes are restricted to; 0 is none.
 	Process int
+	// Child is the command that is traced, cpid; 0 is none.
+	Child int
 	// IncludeSelf makes probes fire for the tracing process, too.
 	IncludeSelf bool
+	// CgroupID returns the id of a control group. Nil: it is another machine's.
+	CgroupID func(path string) (uint64, error)
 	// Values are the values of getopt's options, by their names.
 	Values map[string]string
 }
@@ -113,7 +117,7 @@ type Site struct {
 // programs do not.
 func Program(p *types.Program, o *Options) (*Result, error) {
 	l := &lowerer{
-		typed: p, o: o, maps: map[string]*Map{},
+		typed: p, o: o, maps: map[string]*Map{}, varNames: map[*ir.Var]types.Type{},
 		out: &Result{IR: &ir.Program{Name: o.Name, License: o.License, IncludeSelf: o.IncludeSelf}},
 	}
 	l.makeMaps()
@@ -138,8 +142,10 @@ type lowerer struct {
 	// Types of maps whose keys, or values, have names of numbers.
 	keyTypes, valueTypes map[string]types.Type
 	mapUses              map[string]*use
-	emits                []*ir.Stmt // their events get the ring's size at the end
-	errs                 syntax.Errors
+	// Types of variables that have numbers in place of their names.
+	varNames map[*ir.Var]types.Type
+	emits    []*ir.Stmt // their events get the ring's size at the end
+	errs     syntax.Errors
 
 	// Of the action.
 	point *syntax.AttachPoint

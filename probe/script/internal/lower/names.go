@@ -2,7 +2,9 @@ package lower
 
 import (
 	"net/netip"
+	"strings"
 
+	"github.com/borescope/borescope/internal/uapi"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/types"
@@ -148,7 +150,8 @@ func (l *lowerer) text(c *syntax.Call, op ir.Op) *ir.Expr {
 func (l *lowerer) signal(c *syntax.Call) *ir.Expr {
 	n := l.expr(c.Args[0])
 	if s, ok := c.Args[0].(*syntax.String); ok {
-		return l.missing(c, c.Name+"("+s.Value+")")
+		v, _ := uapi.Lookup(l.o.Arch, "SIG"+strings.TrimPrefix(strings.ToUpper(s.Value), "SIG"))
+		n = constant(ir.IntType(4, false), v)
 	}
 	l.add(c, &ir.Stmt{Op: ir.StmtSignal, X: n, Thread: c.Name == "signal_thread"})
 	return ir.NewConst(0)
@@ -174,7 +177,56 @@ func (l *lowerer) stack(n syntax.Expr) *ir.Expr {
 	}}
 }
 
-// parent reads a member of the current task's parent.
-func parent(member string) *ir.Expr {
-	return &ir.Expr{Op: ir.OpMember, Str: "real_parent->" + member, Args: []*ir.Expr{ir.NewBuiltin("curtask")}}
+// taskMembers are what the functions and builtins of these names are of a task.
+var taskMembers = map[string]string{
+	"leader_comm": "group_leader->comm", "leader_tid": "group_leader->pid",
+	"pcomm": "real_parent->comm", "ppid": "real_parent->pid",
+}
+
+// taskMember reads a member of a task.
+func (l *lowerer) taskMember(n syntax.Expr, name string, task *ir.Expr) *ir.Expr {
+	e := &ir.Expr{Op: ir.OpMember, Str: taskMembers[name], Args: []*ir.Expr{task}}
+	return castTo(l.of(n), e)
+}
+
+// ofTask is a member of the task that is given, or of the current one.
+func (l *lowerer) ofTask(c *syntax.Call) *ir.Expr {
+	if len(c.Args) == 0 {
+		return l.builtin(&syntax.Builtin{Loc: c.Loc, Name: builtinName(c.Name)})
+	}
+	return l.taskMember(c, builtinName(c.Name), l.expr(c.Args[0]))
+}
+
+// id is the process or thread in the namespace of whoever runs the script, or in the initial one,
+// whose numbers the kernel's tasks have.
+func (l *lowerer) id(c *syntax.Call) *ir.Expr {
+	if len(c.Args) > 0 {
+		if mode, ok := c.Args[0].(*syntax.Identifier); ok && mode.Name == "init" {
+			member := map[string]string{"pid": "tgid", "tid": "pid"}[c.Name]
+			e := &ir.Expr{Op: ir.OpMember, Str: member, Args: []*ir.Expr{ir.NewBuiltin("curtask")}}
+			return castTo(l.of(c), e)
+		}
+	}
+	return castTo(l.of(c), ir.NewBuiltin(c.Name))
+}
+
+// cgroupID is the id of a control group, which is known before the script runs.
+func (l *lowerer) cgroupID(c *syntax.Call) *ir.Expr {
+	if l.o.CgroupID == nil {
+		return l.missing(c, "cgroupid() for another machine")
+	}
+	id, err := l.o.CgroupID(c.Args[0].(*syntax.String).Value)
+	if err != nil {
+		l.fail(c, "cgroupid(): "+err.Error())
+	}
+	return constant(l.of(c), int64(id))
+}
+
+// path is the text of a struct path.
+func (l *lowerer) path(c *syntax.Call) *ir.Expr {
+	from := l.address(c.Args[0])
+	if from == nil {
+		from = l.expr(c.Args[0])
+	}
+	return &ir.Expr{Op: ir.OpPath, Type: l.of(c), Args: []*ir.Expr{from}}
 }

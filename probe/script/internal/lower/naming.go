@@ -32,6 +32,10 @@ func (l *lowerer) typ(x syntax.Expr) types.Type {
 		if of := l.typ(x.X); hasNames(of) && of.Kind == types.Integer && t.Kind == types.String {
 			return of
 		}
+	case *syntax.Variable:
+		if of, ok := l.varNames[l.find(x.Name)]; ok {
+			return of
+		}
 	case *syntax.MapAccess:
 		if v, ok := l.valueTypes[x.Map.Name]; ok {
 			return v
