@@ -29,6 +29,7 @@ type Program struct {
 	plan  *probe.Plan
 	env   *probe.Env
 	conf  *config.Config
+	pid   int // to which probes are restricted, 0 if none
 }
 
 // Compile checks a script and makes programs of it, for the machine of Options.Env, which may be a
@@ -60,8 +61,8 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), MaxText: c.Config.MaxStrlen,
 		MostKey: mostKey(opts.Env), Process: opts.PID,
 		IncludeSelf: opts.IncludeSelf, Values: opts.Values, Child: opts.Child, CgroupID: opts.cgroupID(),
-		Turns: turns(opts.Env),
-		Ring:  os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
+		Turns: turns(opts.Env), OneWalk: before(opts.Env, 5, 17),
+		Ring: os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
 	})
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &Program{
-		Warnings: c.Warnings, typed: c.Types, low: low, plan: plan, env: opts.Env, conf: c.Config,
+		Warnings: c.Warnings, typed: c.Types, low: low, plan: plan, env: opts.Env, conf: c.Config, pid: opts.PID,
 	}, nil
 }
 

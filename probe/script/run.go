@@ -111,6 +111,7 @@ type run struct {
 	links   []*probe.Link
 	lost    uint64
 	names   names
+	watched *watched  // the processes of which programs take stacks; nil in a replay
 	boot    time.Time // when CLOCK_BOOTTIME was 0
 	started time.Time // when CLOCK_MONOTONIC was 0
 	exited  bool
@@ -136,6 +137,11 @@ func (s *run) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.ring.Close()) }()
+	}
+	s.watched = watch(s.loaded, s.names.files())
+	defer func() { s.watched.stop() }()
+	if s.pid != 0 {
+		s.watched.add(s.pid)
 	}
 	ends, err := s.attach(ctx)
 	if err == nil {
@@ -185,6 +191,7 @@ func (s *run) attached() error {
 	for i := range s.plan.Programs {
 		n += len(s.plan.Programs[i].Sites)
 	}
+	n -= s.low.Added
 	if !s.Quiet {
 		text, err := s.out.Attached(n)
 		if err != nil {
@@ -379,6 +386,11 @@ func (s *run) losses() error {
 		fmt.Fprintf(s.Stderr, "WARNING: Map full; can't update element (%d times). Try increasing max_map_keys config "+
 			"or manually setting the max entries in a map declaration e.g. `let @a = hash(5000)`\n", full)
 	}
+	if st.Walked > 0 && !s.Quiet {
+		whole := st.Walked - min(st.Walked, st.Unwalked+st.Broken)
+		fmt.Fprintf(s.Stderr, "%.1f %% of %d user stacks are whole; %d were taken before the files of their process were read, "+
+			"%d end too early\n", 100*float64(whole)/float64(st.Walked), st.Walked, st.Unwalked, st.Broken)
+	}
 	say(st.Missed, "firings were missed: a program was running on the CPU")
 	say(st.NoScratch, "firings were left out: too many programs were active on a CPU")
 	return nil
@@ -436,6 +448,12 @@ func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
 		return s.zero(at.Map)
 	case lower.Time:
 		return s.out.Time(output.Strftime(at.Format, time.Now()))
+	case lower.Process:
+		if s.watched != nil {
+			pid, _ := s.args(at, raw)[0].(uint64)
+			s.watched.add(int(pid))
+		}
+		return nil
 	case lower.Cat:
 		return s.cat(ctx, s.out.Format(at.Format, s.args(at, raw)))
 	case lower.System:

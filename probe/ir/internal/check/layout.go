@@ -33,6 +33,7 @@ const (
 	CntNoScratch
 	CntLimited
 	CntThrottled
+	CntWalked
 	CntUnwalked
 	CntBroken
 	CntBusy

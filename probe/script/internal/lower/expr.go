@@ -468,11 +468,25 @@ func (l *lowerer) field(x *syntax.Field) *ir.Expr {
 		}
 		return l.loaded(x, e)
 	case l.point.Provider == "iter" && isContext(x.X):
-		return l.loaded(x, &ir.Expr{Op: ir.OpField, Str: x.Name})
+		return l.object(x)
 	case t.Kind == types.Record:
 		return &ir.Expr{Op: ir.OpElem, Str: x.Name, Args: []*ir.Expr{l.expr(x.X)}}
 	}
 	return l.member(x)
+}
+
+// object returns an object that an iterator shows. The program ends where there is none: after the
+// last one.
+func (l *lowerer) object(x *syntax.Field) *ir.Expr {
+	e := l.loaded(x, &ir.Expr{Op: ir.OpField, Str: x.Name})
+	if l.typ(x).Kind != types.Pointer {
+		return e
+	}
+	v := ir.NewVar(l.let(x, x.Name, e, l.of(x)))
+	l.add(x, &ir.Stmt{
+		Op: ir.StmtIf, X: ir.NewExpr(ir.OpEq, v, ir.NewConst(0)), Body: []*ir.Stmt{{Op: ir.StmtReturn}},
+	})
+	return v
 }
 
 // isContext reports whether an expression is what the context points to.

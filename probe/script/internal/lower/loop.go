@@ -13,6 +13,8 @@ func (l *lowerer) while(s *syntax.While) {
 	most := constant(ir.IntType(4, false), int64(l.o.Turns))
 	i := &ir.Var{Name: "i"}
 	last := l.let(s, "last", constant(ir.Int64Type(), 0), ir.Int64Type())
+	l.loops++
+	defer func() { l.loops-- }()
 	body := l.block(func() {
 		l.set(s, last, castTo(ir.Int64Type(), ir.NewVar(i)))
 		end := &ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpLNot, l.truth(s.Cond)), Body: []*ir.Stmt{{Op: ir.StmtBreak}}}
@@ -59,6 +61,8 @@ func (l *lowerer) forRange(s *syntax.For, r *syntax.Range) {
 	turns := ir.NewVar(l.let(s, "turns", bounded(ir.OpGt, 0, count), ir.Int64Type()))
 	turns = ir.NewVar(l.let(s, "turns", bounded(ir.OpLt, int64(l.o.Turns), turns), ir.Int64Type()))
 	i := &ir.Var{Name: "i"}
+	l.loops++
+	defer func() { l.loops-- }()
 	body := l.block(func() {
 		at := &ir.Expr{Op: ir.OpAdd, Type: t, Args: []*ir.Expr{from, ir.NewVar(i)}}
 		l.set(s.Var, l.variable(s.Var, true), at)
@@ -82,6 +86,8 @@ func (l *lowerer) forMap(s *syntax.For, of *syntax.Map) {
 	if m.IR.Agg == ir.AggNone {
 		value = &ir.Var{Name: "value"}
 	}
+	l.loops++
+	defer func() { l.loops-- }()
 	body := l.block(func() {
 		k := ir.NewVar(key)
 		var v *ir.Expr

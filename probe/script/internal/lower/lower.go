@@ -29,6 +29,9 @@ type Options struct {
 	MapKeys int
 	// Turns is the most turns of a loop.
 	Turns int
+	// OneWalk is set if the kernel takes one walk of a user stack by call frame information in
+	// each program, outside of loops; see ir.OpUstackWalk.
+	OneWalk bool
 	// Ring is the size of the ring in bytes; 0 is ir's default.
 	Ring int
 	// MaxText is the greatest length of a text, max_strlen.
@@ -59,6 +62,8 @@ type Result struct {
 	Ring *ir.Map
 	// DWARF is set if the program reads arguments of user functions by name.
 	DWARF bool
+	// Added is the number of actions at the end of the program's that the script does not have.
+	Added int
 }
 
 // Map is a map of the script.
@@ -88,6 +93,7 @@ const (
 	JoinEnd                    // the thread, whose texts are complete
 	Cat                        // the arguments of cat's format, which names a file
 	System                     // the arguments of system's format, which is a command of the shell
+	Process                    // the process whose stacks or addresses a program is about to take
 )
 
 // Site is a place in the script that has something done outside of the kernel.
@@ -126,6 +132,7 @@ func Program(p *types.Program, o *Options) (*Result, error) {
 			l.probe(d)
 		}
 	}
+	l.resetProcesses()
 	l.ring()
 	if len(l.errs) > 0 {
 		return nil, l.errs
@@ -147,10 +154,13 @@ type lowerer struct {
 	emits    []*ir.Stmt // their events get the ring's size at the end
 	errs     syntax.Errors
 
+	seen *ir.Map // of processes, nil if none is announced
+
 	// Of the action.
-	point *syntax.AttachPoint
-	list  *[]*ir.Stmt // where statements go
-	scope *scope
+	point        *syntax.AttachPoint
+	loops, walks int         // loops around the statement, and walks before it
+	list         *[]*ir.Stmt // where statements go
+	scope        *scope
 }
 
 // scope is a block with the variables that were declared in it.
@@ -181,7 +191,7 @@ func (l *lowerer) probe(p *syntax.Probe) {
 	if len(p.Points) == 0 {
 		return
 	}
-	l.point = p.Points[0]
+	l.point, l.walks = p.Points[0], 0
 	body := l.block(func() { l.blockOf(p.Body) })
 	for _, a := range p.Points {
 		target := l.target(a)

@@ -19,6 +19,7 @@ func (l *lowerer) ksym(c *syntax.Call) *ir.Expr {
 func (l *lowerer) usym(c *syntax.Call) *ir.Expr { return l.userAddress(c, l.expr(c.Args[0])) }
 
 func (l *lowerer) userAddress(n syntax.Expr, address *ir.Expr) *ir.Expr {
+	l.announce(n)
 	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: []*ir.Expr{
 		castTo(ir.Uint64Type(), address),
 		castTo(ir.IntType(4, false), ir.NewBuiltin("pid")),
@@ -160,21 +161,6 @@ func (l *lowerer) signal(c *syntax.Call) *ir.Expr {
 func (l *lowerer) override(c *syntax.Call) *ir.Expr {
 	l.add(c, &ir.Stmt{Op: ir.StmtOverride, X: l.expr(c.Args[0])})
 	return ir.NewConst(0)
-}
-
-// stack is the frames of a stack; a user's has its process, whose names they have.
-func (l *lowerer) stack(n syntax.Expr) *ir.Expr {
-	t := l.typ(n)
-	if t.Mode == "build_id" {
-		return l.missing(n, "the stack mode build_id")
-	}
-	if t.Kind == types.Kstack {
-		return &ir.Expr{Op: ir.OpKstack, Int: int64(t.Limit)}
-	}
-	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: []*ir.Expr{
-		castTo(ir.Uint64Type(), ir.NewBuiltin("pid")),
-		{Op: ir.OpUstack, Int: int64(t.Limit)},
-	}}
 }
 
 // taskMembers are what the functions and builtins of these names are of a task.
