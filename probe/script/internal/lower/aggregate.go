@@ -81,6 +81,9 @@ func (l *lowerer) aggregating(m *Map, c *syntax.Call) {
 		m.IR.Bits = int(number(3))
 	case ir.AggLinear:
 		m.IR.Min, m.IR.Max, m.IR.Step = number(3), number(4), number(5)
+		if m.IR.Step > 0 { // the last interval has no end
+			m.IR.Max -= (m.IR.Max - m.IR.Min) % m.IR.Step
+		}
 	case ir.AggSeries:
 		m.IR.Interval, m.IR.Slots, m.IR.Inner = number(3), int(number(4)), ir.AggLast
 		m.IR.Signed = l.typ(c.Args[2]).Signed

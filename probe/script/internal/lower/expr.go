@@ -336,6 +336,10 @@ func (l *lowerer) blockValue(b *syntax.Block) *ir.Expr {
 func (l *lowerer) cast(x *syntax.Cast) *ir.Expr {
 	if t := l.typ(x); hasNames(t) {
 		return l.expr(x.X)
+	} else if t.Kind == types.Pointer && !l.of(x.X).Scalar() { // an array, of which it is the address
+		if at := l.address(x.X); at != nil {
+			return castTo(l.of(x), at)
+		}
 	}
 	e := l.expr(x.X)
 	t := l.of(x)
