@@ -56,6 +56,7 @@ func (s *System) Expand(f *syntax.File, c *config.Config) (warnings syntax.Error
 	if err := x.said.Err(); err != nil {
 		return nil, err
 	}
+	s.reach(f)
 	return x.said, nil
 }
 
