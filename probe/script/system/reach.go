@@ -99,6 +99,7 @@ func (r *reach) builtin(name string) {
 // looked for together with it.
 func (s *System) named(name string, known map[string]bool) []btf.Type {
 	var specs []*btf.Spec
+	s.addFormats()
 	if known[name] && !s.read {
 		specs = s.nearby()
 	}
@@ -118,10 +119,6 @@ func (s *System) named(name string, known map[string]bool) []btf.Type {
 // nearby returns the types that the script can reach, nil if they cannot be read.
 func (s *System) nearby() []*btf.Spec {
 	if s.near.spec == nil {
-		s.readFormats()
-		for _, n := range s.near.events {
-			s.formatTypes(n)
-		}
 		spec, err := s.env.MinimalBTF(&env.BTFNeeds{
 			Types:   slices.Collect(maps.Keys(s.near.types)),
 			Funcs:   slices.Collect(maps.Keys(s.near.funcs)),
@@ -134,6 +131,17 @@ func (s *System) nearby() []*btf.Spec {
 		s.near.spec = spec
 	}
 	return []*btf.Spec{s.near.spec}
+}
+
+// addFormats adds the types that the formats of the script's tracepoints name.
+func (s *System) addFormats() {
+	if len(s.near.events) > 0 {
+		s.readFormats()
+	}
+	for _, n := range s.near.events {
+		s.formatTypes(n)
+	}
+	s.near.events = nil
 }
 
 // formatTypes adds the types that the fields of a tracepoint's record name.
