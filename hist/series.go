@@ -26,12 +26,13 @@ const (
 // by one goroutine at a time.
 type Series struct {
 	interval time.Duration
+	origin   int64 // when an interval begins, in nanoseconds since 1970
 	reduce   Reduction
 	cells    []cell // a ring, by epoch modulo its length
 	newest   int64
 }
 
-// cell is one interval. An epoch is the number of intervals since 1970.
+// cell is one interval. An epoch is the number of intervals since the origin.
 type cell struct {
 	epoch int64
 	value int64
@@ -51,10 +52,29 @@ func NewSeries(interval time.Duration, n int, reduce Reduction) (*Series, error)
 		nil
 }
 
+// SeriesOf returns the newest n intervals of points that were collected elsewhere, such as in the
+// kernel. The points are at the starts of their intervals, whose values are not reduced further. The
+// last interval is that of the latest point, also if that is not OK, and has no value.
+func SeriesOf(interval time.Duration, n int, points []Point) (*Series, error) {
+	s, err := NewSeries(interval, n, Last)
+	if err != nil || len(points) == 0 {
+		return s, err
+	}
+	s.origin = points[0].Start.UnixNano()
+	for _, p := range points {
+		if p.OK {
+			s.Add(p.Start, p.Value)
+		} else {
+			s.newest = max(s.newest, s.epoch(p.Start))
+		}
+	}
+	return s, nil
+}
+
 // Add adds a value. It drops a value that is older than all kept intervals, and returns
 // false.
 func (s *Series) Add(t time.Time, v int64) bool {
-	epoch := floorDiv(t.UnixNano(), int64(s.interval))
+	epoch := s.epoch(t)
 	if s.newest != math.MinInt64 && epoch <= s.newest-int64(len(s.cells)) {
 		return false
 	}
@@ -65,6 +85,11 @@ func (s *Series) Add(t time.Time, v int64) bool {
 	}
 	s.put(c, v)
 	return true
+}
+
+// epoch returns the interval of a time.
+func (s *Series) epoch(t time.Time) int64 {
+	return floorDiv(t.UnixNano()-s.origin, int64(s.interval))
 }
 
 func (s *Series) put(c *cell, v int64) {
@@ -110,7 +135,7 @@ func (s *Series) Points() []Point {
 		if !ok && len(out) == 0 {
 			continue
 		}
-		p := Point{Start: time.Unix(0, epoch*int64(s.interval)), OK: ok}
+		p := Point{Start: time.Unix(0, s.origin+epoch*int64(s.interval)), OK: ok}
 		if ok {
 			p.Value = c.value
 			if s.reduce == Avg {

@@ -72,6 +72,8 @@ func jsonType(v any) string {
 	switch v.(type) {
 	case hist.Distribution:
 		return "hist"
+	case *hist.Series:
+		return "tseries"
 	case Average, Totals:
 		return "stats"
 	}

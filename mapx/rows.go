@@ -80,6 +80,10 @@ func printRows(w io.Writer, name string, rows []Row, o *RowOptions) error {
 			}
 			continue
 		}
+		if s, ok := r.Value.(*hist.Series); ok {
+			b.WriteString(label + ":\n" + s.Text(nil) + "\n")
+			continue
+		}
 		b.WriteString(label + ": ")
 		b.Write(appendText(nil, divided(r.Value, o.Div), textStyle))
 		b.WriteByte('\n')
@@ -105,6 +109,14 @@ func printRowsJSON(w io.Writer, name string, rows []Row, o *RowOptions) error {
 		}
 		if d, ok := r.Value.(hist.Distribution); ok {
 			b = hist.AppendJSON(b, d, uint64(o.Div))
+			continue
+		}
+		if s, ok := r.Value.(*hist.Series); ok {
+			text, err := s.MarshalJSON()
+			if err != nil {
+				return err
+			}
+			b = append(b, text...)
 			continue
 		}
 		b = appendText(b, divided(r.Value, o.Div), jsonStyle)

@@ -48,7 +48,7 @@ const mostText = 256 << 10
 type options struct {
 	script, stage, root   string
 	output, command       string
-	pid                   int
+	pid, child            int
 	check, format, unsafe bool
 	quiet, raw, self      bool
 	stdin                 io.Reader
@@ -147,7 +147,7 @@ func (o *options) options() *script.Options {
 	return &script.Options{
 		Env: env, System: system.New(env, &system.Options{DWARF: true}),
 		Imports: []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}, Environ: os.LookupEnv,
-		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, IncludeSelf: o.self,
+		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, Child: o.child, IncludeSelf: o.self,
 	}
 }
 
@@ -201,18 +201,15 @@ func (o *options) compile() (*script.Program, error) {
 func (o *options) live(ctx context.Context) (status int, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	p, err := o.compile()
-	if err != nil {
-		return 0, err
-	}
 	r := &script.RunOptions{
 		Stdout: o.stdout.Raw(), Stderr: o.stderr.Raw(), JSON: o.output == "json", Raw: o.raw, Quiet: o.quiet,
 	}
 	if o.command != "" {
-		child, err := tool.StartCommand(o.command, os.Stdout)
+		child, err := tool.StartCommand(o.command, os.Stdout) // it waits until the probes are attached
 		if err != nil {
 			return 0, err
 		}
+		o.child = child.PID
 		ended := make(chan struct{})
 		started := false
 		r.Attached = func() error {
@@ -232,6 +229,10 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 				child.Wait()
 			}
 		}()
+	}
+	p, err := o.compile()
+	if err != nil {
+		return 0, err
 	}
 	return p.Run(ctx, r)
 }

@@ -33,6 +33,7 @@ const (
 	AggHist       // log2 buckets, each divided in 2^Bits
 	AggLinear     // buckets of Step from Min to Max
 	AggSeries     // Slots intervals of Interval nanoseconds, each aggregated by Inner
+	AggLast       // the newest value (only as Inner)
 	numAggs
 )
 
@@ -59,7 +60,8 @@ type Map struct {
 	// kept.
 	Interval int64
 	Slots    int
-	// Inner is what a slot of AggSeries holds: AggCount, AggSum, AggMin, AggMax or AggAvg.
+	// Inner is what a slot of AggSeries holds: AggCount, AggSum, AggMin, AggMax, AggAvg
+	// or AggLast.
 	Inner Agg
 	// Signed is set where an aggregation's values are signed.
 	Signed bool
@@ -91,7 +93,7 @@ func (k MapKind) String() string {
 
 var aggNames = [numAggs]string{
 	"", "count", "sum", "min", "max", "avg", "stats", "hist", "lhist",
-	"tseries",
+	"tseries", "last",
 }
 
 // String returns the aggregation's name.
@@ -110,6 +112,7 @@ func (a Agg) String() string {
 //	min, max          done, best
 //	avg               done, sum, begun
 //	stats             done, sum, min, max, begun
+//	last              time (CLOCK_MONOTONIC), value
 //
 // best, min and max are kept as unsigned numbers that grow towards the extreme,
 // so that zeros, which new entries hold, are below every value: see the code

@@ -32,6 +32,10 @@ type Program struct {
 	// WalkLimits bound the tables of OpUstackWalk; nil is the default. Programs without that
 	// operation ignore it.
 	WalkLimits *bpfwalk.Limits
+	// WalkAnyone is set if the processes of OpUstackWalk are those that happen to be traced, not
+	// ones that the user has chosen: files of untrusted owners share less of what reading rules
+	// may cost then (stack.CFICache.Chosen).
+	WalkAnyone bool
 	// Maps are maps to create even if no statement uses them. Maps that statements use need
 	// not be listed.
 	Maps []*Map

@@ -9,7 +9,7 @@ const (
 	StmtLet             // Var = X; the first assignment gives the variable its type
 	StmtIf              // X, Body, Else
 	StmtLoop            // X: count (at most Max); Var: index from 0; Body
-	StmtForEach         // Map; Var: key; Var2: value (may be nil); Body
+	StmtForEach         // Map; Var: key; Var2: value (nil, also if each CPU has one); Body
 	StmtBreak           // leave the innermost loop
 	StmtContinue        // start the next iteration of the innermost loop
 	StmtReturn          // end the action

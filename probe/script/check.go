@@ -45,6 +45,8 @@ type Options struct {
 	Unsafe bool
 	// PID is the process that user probes are restricted to, and then need no file for; 0: none.
 	PID int
+	// Child is the process of the command that is traced, which the script reads as cpid; 0: none.
+	Child int
 	// IncludeSelf makes probes fire for the process that runs the script, too.
 	IncludeSelf bool
 	// Arch is the machine, as GOARCH names it. "": that of this program.

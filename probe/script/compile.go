@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
@@ -30,6 +31,7 @@ type Program struct {
 	plan     *probe.Plan // that of compiled
 	env      *probe.Env
 	conf     *config.Config
+	pid      int // to which probes are restricted, 0 if none
 }
 
 // Compile checks a script and makes programs of it, for the machine of Options.Env, which may be a
@@ -60,9 +62,9 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		Name: programName, Arch: opts.Arch, License: c.Config.License,
 		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), MaxText: c.Config.MaxStrlen,
 		MostKey: mostKey(opts.Env), Process: opts.PID,
-		IncludeSelf: opts.IncludeSelf, Values: opts.Values,
-		Turns: turns(opts.Env),
-		Ring:  os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
+		IncludeSelf: opts.IncludeSelf, Values: opts.Values, Child: opts.Child, CgroupID: opts.cgroupID(),
+		Turns: turns(opts.Env), OneWalk: before(opts.Env, 5, 17),
+		Ring: os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
 	})
 	if err != nil {
 		return nil, err
@@ -75,8 +77,16 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	}
 	return &Program{
 		Warnings: c.Warnings, typed: c.Types, low: low, compiled: compiled, plan: compiled.Plan(),
-		env: opts.Env, conf: c.Config,
+		env: opts.Env, conf: c.Config, pid: opts.PID,
 	}, nil
+}
+
+// cgroupID returns what finds the ids of this machine's control groups, nil for another machine.
+func (o *Options) cgroupID() func(string) (uint64, error) {
+	if !o.Env.Live() {
+		return nil
+	}
+	return kernel.CgroupID
 }
 
 // known returns an error if a value is given for an option that the script does not have.

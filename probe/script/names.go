@@ -34,15 +34,20 @@ func (n *names) Kernel(pc uint64) []output.Function {
 
 // User returns the functions at an address of a process.
 func (n *names) User(pid int, pc uint64) []output.Function {
-	if n.processes == nil {
-		n.processes = symbol.NewProcesses(nil)
-	}
-	p, err := n.processes.Process(pid)
+	p, err := n.files().Process(pid)
 	if err != nil {
 		return nil
 	}
 	n.frames = p.Resolve(n.frames[:0], []uint64{pc})
 	return n.functions()
+}
+
+// files returns the processes whose addresses are named.
+func (n *names) files() *symbol.Processes {
+	if n.processes == nil {
+		n.processes = symbol.NewProcesses(nil)
+	}
+	return n.processes
 }
 
 func (n *names) functions() []output.Function {

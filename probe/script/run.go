@@ -61,13 +61,13 @@ func (p *Program) Replay(rec *recording.Recording, o *RunOptions) (status int, e
 	if err != nil {
 		return 0, err
 	}
-	s.reader, s.values.Names = replayed, nil
+	s.reader, s.values.Names, s.replay = replayed, nil, true
 	if s.low.Ring != nil {
 		if s.ring, err = bpf.OpenStream(s.reader, s.low.Ring, 0); err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, s.ring.Close()) }()
-		if err := s.drain(); err != nil {
+		if err := s.drain(context.Background()); err != nil {
 			return s.status, err
 		}
 	}
@@ -84,6 +84,7 @@ func (p *Program) newRun(o *RunOptions) *run {
 		joins: map[uint64][]string{},
 	}
 	s.boot = time.Now().Add(-time.Duration(kernel.Boottime())).Round(0)
+	s.started = kernel.MonotonicZero()
 	if s.Stdout == nil {
 		s.Stdout = io.Discard
 	}
@@ -99,20 +100,24 @@ func (p *Program) newRun(o *RunOptions) *run {
 type run struct {
 	*Program
 	RunOptions
-	loaded *bpf.Loaded // nil in a replay
-	reader bpf.Reader
-	ring   bpf.Stream // nil if the script emits nothing
-	out    *output.Printer
-	values *output.Options
-	tables map[*lower.Map]mapx.Table[bpf.Value, any] // those that were read
-	zeroed map[*lower.Map][]output.Entry             // by zero()
-	joins  map[uint64][]string                       // the texts of join(), by thread, until they are complete
-	links  []*probe.Link
-	lost   uint64
-	names  names
-	boot   time.Time // when CLOCK_BOOTTIME was 0
-	exited bool
-	status int
+	loaded  *bpf.Loaded // nil in a replay
+	reader  bpf.Reader
+	ring    bpf.Stream // nil if the script emits nothing
+	out     *output.Printer
+	values  *output.Options
+	tables  map[*lower.Map]mapx.Table[bpf.Value, any] // those that were read
+	zeroed  map[*lower.Map][]output.Entry             // by zero()
+	joins   map[uint64][]string                       // the texts of join(), by thread, until they are complete
+	links   []*probe.Link
+	lost    uint64
+	names   names
+	watched *watched  // the processes of which programs take stacks; nil in a replay
+	boot    time.Time // when CLOCK_BOOTTIME was 0
+	started time.Time // when CLOCK_MONOTONIC was 0
+	exited  bool
+	status  int
+	// Of a replay: what reads files and runs commands is left out.
+	replay bool
 	// Of tests: each record, and the end, before the program is unloaded.
 	seen func(data []byte)
 	last func()
@@ -133,6 +138,11 @@ func (s *run) run(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, s.ring.Close()) }()
 	}
+	s.watched = watch(s.loaded, s.names.files())
+	defer func() { s.watched.stop() }()
+	if s.pid != 0 {
+		s.watched.add(s.pid)
+	}
 	ends, err := s.attach(ctx)
 	if err == nil {
 		err = s.detach()
@@ -140,7 +150,7 @@ func (s *run) run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, s.detach())
 	}
-	err = s.finish(ends)
+	err = s.finish(context.WithoutCancel(ctx), ends)
 	if s.last != nil {
 		s.last()
 	}
@@ -166,8 +176,11 @@ func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
 	if err := s.attached(); err != nil {
 		return nil, err
 	}
-	if len(others.Programs) == 0 {
-		return ends, s.drain()
+	switch {
+	case len(others.Programs) == 0:
+		return ends, s.drain(ctx)
+	case others.Programs[0].Method == probe.MethodIter: // a script has no other probes then
+		return ends, s.iterate(ctx)
 	}
 	return ends, s.follow(ctx)
 }
@@ -178,6 +191,7 @@ func (s *run) attached() error {
 	for i := range s.plan.Programs {
 		n += len(s.plan.Programs[i].Sites)
 	}
+	n -= s.low.Added
 	if !s.Quiet {
 		text, err := s.out.Attached(n)
 		if err != nil {
@@ -204,6 +218,27 @@ func (s *run) split() (begins, others, ends *probe.Plan) {
 	}
 	return part(lower.Begins), part(func(t probe.Target) bool { return !lower.Begins(t) && !lower.Ends(t) }),
 		part(lower.Ends)
+}
+
+// iterate runs an iterator's program for each of its objects, and handles the records meanwhile.
+func (s *run) iterate(ctx context.Context) error {
+	r, err := s.links[len(s.links)-1].OpenIter()
+	if err != nil {
+		return err
+	}
+	ctx, done := context.WithCancel(ctx)
+	read := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, r)
+		read <- errors.Join(err, r.Close())
+		done()
+	}()
+	err = s.follow(ctx)
+	done()
+	if err != nil {
+		return err // the program ends with the iterator's last read
+	}
+	return errors.Join(<-read, s.drain(ctx))
 }
 
 // detach ends all probes.
@@ -233,7 +268,7 @@ func (s *run) follow(ctx context.Context) error {
 		err := s.ring.ReadInto(wait, &rec)
 		switch {
 		case err == nil:
-			if err := s.record(&rec); err != nil {
+			if err := s.record(ctx, &rec); err != nil {
 				return err
 			}
 		case ctx.Err() != nil:
@@ -270,7 +305,7 @@ func (s *run) exitRequested() error {
 }
 
 // drain handles the records that are in the ring.
-func (s *run) drain() error {
+func (s *run) drain(ctx context.Context) error {
 	if s.ring == nil {
 		return nil
 	}
@@ -283,7 +318,7 @@ func (s *run) drain() error {
 			return nil
 		}
 		if err == nil {
-			err = s.record(&rec)
+			err = s.record(ctx, &rec)
 		}
 		if err != nil {
 			return err
@@ -292,7 +327,7 @@ func (s *run) drain() error {
 }
 
 // finish runs the end programs, and prints what is left: records, losses, maps.
-func (s *run) finish(ends *probe.Plan) error {
+func (s *run) finish(ctx context.Context, ends *probe.Plan) error {
 	if len(ends.Programs) > 0 {
 		link, err := ends.Attach(s.loaded.Programs(), &probe.AttachOptions{Env: s.env})
 		if err == nil {
@@ -302,7 +337,7 @@ func (s *run) finish(ends *probe.Plan) error {
 			return err
 		}
 	}
-	if err := s.drain(); err != nil {
+	if err := s.drain(ctx); err != nil {
 		return err
 	}
 	if err := s.losses(); err != nil {
@@ -351,13 +386,18 @@ func (s *run) losses() error {
 		fmt.Fprintf(s.Stderr, "WARNING: Map full; can't update element (%d times). Try increasing max_map_keys config "+
 			"or manually setting the max entries in a map declaration e.g. `let @a = hash(5000)`\n", full)
 	}
+	if st.Walked > 0 && !s.Quiet {
+		whole := st.Walked - min(st.Walked, st.Unwalked+st.Broken)
+		fmt.Fprintf(s.Stderr, "%.1f %% of %d user stacks are whole; %d were taken before the files of their process were read, "+
+			"%d end too early\n", 100*float64(whole)/float64(st.Walked), st.Walked, st.Unwalked, st.Broken)
+	}
 	say(st.Missed, "firings were missed: a program was running on the CPU")
 	say(st.NoScratch, "firings were left out: too many programs were active on a CPU")
 	return nil
 }
 
 // record does what a record asks for.
-func (s *run) record(rec *mapx.Record) error {
+func (s *run) record(ctx context.Context, rec *mapx.Record) error {
 	if rec.Lost > 0 {
 		s.lost += rec.Lost
 		text, err := s.out.Lost(rec.Lost)
@@ -382,10 +422,10 @@ func (s *run) record(rec *mapx.Record) error {
 	if s.exited && !at.End {
 		return nil // as bpftrace, which prints nothing after exit() but what end probes do
 	}
-	return s.site(at, rec.Data)
+	return s.site(ctx, at, rec.Data)
 }
 
-func (s *run) site(at *lower.Site, data []byte) error {
+func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
 	raw := bpf.Value{Type: at.Record, Raw: string(data)}
 	switch at.Kind {
 	case lower.Printf:
@@ -408,6 +448,16 @@ func (s *run) site(at *lower.Site, data []byte) error {
 		return s.zero(at.Map)
 	case lower.Time:
 		return s.out.Time(output.Strftime(at.Format, time.Now()))
+	case lower.Process:
+		if s.watched != nil {
+			pid, _ := s.args(at, raw)[0].(uint64)
+			s.watched.add(int(pid))
+		}
+		return nil
+	case lower.Cat:
+		return s.cat(ctx, s.out.Format(at.Format, s.args(at, raw)))
+	case lower.System:
+		return s.system(ctx, s.out.Format(at.Format, s.args(at, raw)))
 	case lower.JoinPart, lower.JoinEnd:
 		return s.join(at, s.args(at, raw))
 	case lower.Exit:
@@ -513,13 +563,17 @@ func (s *run) entries(m *lower.Map, clear bool) ([]output.Entry, error) {
 		return nil, err
 	}
 	var list []output.Entry
+	latest := lastPoint(snap.Entries)
 	for _, e := range snap.Entries {
+		if points, ok := e.Value.([]bpf.Point); ok {
+			e.Value = append(points, latest)
+		}
 		v, err := s.value(m, e.Value)
 		if err != nil {
 			return nil, err
 		}
 		key := e.Key
-		if m.Key.Kind == types.String && key.Type.Kind == ir.KindTuple {
+		if m.Wrapped {
 			key = key.Elem(0)
 		}
 		list = append(list, output.Entry{Key: output.Decode(m.Key, key, s.values), Value: v})
@@ -558,6 +612,8 @@ func (s *run) value(m *lower.Map, v any) (any, error) {
 		return mapx.Totals{Total: v.Sum, Count: v.Count}, nil
 	case []bpf.Bucket:
 		return distribution(m.IR, v)
+	case []bpf.Point:
+		return s.series(m.IR, v)
 	}
 	return v, nil
 }
@@ -575,6 +631,26 @@ func (s *run) sum(m *lower.Map, cpus []bpf.Value) any {
 		return sum
 	}
 	return uint64(sum)
+}
+
+// lastPoint returns the latest interval of all series of a map: they are printed up to it.
+func lastPoint(entries []mapx.Entry[bpf.Value, any]) (last bpf.Point) {
+	for _, e := range entries {
+		if points, ok := e.Value.([]bpf.Point); ok && len(points) > 0 {
+			last.Start = max(last.Start, points[len(points)-1].Start)
+		}
+	}
+	return last
+}
+
+// series returns what a map has of some intervals, at the times of these. The last point has no
+// value: see lastPoint.
+func (s *run) series(m *ir.Map, list []bpf.Point) (*hist.Series, error) {
+	points := make([]hist.Point, len(list))
+	for i, p := range list {
+		points[i] = hist.Point{Start: s.started.Add(p.Start), Value: p.Value, OK: i+1 < len(list)}
+	}
+	return hist.SeriesOf(time.Duration(m.Interval), m.Slots, points)
 }
 
 // distribution returns a histogram.

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/borescope/borescope/mapx"
@@ -13,7 +14,7 @@ import (
 type Point struct {
 	// Start is the start of the interval on CLOCK_MONOTONIC.
 	Start time.Duration
-	// Value is the count, sum, minimum, maximum or (truncated) average.
+	// Value is the count, sum, minimum, maximum, (truncated) average or newest value.
 	Value int64
 }
 
@@ -38,6 +39,10 @@ func SeriesTable[K comparable](h Reader, m *ir.Map) (mapx.Table[K, []Point], err
 			}
 			return sum / max(n, 1)
 		})
+	case ir.AggLast:
+		return seriesTable[K](h, m, func(cpus []lastValue) int64 {
+			return int64(slices.MaxFunc(cpus, func(a, b lastValue) int { return cmp.Compare(a.Time, b.Time) }).Value)
+		})
 	}
 	return seriesTable[K](h, m, func(cpus []uint64) (sum int64) {
 		for _, v := range cpus {
@@ -46,6 +51,9 @@ func SeriesTable[K comparable](h Reader, m *ir.Map) (mapx.Table[K, []Point], err
 		return sum
 	})
 }
+
+// lastValue is the value of AggLast on one CPU.
+type lastValue struct{ Time, Value uint64 }
 
 func seriesTable[K comparable, V any](h Reader, m *ir.Map,
 	reduce func([]V) int64,

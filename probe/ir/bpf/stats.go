@@ -28,11 +28,11 @@ type Stats struct {
 	// Limited counts the events, Throttled the firings that were left out because of the
 	// Budget.
 	Limited, Throttled uint64
-	// Unwalked counts the stacks of OpUstackWalk that were walked by frame pointers alone
+	// Walked counts the stacks of OpUstackWalk. Unwalked counts those of them that were walked by frame pointers alone
 	// because the process was not passed to AddProcess. Broken counts those of other
 	// processes that end before the start of the thread: in a file without call frame
 	// information, or in memory that could not be read.
-	Unwalked, Broken uint64
+	Walked, Unwalked, Broken uint64
 	// Busy counts values of a storage kind that were not deleted because the kernel was
 	// changing storage of that kind on the CPU. A value that could not be created for that
 	// reason is counted in Full. Before Linux 6.2 a value may also read as missing then; no
@@ -94,9 +94,10 @@ func (l *Loaded) Stats() (Stats, error) {
 	st := Stats{
 		Faults: counts[check.CntFaults], Truncated: counts[check.CntTruncated],
 		NoScratch: counts[check.CntNoScratch], Limited: counts[check.CntLimited],
-		Throttled: counts[check.CntThrottled], Unwalked: counts[check.CntUnwalked],
-		Broken: counts[check.CntBroken],
-		Busy:   counts[check.CntBusy],
+		Throttled: counts[check.CntThrottled], Walked: counts[check.CntWalked],
+		Unwalked: counts[check.CntUnwalked],
+		Broken:   counts[check.CntBroken],
+		Busy:     counts[check.CntBusy],
 	}
 	for i, m := range l.lay.Maps {
 		ms := MapStats{

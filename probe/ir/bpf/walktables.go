@@ -50,14 +50,14 @@ func newWalkTables(p *ir.Program, loaded map[string]*ebpf.Map) (*walkTables, err
 	if err != nil {
 		return nil, err
 	}
-	return &walkTables{tables: tables, cfi: stack.CFICache{MaxBytes: walkCache, Chosen: true}}, nil
+	return &walkTables{tables: tables, cfi: stack.CFICache{MaxBytes: walkCache, Chosen: !p.WalkAnyone}}, nil
 }
 
 // AddProcess makes OpUstackWalk walk the stacks of a process by the call frame information of
 // its files, which is compiled once for each file and shared. Add a process again after it
 // has mapped other files; call RemoveProcess after it has ended. AddProcess does nothing for
-// programs that walk no stacks. It treats the files of all owners alike
-// (stack.CFICache.Chosen).
+// programs that walk no stacks. It treats the files of all owners alike, unless the program has
+// WalkAnyone.
 //
 // The error lists what could not be read; the process's other files are walked by their rules
 // all the same. It needs ptrace read permission.

@@ -28,7 +28,8 @@ type Machine struct {
 	// the address of the context in Kernel, for tracepoint records with dynamic arrays.
 	Kernel, User stack.Memory
 	ContextAddr  uint64
-	// Builtin returns a builtin by name; if it is nil, builtins are 0.
+	// Builtin returns a builtin by name; if it is nil, builtins are 0. It is not asked for
+	// ncpus: the machine has one CPU.
 	Builtin func(name string) uint64
 	// Comm is the builtin comm.
 	Comm string
@@ -338,6 +339,9 @@ func (r *run) builtin(e *typed.Node) val {
 	}
 	if e.Str == "session_cookie" {
 		return val{n: r.Cookie}
+	}
+	if e.Str == "ncpus" {
+		return val{n: 1}
 	}
 	if r.Builtin == nil {
 		return val{}

@@ -225,6 +225,7 @@ func (r *run) aggregate(s *typed.Stmt) {
 		x = r.expr(s.X).n
 	}
 	var key string
+	var now uint64
 	inner := m.Agg
 	switch m.Agg {
 	case ir.AggHist:
@@ -233,12 +234,17 @@ func (r *run) aggregate(s *typed.Stmt) {
 		key = r.bucketKey(s, eval.LinearBucket(int64(x), m.Min, m.Max, m.Step))
 	case ir.AggSeries:
 		inner = m.Inner
-		key = r.seriesKey(s)
+		key, now = r.seriesKey(s)
 	default:
 		key = r.key(m, s.Key)
 	}
 	b := r.findOrCreate(m, key, check.AggSize(m))
 	if b == nil {
+		return
+	}
+	if inner == ir.AggLast {
+		binary.LittleEndian.PutUint64(b, now)
+		binary.LittleEndian.PutUint64(b[8:], x)
 		return
 	}
 	update(inner, m.Signed, b, x)
@@ -256,18 +262,17 @@ func (r *run) bucketKey(s *typed.Stmt, i int) string {
 	return string(b)
 }
 
-func (r *run) seriesKey(s *typed.Stmt) string {
+func (r *run) seriesKey(s *typed.Stmt) (key string, now uint64) {
 	kt := check.KernelKey(s.Map)
 	b := make([]byte, kt.Size)
 	if !s.Map.Keyless() {
 		copy(b, r.key(s.Map, s.Key))
 	}
-	now := uint64(0)
 	if r.Builtin != nil {
 		now = r.Builtin("nsecs")
 	}
 	binary.LittleEndian.PutUint64(b[kt.Fields[len(kt.Fields)-1].Offset:], now/uint64(s.Map.Interval))
-	return string(b)
+	return string(b), now
 }
 
 // update adds x to an aggregation's value, as codegen's runtime.update does.

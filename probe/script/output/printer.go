@@ -75,12 +75,7 @@ func (p *Printer) Value(v any) error {
 }
 
 // Time prints a text of the time.
-func (p *Printer) Time(text string) error {
-	if p.o.JSON {
-		return p.line("time", text)
-	}
-	return p.write([]byte(text))
-}
+func (p *Printer) Time(text string) error { return p.text("time", text, "") }
 
 // End prints what separates a script's output from its maps, which are printed at the end.
 func (p *Printer) End() error {
@@ -111,11 +106,20 @@ func (p *Printer) Format(format string, values []any) string {
 }
 
 // Join prints texts that were joined, on a line.
-func (p *Printer) Join(text string) error {
+func (p *Printer) Join(text string) error { return p.text("join", text, "\n") }
+
+// Cat prints what cat() read of a file.
+func (p *Printer) Cat(text string) error { return p.text("cat", text, "") }
+
+// System prints what a command of system() printed, and ends the line.
+func (p *Printer) System(text string) error { return p.text("syscall", text, "\n") }
+
+// text prints a text and its end, or a line of JSON with the text.
+func (p *Printer) text(kind, text, end string) error {
 	if p.o.JSON {
-		return p.line("join", text)
+		return p.line(kind, text)
 	}
-	return p.write([]byte(text + "\n"))
+	return p.write([]byte(text + end))
 }
 
 // Entry is an entry of a map: Value is a number, a value of Decode, or one of mapx's and hist's.

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script/internal/printf"
 	"github.com/borescope/borescope/probe/script/types"
@@ -136,6 +137,11 @@ func (o *Options) decode(t types.Type, v bpf.Value) any {
 	switch t.Kind {
 	case types.Bool:
 		return v.Int() != 0
+	case types.Count, types.Sum, types.Min, types.Max, types.Avg:
+		if t.Signed {
+			return v.Int()
+		}
+		return uint64(v.Int())
 	case types.Integer:
 		if _, enum := t.BTF.(*btf.Enum); enum || t.Name != "" {
 			return enumerator(t, v)
@@ -163,13 +169,28 @@ func (o *Options) decode(t types.Type, v bpf.Value) any {
 			parts[i] = Field{f.Name, o.decode(f.Type, v.Elem(i))}
 		}
 		return parts
-	case types.Array, types.C:
+	case types.Array:
+		if t.Elem.Kind == types.Integer { // also of one byte: the script says that it is no text
+			return o.list(t, v)
+		}
+		return o.memory(v.Type.Elem, []byte(v.Raw), 0)
+	case types.C:
 		return o.memory(v.Type.Elem, []byte(v.Raw), 0)
 	case types.Buffer:
 		data := v.Elem(1).Raw
 		return Buffer(data[:min(uint64(v.Elem(0).Int()), uint64(len(data)))])
 	}
 	return o.named(t, v)
+}
+
+// list returns an array of integers.
+func (o *Options) list(t types.Type, v bpf.Value) List {
+	size := int(t.Elem.Size)
+	list := make(List, min(int(t.Len), len(v.Raw)/max(size, 1)))
+	for i := range list {
+		list[i] = o.decode(*t.Elem, bpf.Value{Type: ir.IntType(size, t.Elem.Signed), Raw: v.Raw[i*size:][:size]})
+	}
+	return list
 }
 
 // text returns a text, with the mark of one that was cut: of one that fills its type.

@@ -352,7 +352,11 @@ func elem(name string, n int64, a *typed.Node) (*typed.Node, error) {
 
 // mapRead determines the type of a read of a map.
 func (c *checker) mapRead(op ir.Op, m *ir.Map, args []*typed.Node) (*typed.Node, error) {
-	if err := plainMap(m); err != nil {
+	readable := plainMap
+	if op == ir.OpMapHas {
+		readable = entryMap
+	}
+	if err := readable(m); err != nil {
 		return nil, err
 	}
 	out := &typed.Node{Op: op, Type: m.Value, Map: m}
@@ -398,11 +402,22 @@ func (c *checker) keyOf(m *ir.Map, key *typed.Node) (*typed.Node, error) {
 // plainMap refuses maps that do not keep the values that statements store, such as
 // aggregations and buffers.
 func plainMap(m *ir.Map) error {
+	if m != nil && m.Agg != ir.AggNone {
+		return fmt.Errorf("map %s aggregates (%s) and cannot be read by the program", m.Name, m.Agg)
+	}
+	return entryMap(m)
+}
+
+// entryMap refuses maps of which a program cannot ask whether there is an entry: buffers, and
+// aggregations that keep several entries for a key.
+func entryMap(m *ir.Map) error {
 	switch {
 	case m == nil:
 		return errors.New("missing map")
-	case m.Agg != ir.AggNone:
-		return fmt.Errorf("map %s aggregates (%s) and cannot be read by the program", m.Name, m.Agg)
+	case m.Agg == ir.AggHist, m.Agg == ir.AggLinear, m.Agg == ir.AggSeries:
+		return fmt.Errorf("map %s is a %s, which has several entries for a key", m.Name, m.Agg)
+	case ClassesOf(m) != nil:
+		return fmt.Errorf("map %s keeps stacks by their lengths: use a tuple of the stack as its key", m.Name)
 	case m.Kind == ir.MapRing || m.Kind == ir.MapPerf:
 		return fmt.Errorf("map %s is a buffer", m.Name)
 	}

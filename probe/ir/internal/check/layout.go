@@ -33,6 +33,7 @@ const (
 	CntNoScratch
 	CntLimited
 	CntThrottled
+	CntWalked
 	CntUnwalked
 	CntBroken
 	CntBusy
@@ -196,7 +197,7 @@ func validAgg(m *ir.Map) error {
 			return fmt.Errorf("tseries: %d slots of %d ns", m.Slots, m.Interval)
 		}
 		switch m.Inner {
-		case ir.AggCount, ir.AggSum, ir.AggMin, ir.AggMax, ir.AggAvg:
+		case ir.AggCount, ir.AggSum, ir.AggMin, ir.AggMax, ir.AggAvg, ir.AggLast:
 		default:
 			return fmt.Errorf("tseries of %s", m.Inner)
 		}

@@ -28,7 +28,7 @@ func AggSize(m *ir.Map) int {
 		a = m.Inner
 	}
 	switch a {
-	case ir.AggMin, ir.AggMax:
+	case ir.AggMin, ir.AggMax, ir.AggLast:
 		return 16
 	case ir.AggAvg:
 		return 24

@@ -43,6 +43,9 @@ func (c *checker) memory(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 	if e.Op == ir.OpIndex && !inPlace(args[0]) {
 		return indexValue(args[0], args[1])
 	}
+	if e.Op == ir.OpMember && isAggregate(args[0].Type) && !inPlace(args[0]) {
+		return memberOfValue(args[0], e.Str)
+	}
 	p, err := placeOf(args[0])
 	if err != nil {
 		return nil, err
@@ -78,6 +81,54 @@ func placeOf(e *typed.Node) (place, error) {
 		return place{base: e.Args[0], typ: charArray(e.Type.Size), user: e.Args[0].Type.User}, nil
 	}
 	return place{}, fmt.Errorf("%s is %s: it has no members", shortString(e), e.Type)
+}
+
+// isAggregate reports whether values of a type are bytes that a C type divides.
+func isAggregate(t ir.Type) bool { return t.Kind == ir.KindBytes && t.Elem != nil }
+
+// memberOfValue returns a member of an aggregate that is a value of the program's own, not in memory that
+// it reads.
+func memberOfValue(a *typed.Node, path string) (*typed.Node, error) {
+	value := &typed.Node{Type: ir.PtrType(a.Type.Elem, false)} // its address
+	p, err := member(place{base: value, typ: a.Type.Elem}, path)
+	if err != nil {
+		return nil, err
+	}
+	if p.base != value {
+		return nil, fmt.Errorf("%s of a value: it leads through a pointer; read the pointer first", path)
+	}
+	t, err := FromBTF(p.typ, false)
+	if err != nil {
+		return nil, err
+	}
+	if p.bits == nil {
+		return partOf(a, p.off, t)
+	}
+	at, low, size, err := wordOf(p, t)
+	if err != nil {
+		return nil, err
+	}
+	word, err := partOf(a, at, ir.IntType(size, false))
+	if err != nil {
+		return nil, err
+	}
+	wide := ir.IntType(8, t.Signed)
+	x := typed.New(ir.OpCast, wide, word)
+	width := int64(p.bits.BitfieldSize)
+	x = typed.New(ir.OpShl, wide, x, constOf(wide, uint64(64-low-width)))
+	x = typed.New(ir.OpShr, wide, x, constOf(wide, uint64(64-width)))
+	return convert(x, t)
+}
+
+// partOf returns the part of a value that begins at an offset.
+func partOf(a *typed.Node, off int64, t ir.Type) (*typed.Node, error) {
+	if t.Size == 0 || off+int64(t.Size) > int64(a.Type.Size) {
+		return nil, fmt.Errorf("%d bytes at %d of %s, which has %d", t.Size, off, a.Type, a.Type.Size)
+	}
+	view := ir.Type{
+		Kind: ir.KindTuple, Size: a.Type.Size, Fields: []ir.Field{{Offset: int(off), Type: t}},
+	}
+	return typed.New(ir.OpElem, t, typed.New(ir.OpCast, view, a)), nil
 }
 
 func charArray(n int) btf.Type {
@@ -282,27 +333,34 @@ func valueAt(p place) (*typed.Node, error) {
 	return typed.New(ir.OpBuf, t, address(p, ir.PtrType(p.typ, p.user))), nil
 }
 
-// bitsAt returns the value of a bit field. It reads the smallest aligned word that contains
-// the field.
+// bitsAt returns the value of a bit field.
 func bitsAt(p place) (*typed.Node, error) {
 	t, err := FromBTF(p.typ, false)
 	if err != nil || !t.Scalar() {
 		return nil, fmt.Errorf("bit field of type %s", ctype.String(p.typ))
 	}
+	at, low, size, err := wordOf(p, t)
+	if err != nil {
+		return nil, err
+	}
+	width := int64(p.bits.BitfieldSize)
+	out := typed.NewLoad(t, p.base, at)
+	out.Bits = &typed.BitField{Size: size, Shl: uint8(64 - low - width), Shr: uint8(64 - width)}
+	return out, nil
+}
+
+// wordOf returns the smallest aligned word that contains a bit field of a type: its offset and size
+// in bytes, and the offset of the field's lowest bit in it.
+func wordOf(p place, t ir.Type) (at, low int64, bytes int, err error) {
 	size := int64(t.Size)
 	first, width := int64(p.bits.Offset), int64(p.bits.BitfieldSize)
-	for {
+	for ; size <= 8; size *= 2 {
 		word := first / (size * 8) * size
-		low := first - word*8
-		if low+width <= size*8 {
-			out := typed.NewLoad(t, p.base, p.off+word)
-			out.Bits = &typed.BitField{Size: int(size), Shl: uint8(64 - low - width), Shr: uint8(64 - width)}
-			return out, nil
-		}
-		if size *= 2; size > 8 {
-			return nil, errors.New("bit field across 64-bit words")
+		if low = first - word*8; low+width <= size*8 {
+			return p.off + word, low, int(size), nil
 		}
 	}
+	return 0, 0, 0, errors.New("bit field across 64-bit words")
 }
 
 // deref returns the value to which a pointer points, as t if t is not the zero Type. A number

@@ -205,17 +205,21 @@ func (c *checker) loop(out *typed.Stmt, s *ir.Stmt, depth int) error {
 
 func (c *checker) forEach(out *typed.Stmt, s *ir.Stmt, depth int) error {
 	defer c.closeScope(len(c.scope))
-	if err := plainMap(s.Map); err != nil {
+	if err := entryMap(s.Map); err != nil {
 		return err
 	}
 	if !c.kern.AtLeast(ForEachSince) {
 		return Unsupported("loop over a map", ForEachSince, "this plan is for Linux "+c.plan.Kernel)
 	}
 	key := s.Map.Key
-	switch s.Map.Kind {
-	case ir.MapHash, ir.MapLRU:
-	case ir.MapArray:
+	switch kernelKind(s.Map) {
+	case ebpf.Hash, ebpf.LRUHash:
+	case ebpf.Array:
 		key = ir.IntType(4, false)
+	case ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		if s.Var2 != nil {
+			return fmt.Errorf("map %s has a value on each CPU: a loop over it has the keys only", s.Map.Name)
+		}
 	default:
 		return fmt.Errorf("loop over a map of kind %s", s.Map.Kind)
 	}
@@ -276,7 +280,11 @@ func (c *checker) find(out *typed.Stmt, s *ir.Stmt, depth int) (err error) {
 }
 
 func (c *checker) store(out *typed.Stmt, s *ir.Stmt) (err error) {
-	if err = plainMap(s.Map); err != nil {
+	writable := plainMap
+	if s.Op == ir.StmtDelete {
+		writable = entryMap
+	}
+	if err = writable(s.Map); err != nil {
 		return err
 	}
 	if out.Key, err = c.key(s); err != nil {

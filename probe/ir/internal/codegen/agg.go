@@ -14,7 +14,7 @@ func (g *statements) aggregate(s *typed.Stmt) {
 	hit, done := g.label(), g.label()
 	m := s.Map
 	var x func(asm.Register)
-	at := loc{}
+	var at, now loc
 	switch m.Agg {
 	case ir.AggHist, ir.AggLinear:
 		at = g.bucketKey(s)
@@ -22,7 +22,7 @@ func (g *statements) aggregate(s *typed.Stmt) {
 		if s.X != nil {
 			x = g.settled(s.X)
 		}
-		at = g.seriesKey(s)
+		at, now = g.seriesKey(s)
 	default:
 		if s.X != nil {
 			x = g.settled(s.X)
@@ -52,8 +52,21 @@ func (g *statements) aggregate(s *typed.Stmt) {
 	if inner == ir.AggSeries {
 		inner = m.Inner
 	}
-	g.update(inner, m.Signed, x)
+	if inner == ir.AggLast {
+		g.last(now, x)
+	} else {
+		g.update(inner, m.Signed, x)
+	}
 	g.place(done)
+}
+
+// last sets the value that R0 points to and its time. A program that comes in between on the same
+// CPU has a later time, and may have its value replaced by this one.
+func (g *runtime) last(now loc, x func(asm.Register)) {
+	g.load(asm.R1, now, 8)
+	g.emit(asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord))
+	x(asm.R1)
+	g.emit(asm.StoreMem(asm.R0, 8, asm.R1, asm.DWord))
 }
 
 // update adds a value, which x loads, to the aggregation that R0 points to.
@@ -157,11 +170,11 @@ func (g *statements) bucketKey(s *typed.Stmt) loc {
 }
 
 // seriesKey returns the place of the key of a time slot: the map's own key followed by the
-// interval's number.
-func (g *statements) seriesKey(s *typed.Stmt) loc {
+// interval's number; and, if the newest value counts, the place of the time.
+func (g *statements) seriesKey(s *typed.Stmt) (at, now loc) {
 	m := s.Map
 	kt := check.KernelKey(m)
-	at := g.temp(kt.Size)
+	at = g.temp(kt.Size)
 	off := 0
 	if !m.Keyless() {
 		g.value(s.Key, at)
@@ -169,9 +182,13 @@ func (g *statements) seriesKey(s *typed.Stmt) loc {
 		g.zero(at.at(m.Key.Size), off-m.Key.Size)
 	}
 	g.call(asm.FnKtimeGetNs)
+	if m.Inner == ir.AggLast {
+		now = g.slot()
+		g.store(now, asm.R0, 8)
+	}
 	g.emit(asm.LoadImm(asm.R1, m.Interval, asm.DWord), asm.Div.Reg(asm.R0, asm.R1))
 	g.store(at.at(off), asm.R0, 8)
-	return at
+	return at, now
 }
 
 // bucket replaces the value in R1 by its bucket's index.

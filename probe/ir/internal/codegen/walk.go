@@ -51,10 +51,11 @@ func (g *machine) storeHalves(to loc, r asm.Register) {
 	g.store(to.at(4), r, 4)
 }
 
-// countWalk counts a stack that is not complete.
+// countWalk counts a stack, and one that is not complete.
 func (g *runtime) countWalk(state loc) {
 	w := g.c.Walk
 	unknown, broken, done := g.label(), g.label(), g.label()
+	g.count(check.CntWalked)
 	g.load(asm.R1, state.at(w.FlagsOffset()), 4)
 	g.emit(asm.JSet.Imm(asm.R1, 1, unknown))
 	g.load(asm.R1, state.at(w.EndOffset()), 4)

@@ -34,8 +34,20 @@ func (l *lowerer) builtin(x *syntax.Builtin) *ir.Expr {
 		return l.stack(x)
 	case "username":
 		return castTo(ir.Uint64Type(), ir.NewBuiltin("uid"))
-	case "pcomm":
-		return parent("comm")
+	case "pcomm", "leader_comm", "leader_tid":
+		return l.taskMember(x, x.Name, ir.NewBuiltin("curtask"))
+	case "ctx":
+		return castTo(l.of(x), ir.NewBuiltin("ctx"))
+	case "cpid":
+		return constant(l.of(x), int64(l.o.Child))
+	case "has_cpid":
+		n := int64(0)
+		if l.o.Child != 0 {
+			n = 1
+		}
+		return constant(l.of(x), n)
+	case "default_str_length":
+		return constant(l.of(x), int64(l.o.MaxText))
 	}
 	return l.missing(x, x.Name)
 }

@@ -9,44 +9,6 @@ import (
 	"github.com/borescope/borescope/probe/script/types"
 )
 
-// aggregations are the functions whose result is a map's value.
-var aggregations = map[string]ir.Agg{
-	"count": ir.AggCount, "sum": ir.AggSum, "min": ir.AggMin, "max": ir.AggMax, "avg": ir.AggAvg,
-	"stats": ir.AggStats, "hist": ir.AggHist, "lhist": ir.AggLinear, "tseries": ir.AggSeries,
-}
-
-// aggregating sets what a map aggregates, by one of the calls that do.
-func (l *lowerer) aggregating(m *Map, c *syntax.Call) {
-	m.IR.Agg, m.IR.Signed = aggregations[c.Name], m.Value.Signed
-	number := func(i int) int64 {
-		if i >= len(c.Args) {
-			return 0
-		}
-		n, ok := c.Args[i].(*syntax.Integer)
-		if !ok {
-			l.fail(c.Args[i], c.Name+"() takes a literal here")
-			return 0
-		}
-		if n.Negative {
-			return -int64(n.Value)
-		}
-		return int64(n.Value)
-	}
-	switch m.IR.Agg {
-	case ir.AggHist:
-		m.IR.Bits = int(number(3))
-	case ir.AggLinear:
-		m.IR.Min, m.IR.Max, m.IR.Step = number(3), number(4), number(5)
-	case ir.AggSeries:
-		l.missing(c, "tseries()")
-	}
-	if m.IR.Kind == ir.MapLRU || m.IR.Kind == ir.MapPerCPULRU {
-		m.IR.Kind = ir.MapLRU
-	} else {
-		m.IR.Kind = ir.MapHash
-	}
-}
-
 // call returns the value of a call, or, if nobody takes it, adds what it does.
 func (l *lowerer) call(c *syntax.Call, used bool) *ir.Expr {
 	if aggregations[c.Name] != ir.AggNone {
@@ -68,8 +30,8 @@ func (l *lowerer) call(c *syntax.Call, used bool) *ir.Expr {
 		if m == nil {
 			return ir.NewConst(0)
 		}
-		if m.IR.Agg != ir.AggNone {
-			return l.missing(c, "has_key() of an aggregation")
+		if severalEntries(m.IR.Agg) {
+			return l.missing(c, "has_key() of a "+m.Value.String())
 		}
 		return &ir.Expr{Op: ir.OpMapHas, Map: m.IR, Args: []*ir.Expr{l.keyOf(m, c.Args[1])}}
 	}
@@ -84,12 +46,26 @@ var functions map[string]func(l *lowerer, c *syntax.Call) *ir.Expr
 
 func init() { // they lower their arguments
 	functions = map[string]func(l *lowerer, c *syntax.Call) *ir.Expr{
-		"printf": (*lowerer).printf, "errorf": (*lowerer).printf, "warnf": (*lowerer).printf,
-		"print": (*lowerer).print,
-		"clear": func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Clear) },
-		"zero":  func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Zero) },
-		"time":  (*lowerer).time, "exit": (*lowerer).exit, "strftime": (*lowerer).strftime,
-		"join":  (*lowerer).join,
+		"printf": func(l *lowerer, c *syntax.Call) *ir.Expr { return l.formatted(c, Printf) },
+		"errorf": func(l *lowerer, c *syntax.Call) *ir.Expr { return l.formatted(c, Printf) },
+		"warnf":  func(l *lowerer, c *syntax.Call) *ir.Expr { return l.formatted(c, Printf) },
+		"cat":    func(l *lowerer, c *syntax.Call) *ir.Expr { return l.formatted(c, Cat) },
+		"system": func(l *lowerer, c *syntax.Call) *ir.Expr { return l.formatted(c, System) },
+		"print":  (*lowerer).print,
+		"clear":  func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Clear) },
+		"zero":   func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Zero) },
+		"time":   (*lowerer).time, "exit": (*lowerer).exit, "strftime": (*lowerer).strftime,
+		"join": (*lowerer).join, "len": (*lowerer).size, "pton": (*lowerer).pton,
+		"percpu_kaddr": (*lowerer).percpuAddress, "cgroupid": (*lowerer).cgroupID,
+		"leader_comm": (*lowerer).ofTask, "leader_tid": (*lowerer).ofTask, "pcomm": (*lowerer).ofTask,
+		"ppid": (*lowerer).ofTask, "pid": (*lowerer).id, "tid": (*lowerer).id,
+		"socket_cookie": func(l *lowerer, c *syntax.Call) *ir.Expr {
+			return castTo(l.of(c), ir.NewExpr(ir.OpSocketCookie, l.expr(c.Args[0])))
+		},
+		"strcap": func(l *lowerer, c *syntax.Call) *ir.Expr {
+			return constant(l.of(c), int64(l.typ(c.Args[0]).Size))
+		},
+		"path":  (*lowerer).path,
 		"nsecs": (*lowerer).nsecs, "reg": (*lowerer).reg,
 		"str": (*lowerer).str, "buf": (*lowerer).buf,
 		"ksym": (*lowerer).ksym, "usym": (*lowerer).usym, "kaddr": (*lowerer).kaddr,
@@ -121,33 +97,14 @@ func (l *lowerer) mapOf(c *syntax.Call) *Map {
 	return nil
 }
 
-func (l *lowerer) aggregate(c *syntax.Call) {
-	m := l.mapOf(c)
-	if m == nil {
-		return
-	}
-	s := &ir.Stmt{Op: ir.StmtAgg, Map: m.IR}
-	if !m.IR.Keyless() {
-		s.Key = l.keyOf(m, c.Args[1])
-	}
-	if m.IR.Agg != ir.AggCount && len(c.Args) > 2 {
-		n := len(*l.list)
-		s.X = l.expr(c.Args[2])
-		if s.Key != nil && len(*l.list) > n {
-			s.Key = l.before(n, c, s.Key, m.IR.Key)
-		}
-	}
-	l.add(c, s)
-}
-
 // remove deletes an element. The value is whether there was one.
 func (l *lowerer) remove(c *syntax.Call, used bool) *ir.Expr {
 	m := l.mapOf(c)
 	if m == nil {
 		return ir.NewConst(0)
 	}
-	if m.IR.Agg != ir.AggNone {
-		return l.missing(c, "delete() of an aggregation")
+	if severalEntries(m.IR.Agg) {
+		return l.missing(c, "delete() of a "+m.Value.String())
 	}
 	key := zero(m.IR.Key)
 	if len(c.Args) > 1 {
@@ -156,6 +113,12 @@ func (l *lowerer) remove(c *syntax.Call, used bool) *ir.Expr {
 	if !used {
 		l.add(c, &ir.Stmt{Op: ir.StmtDelete, Map: m.IR, Key: key})
 		return ir.NewConst(0)
+	}
+	if m.IR.Agg != ir.AggNone {
+		key = l.kept(c, key, m.IR.Key)
+		had := l.let(c, "deleted", &ir.Expr{Op: ir.OpMapHas, Map: m.IR, Args: []*ir.Expr{key}}, ir.BoolType())
+		l.add(c, &ir.Stmt{Op: ir.StmtDelete, Map: m.IR, Key: key})
+		return ir.NewVar(had)
 	}
 	v := l.let(c, "deleted", zero(ir.BoolType()), ir.BoolType())
 	l.add(c, &ir.Stmt{
@@ -179,9 +142,10 @@ func (l *lowerer) values(s *Site, args []syntax.Expr) []*ir.Expr {
 	return l.in(args...)
 }
 
-func (l *lowerer) printf(c *syntax.Call) *ir.Expr {
-	s := Site{Kind: Printf, Format: c.Args[0].(*syntax.String).Value}
-	if c.Name != "printf" {
+// formatted emits the values of a format.
+func (l *lowerer) formatted(c *syntax.Call, k SiteKind) *ir.Expr {
+	s := Site{Kind: k, Format: c.Args[0].(*syntax.String).Value}
+	if c.Name == "errorf" || c.Name == "warnf" {
 		s.Severity = c.Name
 	}
 	xs := l.values(&s, c.Args[1:])

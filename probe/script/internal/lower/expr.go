@@ -346,8 +346,18 @@ func (l *lowerer) cast(x *syntax.Cast) *ir.Expr {
 		return castTo(t, e)
 	case from.Equal(t):
 		return e
+	case t.Kind == ir.KindBytes && (from.Scalar() || from.Kind == ir.KindString):
+		return l.asBytes(e, from, t)
 	}
 	return l.missing(x, "a cast of "+l.typ(x.X).String()+" to "+l.typ(x).String())
+}
+
+// asBytes returns a number or text as an array of as many bytes or more, in memory's order.
+func (l *lowerer) asBytes(e *ir.Expr, from, to ir.Type) *ir.Expr {
+	if from.Scalar() {
+		e = castTo(ir.BytesType(from.Size), castTo(ir.IntType(from.Size, false), e))
+	}
+	return castTo(to, e)
 }
 
 // record returns a record, whose elements are evaluated in the script's order and have their places
@@ -381,7 +391,7 @@ func (l *lowerer) read(x *syntax.MapAccess) *ir.Expr {
 		return l.option(x)
 	}
 	if m.IR.Agg != ir.AggNone {
-		return l.missing(x, "the value of an aggregation, "+m.Value.String()+",")
+		return l.aggregated(x, m, l.key(x))
 	}
 	return &ir.Expr{Op: ir.OpMapGet, Map: m.IR, Args: []*ir.Expr{l.key(x)}}
 }
@@ -393,7 +403,7 @@ func (l *lowerer) key(x *syntax.MapAccess) *ir.Expr { return l.keyOf(l.maps[x.Ma
 func (l *lowerer) keyOf(m *Map, x syntax.Expr) *ir.Expr {
 	e := l.expr(x)
 	t := m.IR.Key
-	if t.Kind == ir.KindTuple && m.Key.Kind == types.String {
+	if m.Wrapped {
 		e = castTo(t.Fields[0].Type, e)
 		return &ir.Expr{Op: ir.OpTuple, Type: t, Args: []*ir.Expr{e}}
 	}
@@ -457,8 +467,33 @@ func (l *lowerer) field(x *syntax.Field) *ir.Expr {
 			l.out.DWARF = true
 		}
 		return l.loaded(x, e)
+	case l.point.Provider == "iter" && isContext(x.X):
+		return l.object(x)
 	case t.Kind == types.Record:
 		return &ir.Expr{Op: ir.OpElem, Str: x.Name, Args: []*ir.Expr{l.expr(x.X)}}
 	}
 	return l.member(x)
+}
+
+// object returns an object that an iterator shows. The program ends where there is none: after the
+// last one.
+func (l *lowerer) object(x *syntax.Field) *ir.Expr {
+	e := l.loaded(x, &ir.Expr{Op: ir.OpField, Str: x.Name})
+	if l.typ(x).Kind != types.Pointer {
+		return e
+	}
+	v := ir.NewVar(l.let(x, x.Name, e, l.of(x)))
+	l.add(x, &ir.Stmt{
+		Op: ir.StmtIf, X: ir.NewExpr(ir.OpEq, v, ir.NewConst(0)), Body: []*ir.Stmt{{Op: ir.StmtReturn}},
+	})
+	return v
+}
+
+// isContext reports whether an expression is what the context points to.
+func isContext(x syntax.Expr) bool {
+	if u, ok := x.(*syntax.Unary); ok && u.Op == "*" {
+		x = u.X
+	}
+	b, ok := x.(*syntax.Builtin)
+	return ok && b.Name == "ctx"
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script/syntax"
-	"github.com/borescope/borescope/probe/script/types"
 )
 
 // while adds a loop that ends when the condition is false, or after the most turns that the kernel
@@ -14,6 +13,8 @@ func (l *lowerer) while(s *syntax.While) {
 	most := constant(ir.IntType(4, false), int64(l.o.Turns))
 	i := &ir.Var{Name: "i"}
 	last := l.let(s, "last", constant(ir.Int64Type(), 0), ir.Int64Type())
+	l.loops++
+	defer func() { l.loops-- }()
 	body := l.block(func() {
 		l.set(s, last, castTo(ir.Int64Type(), ir.NewVar(i)))
 		end := &ir.Stmt{Op: ir.StmtIf, X: ir.NewExpr(ir.OpLNot, l.truth(s.Cond)), Body: []*ir.Stmt{{Op: ir.StmtBreak}}}
@@ -60,6 +61,8 @@ func (l *lowerer) forRange(s *syntax.For, r *syntax.Range) {
 	turns := ir.NewVar(l.let(s, "turns", bounded(ir.OpGt, 0, count), ir.Int64Type()))
 	turns = ir.NewVar(l.let(s, "turns", bounded(ir.OpLt, int64(l.o.Turns), turns), ir.Int64Type()))
 	i := &ir.Var{Name: "i"}
+	l.loops++
+	defer func() { l.loops-- }()
 	body := l.block(func() {
 		at := &ir.Expr{Op: ir.OpAdd, Type: t, Args: []*ir.Expr{from, ir.NewVar(i)}}
 		l.set(s.Var, l.variable(s.Var, true), at)
@@ -75,17 +78,28 @@ func (l *lowerer) forRange(s *syntax.For, r *syntax.Range) {
 // forMap adds a loop over a map's entries, as tuples of key and value.
 func (l *lowerer) forMap(s *syntax.For, of *syntax.Map) {
 	m := l.maps[of.Name]
-	if m == nil || m.IR.Agg != ir.AggNone || m.IR.Kind == ir.MapPerCPUHash || m.IR.Kind == ir.MapPerCPULRU {
-		l.missing(s, "for over a map with values of each CPU")
+	if m == nil || m.IR.Kind == ir.MapPerCPUHash || m.IR.Kind == ir.MapPerCPULRU || severalEntries(m.IR.Agg) {
+		l.missing(s, "for over a map with several values for a key")
 		return
 	}
-	key, value := &ir.Var{Name: "key"}, &ir.Var{Name: "value"}
+	key, value := &ir.Var{Name: "key"}, (*ir.Var)(nil)
+	if m.IR.Agg == ir.AggNone {
+		value = &ir.Var{Name: "value"}
+	}
+	l.loops++
+	defer func() { l.loops-- }()
 	body := l.block(func() {
 		k := ir.NewVar(key)
-		if m.Key.Kind == types.String && m.IR.Key.Kind == ir.KindTuple {
+		var v *ir.Expr
+		if value != nil {
+			v = ir.NewVar(value)
+		} else {
+			v = l.aggregated(s, m, k)
+		}
+		if m.Wrapped {
 			k = &ir.Expr{Op: ir.OpElem, Args: []*ir.Expr{k}}
 		}
-		pair := &ir.Expr{Op: ir.OpTuple, Type: l.of(s.Var), Args: []*ir.Expr{k, ir.NewVar(value)}}
+		pair := &ir.Expr{Op: ir.OpTuple, Type: l.of(s.Var), Args: []*ir.Expr{k, v}}
 		l.set(s.Var, l.variable(s.Var, true), pair)
 		l.blockOf(s.Body)
 	})

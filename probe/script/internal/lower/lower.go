@@ -29,6 +29,9 @@ type Options struct {
 	MapKeys int
 	// Turns is the most turns of a loop.
 	Turns int
+	// OneWalk is set if the kernel takes one walk of a user stack by call frame information in
+	// each program, outside of loops; see ir.OpUstackWalk.
+	OneWalk bool
 	// Ring is the size of the ring in bytes; 0 is ir's default.
 	Ring int
 	// MaxText is the greatest length of a text, max_strlen.
@@ -37,8 +40,12 @@ type Options struct {
 	MostKey int
 	// Process is the process that probes are restricted to; 0 is none.
 	Process int
+	// Child is the command that is traced, cpid; 0 is none.
+	Child int
 	// IncludeSelf makes probes fire for the tracing process, too.
 	IncludeSelf bool
+	// CgroupID returns the id of a control group. Nil: it is another machine's.
+	CgroupID func(path string) (uint64, error)
 	// Values are the values of getopt's options, by their names.
 	Values map[string]string
 }
@@ -55,6 +62,8 @@ type Result struct {
 	Ring *ir.Map
 	// DWARF is set if the program reads arguments of user functions by name.
 	DWARF bool
+	// Added is the number of actions at the end of the program's that the script does not have.
+	Added int
 }
 
 // Map is a map of the script.
@@ -62,6 +71,7 @@ type Map struct {
 	Name       string // with "@"
 	Key, Value types.Type
 	Scalar     bool // without keys
+	Wrapped    bool // the program's keys are tuples of one element, the script's key
 	IR         *ir.Map
 }
 
@@ -81,6 +91,9 @@ const (
 	Warning                    // nothing
 	JoinPart                   // the thread, a number from 0, and the text of that number
 	JoinEnd                    // the thread, whose texts are complete
+	Cat                        // the arguments of cat's format, which names a file
+	System                     // the arguments of system's format, which is a command of the shell
+	Process                    // the process whose stacks or addresses a program is about to take
 )
 
 // Site is a place in the script that has something done outside of the kernel.
@@ -89,8 +102,8 @@ type Site struct {
 	Loc  syntax.Loc
 	// Severity is the function of a message, warnf or errorf; printf's is "".
 	Severity string
-	// Format is printf's, without the values, or time's; of JoinEnd what is between the
-	// texts; of Warning what it says.
+	// Format is that of printf, cat or system, without the values, or time's; of JoinEnd what
+	// is between the texts; of Warning what it says.
 	Format string
 	// Args are the types of the values in the record. A number that is printed as a name is an
 	// integer whose Mode is the function that names it, and the Name of a Timestamp is its
@@ -110,7 +123,7 @@ type Site struct {
 // programs do not.
 func Program(p *types.Program, o *Options) (*Result, error) {
 	l := &lowerer{
-		typed: p, o: o, maps: map[string]*Map{}, cleared: map[string]bool{},
+		typed: p, o: o, maps: map[string]*Map{}, varNames: map[*ir.Var]types.Type{},
 		out: &Result{IR: &ir.Program{Name: o.Name, License: o.License, IncludeSelf: o.IncludeSelf}},
 	}
 	l.makeMaps()
@@ -119,6 +132,7 @@ func Program(p *types.Program, o *Options) (*Result, error) {
 			l.probe(d)
 		}
 	}
+	l.resetProcesses()
 	l.ring()
 	if len(l.errs) > 0 {
 		return nil, l.errs
@@ -134,15 +148,20 @@ type lowerer struct {
 	maps  map[string]*Map
 	// Types of maps whose keys, or values, have names of numbers.
 	keyTypes, valueTypes map[string]types.Type
-	// Maps that the script clears.
-	cleared map[string]bool
-	emits   []*ir.Stmt // their events get the ring's size at the end
-	errs    syntax.Errors
+	mapUses              map[string]*use
+	// Types of variables that have numbers in place of their names.
+	varNames map[*ir.Var]types.Type
+	assigned map[string]types.Type // while maps are made: those of variables, by name
+	emits    []*ir.Stmt // their events get the ring's size at the end
+	errs     syntax.Errors
+
+	seen *ir.Map // of processes, nil if none is announced
 
 	// Of the action.
-	point *syntax.AttachPoint
-	list  *[]*ir.Stmt // where statements go
-	scope *scope
+	point        *syntax.AttachPoint
+	loops, walks int         // loops around the statement, and walks before it
+	list         *[]*ir.Stmt // where statements go
+	scope        *scope
 }
 
 // scope is a block with the variables that were declared in it.
@@ -173,7 +192,7 @@ func (l *lowerer) probe(p *syntax.Probe) {
 	if len(p.Points) == 0 {
 		return
 	}
-	l.point = p.Points[0]
+	l.point, l.walks = p.Points[0], 0
 	body := l.block(func() { l.blockOf(p.Body) })
 	for _, a := range p.Points {
 		target := l.target(a)
@@ -238,6 +257,7 @@ func (l *lowerer) find(name string) *ir.Var {
 // makeMaps makes the maps that the script uses.
 func (l *lowerer) makeMaps() {
 	l.keyTypes, l.valueTypes = l.storedTypes()
+	l.mapUses = l.uses()
 	declared := map[string]*syntax.MapDecl{}
 	calls := map[string]*syntax.Call{}
 	for _, d := range l.typed.File.Decls {
@@ -251,11 +271,7 @@ func (l *lowerer) makeMaps() {
 			continue
 		}
 		m, ok := c.Args[0].(*syntax.Map)
-		switch {
-		case !ok:
-		case c.Name == "clear" || c.Name == "zero":
-			l.cleared[m.Name] = true
-		case aggregations[c.Name] != ir.AggNone && calls[m.Name] == nil:
+		if ok && aggregations[c.Name] != ir.AggNone && calls[m.Name] == nil {
 			calls[m.Name] = c
 		}
 	}
@@ -301,17 +317,28 @@ func (l *lowerer) makeMap(name string, d *syntax.MapDecl, call *syntax.Call) *Ma
 	} else {
 		m.IR.Value = l.typeOf(at, value)
 	}
-	// What is added while an aggregation is cleared must not be lost.
-	m.IR.Flip = m.IR.Agg != ir.AggNone && l.cleared[name]
-	if !m.Scalar || m.IR.Agg == ir.AggNone {
-		// A value without a key is an entry as well: there is none before it is set.
-		m.IR.Key = l.typeOf(at, key)
-		if m.IR.Key.Kind == ir.KindString && m.IR.Key.Size > mostTextKey {
-			m.IR.Key.Size = min(m.IR.Key.Size, l.o.MostKey)
-			m.IR.Key = ir.TupleType(ir.Field{Type: m.IR.Key})
-		}
-	} else {
+	u := l.mapUses[name]
+	if u == nil {
+		u = &use{}
+	}
+	// What is added while an aggregation is cleared must not be lost. Programs cannot read one
+	// for which that holds.
+	m.IR.Flip = m.IR.Agg != ir.AggNone && u.cleared && !u.read && !u.deleted
+	if m.Scalar && m.IR.Agg != ir.AggNone && !u.read && !u.deleted {
 		m.IR.Entries = 0
+		return m
+	}
+	// A value without a key is an entry as well: there is none before it is set.
+	m.IR.Key = l.typeOf(at, key)
+	switch {
+	case m.IR.Key.Kind == ir.KindString && m.IR.Key.Size > mostTextKey:
+		m.IR.Key.Size = min(m.IR.Key.Size, l.o.MostKey)
+		m.Wrapped = true
+	case m.IR.Key.Format == ir.FormatKstack && m.IR.Agg != ir.AggNone && (u.read || u.deleted):
+		m.Wrapped = true // ir keeps plain stacks in several maps, by their lengths
+	}
+	if m.Wrapped {
+		m.IR.Key = ir.TupleType(ir.Field{Type: m.IR.Key})
 	}
 	return m
 }

@@ -115,13 +115,23 @@ func (l *lowerer) deref(x *syntax.Unary) *ir.Expr {
 func (l *lowerer) member(x *syntax.Field) *ir.Expr {
 	base := l.address(x.X)
 	if base == nil {
-		return l.missing(x, "a member of a struct that is a value")
+		return l.memberOf(x)
 	}
 	if t := l.typ(x); t.Kind == types.String {
 		at := &ir.Expr{Op: ir.OpAddrOf, Str: x.Name, Args: []*ir.Expr{base}}
 		return l.chars(x, at, t, l.typ(x.X))
 	}
 	return l.loaded(x, &ir.Expr{Op: ir.OpMember, Str: x.Name, Args: []*ir.Expr{base}})
+}
+
+// memberOf returns a member of a struct that is a value of the program's own.
+func (l *lowerer) memberOf(x *syntax.Field) *ir.Expr {
+	of := l.of(x.X)
+	if of.Kind != ir.KindBytes || of.Elem == nil {
+		return l.missing(x, "a member of this")
+	}
+	e := &ir.Expr{Op: ir.OpMember, Str: x.Name, Args: []*ir.Expr{l.kept(x, l.expr(x.X), of)}}
+	return l.loaded(x, e)
 }
 
 // chars returns the text of an array of char, which may fill the array.

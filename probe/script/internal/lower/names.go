@@ -1,6 +1,10 @@
 package lower
 
 import (
+	"net/netip"
+	"strings"
+
+	"github.com/borescope/borescope/internal/uapi"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/types"
@@ -15,6 +19,7 @@ func (l *lowerer) ksym(c *syntax.Call) *ir.Expr {
 func (l *lowerer) usym(c *syntax.Call) *ir.Expr { return l.userAddress(c, l.expr(c.Args[0])) }
 
 func (l *lowerer) userAddress(n syntax.Expr, address *ir.Expr) *ir.Expr {
+	l.announce(n)
 	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: []*ir.Expr{
 		castTo(ir.Uint64Type(), address),
 		castTo(ir.IntType(4, false), ir.NewBuiltin("pid")),
@@ -38,6 +43,17 @@ func (l *lowerer) kaddr(c *syntax.Call) *ir.Expr {
 func (l *lowerer) uaddr(c *syntax.Call) *ir.Expr {
 	e := &ir.Expr{Op: ir.OpUaddr, Str: c.Args[0].(*syntax.String).Value}
 	return castTo(l.of(c), e)
+}
+
+// percpuAddress is the address of a CPU's instance of a variable of the kernel, of this CPU if none
+// is given.
+func (l *lowerer) percpuAddress(c *syntax.Call) *ir.Expr {
+	cpu := ir.NewBuiltin("cpu")
+	if len(c.Args) > 1 {
+		cpu = l.expr(c.Args[1])
+	}
+	base := &ir.Expr{Op: ir.OpKaddr, Str: c.Args[0].(*syntax.String).Value}
+	return castTo(l.of(c), ir.NewExpr(ir.OpPerCPU, base, cpu))
 }
 
 // space returns a pointer as one to kernel memory, or to user memory.
@@ -68,6 +84,20 @@ func (l *lowerer) ntop(c *syntax.Call) *ir.Expr {
 	}
 	of := l.of(c)
 	return &ir.Expr{Op: ir.OpTuple, Type: of, Args: []*ir.Expr{family, l.bytes(x, of.Fields[1].Type.Size)}}
+}
+
+// pton is the bytes of an address that the script has as text.
+func (l *lowerer) pton(c *syntax.Call) *ir.Expr {
+	text, ok := c.Args[0].(*syntax.String)
+	if !ok {
+		return l.missing(c, "pton() of text that is no literal")
+	}
+	a, err := netip.ParseAddr(text.Value)
+	if err != nil {
+		l.fail(c, "pton(): "+err.Error())
+		return ir.NewConst(0)
+	}
+	return &ir.Expr{Op: ir.OpBytes, Type: l.of(c), Str: string(a.AsSlice())}
 }
 
 // bytes returns a number, or an array, as bytes in memory's order, with zeros behind them.
@@ -121,7 +151,8 @@ func (l *lowerer) text(c *syntax.Call, op ir.Op) *ir.Expr {
 func (l *lowerer) signal(c *syntax.Call) *ir.Expr {
 	n := l.expr(c.Args[0])
 	if s, ok := c.Args[0].(*syntax.String); ok {
-		return l.missing(c, c.Name+"("+s.Value+")")
+		v, _ := uapi.Lookup(l.o.Arch, "SIG"+strings.TrimPrefix(strings.ToUpper(s.Value), "SIG"))
+		n = constant(ir.IntType(4, false), v)
 	}
 	l.add(c, &ir.Stmt{Op: ir.StmtSignal, X: n, Thread: c.Name == "signal_thread"})
 	return ir.NewConst(0)
@@ -132,22 +163,56 @@ func (l *lowerer) override(c *syntax.Call) *ir.Expr {
 	return ir.NewConst(0)
 }
 
-// stack is the frames of a stack; a user's has its process, whose names they have.
-func (l *lowerer) stack(n syntax.Expr) *ir.Expr {
-	t := l.typ(n)
-	if t.Mode == "build_id" {
-		return l.missing(n, "the stack mode build_id")
-	}
-	if t.Kind == types.Kstack {
-		return &ir.Expr{Op: ir.OpKstack, Int: int64(t.Limit)}
-	}
-	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: []*ir.Expr{
-		castTo(ir.Uint64Type(), ir.NewBuiltin("pid")),
-		{Op: ir.OpUstack, Int: int64(t.Limit)},
-	}}
+// taskMembers are what the functions and builtins of these names are of a task.
+var taskMembers = map[string]string{
+	"leader_comm": "group_leader->comm", "leader_tid": "group_leader->pid",
+	"pcomm": "real_parent->comm", "ppid": "real_parent->pid",
 }
 
-// parent reads a member of the current task's parent.
-func parent(member string) *ir.Expr {
-	return &ir.Expr{Op: ir.OpMember, Str: "real_parent->" + member, Args: []*ir.Expr{ir.NewBuiltin("curtask")}}
+// taskMember reads a member of a task.
+func (l *lowerer) taskMember(n syntax.Expr, name string, task *ir.Expr) *ir.Expr {
+	e := &ir.Expr{Op: ir.OpMember, Str: taskMembers[name], Args: []*ir.Expr{task}}
+	return castTo(l.of(n), e)
+}
+
+// ofTask is a member of the task that is given, or of the current one.
+func (l *lowerer) ofTask(c *syntax.Call) *ir.Expr {
+	if len(c.Args) == 0 {
+		return l.builtin(&syntax.Builtin{Loc: c.Loc, Name: builtinName(c.Name)})
+	}
+	return l.taskMember(c, builtinName(c.Name), l.expr(c.Args[0]))
+}
+
+// id is the process or thread in the namespace of whoever runs the script, or in the initial one,
+// whose numbers the kernel's tasks have.
+func (l *lowerer) id(c *syntax.Call) *ir.Expr {
+	if len(c.Args) > 0 {
+		if mode, ok := c.Args[0].(*syntax.Identifier); ok && mode.Name == "init" {
+			member := map[string]string{"pid": "tgid", "tid": "pid"}[c.Name]
+			e := &ir.Expr{Op: ir.OpMember, Str: member, Args: []*ir.Expr{ir.NewBuiltin("curtask")}}
+			return castTo(l.of(c), e)
+		}
+	}
+	return castTo(l.of(c), ir.NewBuiltin(c.Name))
+}
+
+// cgroupID is the id of a control group, which is known before the script runs.
+func (l *lowerer) cgroupID(c *syntax.Call) *ir.Expr {
+	if l.o.CgroupID == nil {
+		return l.missing(c, "cgroupid() for another machine")
+	}
+	id, err := l.o.CgroupID(c.Args[0].(*syntax.String).Value)
+	if err != nil {
+		l.fail(c, "cgroupid(): "+err.Error())
+	}
+	return constant(l.of(c), int64(id))
+}
+
+// path is the text of a struct path.
+func (l *lowerer) path(c *syntax.Call) *ir.Expr {
+	from := l.address(c.Args[0])
+	if from == nil {
+		from = l.expr(c.Args[0])
+	}
+	return &ir.Expr{Op: ir.OpPath, Type: l.of(c), Args: []*ir.Expr{from}}
 }

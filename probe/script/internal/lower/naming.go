@@ -32,6 +32,14 @@ func (l *lowerer) typ(x syntax.Expr) types.Type {
 		if of := l.typ(x.X); hasNames(of) && of.Kind == types.Integer && t.Kind == types.String {
 			return of
 		}
+	case *syntax.Variable:
+		v := l.find(x.Name)
+		if of, ok := l.varNames[v]; ok {
+			return of
+		}
+		if of, ok := l.assigned[x.Name]; ok && v == nil {
+			return of
+		}
 	case *syntax.MapAccess:
 		if v, ok := l.valueTypes[x.Map.Name]; ok {
 			return v
@@ -76,8 +84,31 @@ func (s *stored) see(l *lowerer, m *syntax.Map, x syntax.Expr) {
 	}
 }
 
+// assignedNames finds the variables, by name, to which names of numbers are assigned.
+func (l *lowerer) assignedNames() map[string]types.Type {
+	out := map[string]types.Type{}
+	for n := range syntax.All(l.typed.File) {
+		a, ok := n.(*syntax.Assign)
+		if !ok {
+			continue
+		}
+		target := a.Target
+		if d, ok := target.(*syntax.VarDecl); ok {
+			target = d.Var
+		}
+		if v, ok := target.(*syntax.Variable); ok {
+			if t := l.typ(a.Value); hasNames(t) {
+				out[v.Name] = t
+			}
+		}
+	}
+	return out
+}
+
 // storedTypes finds the maps whose keys or values have names of numbers.
 func (l *lowerer) storedTypes() (keys, values map[string]types.Type) {
+	l.assigned = l.assignedNames()
+	defer func() { l.assigned = nil }()
 	k := &stored{map[string]types.Type{}, map[string]bool{}}
 	v := &stored{map[string]types.Type{}, map[string]bool{}}
 	for n := range syntax.All(l.typed.File) {

@@ -118,17 +118,11 @@ func (l *lowerer) ifStmt(x *syntax.If) {
 }
 
 func (l *lowerer) assign(s *syntax.Assign) {
-	if _, ok := s.Target.(*syntax.MapAccess); !ok && hasNames(l.typ(s.Value)) {
-		l.missing(s.Value, "the name of a number as the value of a variable")
-		return
-	}
 	switch t := s.Target.(type) {
 	case *syntax.VarDecl:
-		x := l.fitted(s.Value, l.typ(t.Var))
-		l.set(t.Var, l.variable(t.Var, true), x)
+		l.assignVar(t.Var, s.Value, true)
 	case *syntax.Variable:
-		x := l.fitted(s.Value, l.typ(t))
-		l.set(t, l.variable(t, false), x)
+		l.assignVar(t, s.Value, false)
 	case *syntax.MapAccess:
 		m := l.maps[t.Map.Name]
 		key := l.kept(t, l.key(t), m.IR.Key)
@@ -140,6 +134,29 @@ func (l *lowerer) assign(s *syntax.Assign) {
 		l.add(s, &ir.Stmt{Op: ir.StmtSet, Map: m.IR, Key: key, X: x})
 	default:
 		l.missing(s, "an assignment to this")
+	}
+}
+
+// assignVar gives a variable of the script a value. If that is the name of a number, the variable has
+// the number.
+func (l *lowerer) assignVar(n *syntax.Variable, value syntax.Expr, declared bool) {
+	names := l.typ(value)
+	if !hasNames(names) && (declared || !hasNames(l.typ(n))) {
+		x := l.fitted(value, l.typ(n))
+		l.set(n, l.variable(n, declared), x)
+		return
+	}
+	v := l.find(n.Name)
+	switch x := l.expr(value); {
+	case declared || v == nil:
+		v = &ir.Var{Name: n.Name, Type: l.typeOf(value, names)}
+		l.scope.vars[n.Name] = v
+		l.varNames[v] = names
+		l.set(n, v, x)
+	case hasNames(names) && sameNames(l.varNames[v], names):
+		l.set(n, v, x)
+	default:
+		l.missing(value, "the name of a number in a variable that has other text, too,")
 	}
 }
 

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -38,6 +39,14 @@ func (l *lowerer) target(a *syntax.AttachPoint) probe.Target {
 		return probe.Fexit{Module: module(a.Target), Symbol: a.Func, BPF: uint32(a.ProgID)}
 	case "software", "hardware":
 		return l.event(a)
+	case "iter":
+		if a.Pin != "" {
+			l.missing(a, "pinning an iterator")
+			return nil
+		}
+		return probe.Iter{Name: a.Func, PID: l.o.Process}
+	case "watchpoint":
+		return probe.Watchpoint{Address: a.Address, Length: int(a.Len), Mode: a.Mode, PID: cmp.Or(l.o.Process, l.o.Child)}
 	}
 	l.missing(a, "the probe "+a.Provider)
 	return nil

@@ -40,6 +40,8 @@ func (l *lowerer) typeOf(n syntax.Node, t types.Type) ir.Type {
 		return ir.StringType(int(max(t.Size, 1) + uint64(l.textRoom())))
 	case types.Timestamp:
 		return ir.Uint64Type()
+	case types.Count, types.Sum, types.Min, types.Max, types.Avg:
+		return ir.IntType(8, t.Signed)
 	case types.Tuple, types.Record:
 		fields := make([]ir.Field, len(t.Fields))
 		for i, f := range t.Fields {

@@ -1,0 +1,131 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/borescope/borescope/internal/escape"
+)
+
+// cat prints the beginning of a file, or says why not. A file whose reading waits, such as a pipe,
+// is waited for until ctx ends.
+func (s *run) cat(ctx context.Context, name string) error {
+	if s.replay {
+		return nil
+	}
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	most := int64(min(s.conf.MaxCatBytes, 1<<30))
+	go func() {
+		data, err := readBeginning(name, most)
+		done <- result{data, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return s.failed("failed to read file '" + name + "' (" + context.Cause(ctx).Error() + ")")
+	case r := <-done:
+		var open *fs.PathError
+		if errors.As(r.err, &open) && open.Op == "open" {
+			return s.failed("failed to open file '" + name + "' (" + reason(open.Err) + ")")
+		}
+		if err := s.out.Cat(s.foreign(r.data)); err != nil || r.err == nil {
+			return err
+		}
+		return s.failed("failed to read file '" + name + "' (" + reason(r.err) + ")")
+	}
+}
+
+// readBeginning returns the first bytes of a file.
+func readBeginning(name string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
+// reason returns the text of a system call's error as the C library has it.
+func reason(err error) string {
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		text := number.Error()
+		return strings.ToUpper(text[:1]) + text[1:]
+	}
+	return err.Error()
+}
+
+// foreign returns text that the script did not write, which a terminal is not to act on.
+func (s *run) foreign(b []byte) string {
+	if s.Raw || s.JSON {
+		return string(b)
+	}
+	return escape.Lines(string(b))
+}
+
+// failed says on standard error that something outside of the kernel failed. The script goes on.
+func (s *run) failed(what string) error {
+	_, err := fmt.Fprintf(s.Stderr, "ERROR: %s\n", escape.Terminal(what))
+	return err
+}
+
+// mostPrinted bounds the text that a command may print.
+const mostPrinted = 16 << 20
+
+// system runs a command of the shell and prints what it prints. The records that come meanwhile
+// wait. The command ends with ctx, and with this program.
+func (s *run) system(ctx context.Context, command string) error {
+	if s.replay {
+		return nil
+	}
+	runtime.LockOSThread() // whose end would be taken for this program's
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.WaitDelay = 100 * time.Millisecond
+	endWithThread(cmd)
+	printed := bounded{most: mostPrinted}
+	cmd.Stdout, cmd.Stderr = &printed, &printed
+	err := cmd.Run()
+	if err := s.out.System(s.foreign(printed.Bytes())); err != nil {
+		return err
+	}
+	var exit *exec.ExitError
+	switch {
+	case printed.lost > 0:
+		return s.failed(fmt.Sprintf("%d bytes that a command printed were left out", printed.lost))
+	case err == nil:
+		return nil
+	case errors.As(err, &exit) && exit.Exited():
+		return s.failed(fmt.Sprintf("command exited with code %d", exit.ExitCode()))
+	case errors.As(err, &exit):
+		return s.failed("child process did not exit normally: " + exit.String())
+	}
+	return s.failed(err.Error())
+}
+
+// bounded keeps the beginning of what is written to it.
+type bounded struct {
+	bytes.Buffer
+	most, lost int
+}
+
+// Write keeps b as far as there is room.
+func (w *bounded) Write(b []byte) (int, error) {
+	n := min(len(b), w.most-w.Len())
+	w.lost += len(b) - n
+	w.Buffer.Write(b[:n])
+	return len(b), nil
+}

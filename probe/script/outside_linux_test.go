@@ -1,0 +1,206 @@
+package script_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/script"
+)
+
+// ran runs a script, and returns what it printed and said.
+func ran(t *testing.T, text string, o *script.Options, r *script.RunOptions) (out, said string) {
+	t.Helper()
+	var printed, errs bytes.Buffer
+	r.Stdout, r.Stderr = &printed, &errs
+	if _, err := script.MustCompile(t, text, o).Run(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	return printed.String(), errs.String()
+}
+
+// TestCat: the beginning of a file, and why one is not read. A pipe without a writer is at its end.
+func TestCat(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/a", []byte("one\ntwo\x1b[2J\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := testenv.Command(t, "mkfifo", dir+"/fifo").Run(); err != nil {
+		t.Fatal(err)
+	}
+	const text = `begin { cat("%s/%s", str($1), "a"); cat("%s/fifo", str($1)); cat("%s/none", str($1)); }`
+	o := &script.Options{Params: []string{dir}}
+	out, said := ran(t, text, o, &script.RunOptions{Quiet: true})
+	if want := "one\ntwo?[2J\n\n\n"; out != want {
+		t.Errorf("it printed %q, want %q", out, want)
+	}
+	if want := "ERROR: failed to open file '" + dir + "/none' (No such file or directory)\n"; said != want {
+		t.Errorf("it said %q, want %q", said, want)
+	}
+	if out, _ := ran(t, "config = { max_cat_bytes = 2 } "+text, o, &script.RunOptions{JSON: true, Quiet: true}); !strings.Contains(out, `{"type": "cat", "data": "on"}`) {
+		t.Errorf("in JSON it printed %s", out)
+	}
+}
+
+// TestSystem: what a command prints, and how it ends; without permission there is none.
+func TestSystem(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	const text = `begin { system("echo %d %s; echo err >&2", 1 + 1, "x"); system("echo some; exit 3"); system("kill -9 $$"); print("after"); }
+end { system("echo at the end"); }`
+	if _, err := script.Compile("stdin", text, nil); err == nil {
+		t.Error("commands run without --unsafe")
+	}
+	out, said := ran(t, text, &script.Options{Unsafe: true}, &script.RunOptions{Quiet: true})
+	if want := "2 x\nerr\n\nsome\n\n\nafter\nat the end\n\n\n\n"; out != want {
+		t.Errorf("it printed %q, want %q", out, want)
+	}
+	if want := "ERROR: command exited with code 3\nERROR: child process did not exit normally: signal: killed\n"; said != want {
+		t.Errorf("it said %q, want %q", said, want)
+	}
+}
+
+// TestSystemEnds: a command does not outlive the run that waits for it.
+func TestSystemEnds(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	file := t.TempDir() + "/started"
+	p := script.MustCompile(t, `begin { system("touch %s; exec sleep 1000", str($1)); } interval:s:1000 { }`,
+		&script.Options{Unsafe: true, Params: []string{file}})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if _, err := os.Stat(file); err == nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if _, err := p.Run(ctx, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSeries: intervals with their last, their smallest value and their sum, all up to the same end.
+func TestSeries(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	const text = `config = { unstable_tseries = enable }
+begin { @last["a"] = tseries(7, 100s, 3); @last["a"] = tseries(-5, 100s, 3); @last["b"] = tseries(3, 100s, 3);
+  @min = tseries(4, 100s, 2, "min"); @min = tseries(-9, 100s, 2, "min"); @sum = tseries(4, 100s, 2, "sum"); @sum = tseries(5, 100s, 2, "sum"); }`
+	out, _ := ran(t, text, nil, &script.RunOptions{})
+	values := regexp.MustCompile(`(?m)^\S+ [|*].*[|*] (-?\d+)$`)
+	var got []string
+	for _, m := range values.FindAllStringSubmatch(out, -1) {
+		got = append(got, m[1])
+	}
+	// An interval may end between two of the script's statements: once in 100 s.
+	if strings.Join(got, " ") != "-5 3 -9 9" {
+		t.Errorf("values are %v in\n%s", got, out)
+	}
+	out, _ = ran(t, text, nil, &script.RunOptions{JSON: true})
+	if !regexp.MustCompile(`(?m)^{"type": "tseries", "data": {"@min": \[{"interval_start":"[^"]*","value":-9}\]}}$`).MatchString(out) {
+		t.Errorf("in JSON it printed\n%s", out)
+	}
+}
+
+// TestIter: an iterator's program runs once for each task, and the script ends with the last one.
+func TestIter(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Feature(feature.Iter))
+	child := startWork(t)
+	const text = `iter:task { @[ctx.task.tgid, ctx.task.comm] = count(); if (ctx.task.tgid == $1) { print(ctx.task.comm); } }`
+	p := script.MustCompile(t, text, &script.Options{Params: child.params()})
+	var out bytes.Buffer
+	if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out}); err != nil {
+		t.Fatal(err)
+	}
+	if line := fmt.Sprintf("@[%s, scriptwork]: 1\n", child.params()[0]); !strings.Contains(out.String(), line) ||
+		!strings.Contains(out.String(), "scriptwork\n") {
+		t.Errorf("no %q in\n%s", line, &out)
+	}
+}
+
+// TestExitedNames: addresses of a process that has ended by the end of the run have names.
+func TestExitedNames(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Uprobes)
+	child := startWork(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(`uprobe:%q:"*scriptCall" /pid == $1/ { @[ustack(1)] = count(); @u[usym(reg(%q))] = count(); @f[func] = count(); print("called"); }`,
+		exe, child.params()[3])
+	p := script.MustCompile(t, text, &script.Options{Params: child.params()})
+	var out bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	var once sync.Once
+	end := func() { // after the first record: the process was looked at
+		go func() {
+			defer cancel()
+			child.in.Close()
+			child.Wait()
+		}()
+	}
+	_, err = p.Run(ctx, &script.RunOptions{
+		Stdout: writer(func(b []byte) {
+			once.Do(end)
+			out.Write(b)
+		}),
+		Attached: func() error { return child.work() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "script_test.scriptCall"); n != 3 || !strings.Contains(out.String(), "script_test.scriptCall]: 30\n") {
+		t.Errorf("the function is named %d times, want 3, in\n%s", n, &out)
+	}
+}
+
+// TestWholeStacks: stacks of a program without frame pointers go to its start, once its files were
+// read.
+func TestWholeStacks(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.File("/usr/bin/python3"))
+	cmd := testenv.Command(t, "/usr/bin/python3", "-c", "while True: sum(i * i for i in range(100000))")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	const text = `profile:hz:499 /pid == $1/ { @n++; if (@n > 200) { @[ustack] = count(); } else { @before = ustack; } if (@n == 600) { exit(); } }
+end { clear(@n); clear(@before); }`
+	out, said := ran(t, text, &script.Options{Params: []string{strconv.Itoa(cmd.Process.Pid)}}, &script.RunOptions{})
+	samples, whole := 0, 0
+	for _, part := range strings.Split(out, "@[")[1:] {
+		stack, count, ok := strings.Cut(part, "]: ")
+		n, err := strconv.Atoi(strings.TrimSpace(count))
+		if !ok || err != nil {
+			t.Fatalf("%q is no entry", part)
+		}
+		samples += n
+		if lines := strings.Fields(stack); len(lines) > 0 && strings.HasPrefix(lines[len(lines)-1], "_start+") {
+			whole += n
+		}
+	}
+	if samples != 400 || whole < 396 {
+		t.Errorf("%d of %d stacks end in _start, want at least 396 of 400:\n%s%s", whole, samples, out, said)
+	}
+	if !strings.Contains(said, "% of 600 user stacks are whole") {
+		t.Errorf("it said %s", said)
+	}
+}
+
+// writer is called with what is written.
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
+}
