@@ -23,6 +23,8 @@ import (
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/syntax"
+	"github.com/borescope/borescope/probe/script/system"
+	"github.com/borescope/borescope/probe/script/types"
 )
 
 func main() {
@@ -85,6 +87,27 @@ func compiled(path, text string, env *probe.Env) string {
 	return b.String()
 }
 
+// errAbsent is the error for a script that could become a program on another machine.
+var errAbsent = errors.New("its probes are not on this machine")
+
+// compile compiles a script. If only its probes are not here, all else of it is compiled, too.
+func compile(path, text string, env *probe.Env) (*script.Program, error) {
+	p, err := script.Compile(path, text, options(env))
+	said, ok := errors.AsType[syntax.Errors](err)
+	if !ok || slices.ContainsFunc(said, func(e *syntax.Error) bool {
+		return e.Severity == syntax.SeverityError && !strings.HasPrefix(e.Msg, "No matches for ") &&
+			!strings.HasPrefix(e.Msg, "Probe has no valid attach points.")
+	}) {
+		return p, err
+	}
+	o := options(env)
+	o.System = struct{ types.System }{system.New(env, &system.Options{DWARF: true})} // which looks for no probes
+	if _, err = script.Compile(path, text, o); err == nil {
+		err = errAbsent
+	}
+	return nil, err
+}
+
 func options(env *probe.Env) *script.Options {
 	return &script.Options{Env: env, Unsafe: true, Params: []string{"1", "1", "1"}}
 }
@@ -108,7 +131,7 @@ func report(env *probe.Env, dir string, load, names bool) error {
 	var whole, part, absent, wrong, loaded int
 	missing := map[string]int{}
 	err := scripts(dir, func(path, text string) {
-		p, err := script.Compile(path, text, options(env))
+		p, err := compile(path, text, env)
 		var said syntax.Errors
 		switch {
 		case err == nil:
