@@ -171,8 +171,8 @@ type expansion struct {
 
 	absentIn map[string]map[string]bool // attach points by user file, by key
 	patterns int                        // in user files
-	missing string // what happens to missing probes: error, warn, ignore
-	said    syntax.Errors
+	missing  string                     // what happens to missing probes: error, warn, ignore
+	said     syntax.Errors
 }
 
 // pattern is a pattern with wildcards, and the list in which it is looked up.
