@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -23,14 +24,23 @@ import (
 
 // event is what a program saw when it ran: its number in the plan, and its context.
 type event struct {
-	Program, ThreadID, Time uint64
-	Context                 [contextSize]byte
+	Program, ThreadID, Time, Task uint64
+	Context                       [contextSize]byte
 }
 
 const (
 	contextSize = 280 // the registers of a user program on arm64 have 272
-	eventSize   = 24 + contextSize
+	eventSize   = 32 + contextSize
 )
+
+// instruction returns the address of the instruction, if the context is the registers.
+func (e *event) instruction() uint64 {
+	at := 16 * 8 // rip
+	if runtime.GOARCH == "arm64" {
+		at = 32 * 8
+	}
+	return binary.LittleEndian.Uint64(e.Context[at:])
+}
 
 // recorder returns a program that emits an event for each time that a process runs it.
 func recorder(i, pid int, events *ebpf.Map, typ ebpf.ProgramType) (*ebpf.Program, error) {
@@ -55,8 +65,10 @@ func recorder(i, pid int, events *ebpf.Map, typ ebpf.ProgramType) (*ebpf.Program
 		asm.StoreMem(asm.RFP, at(8), asm.R7, asm.DWord),
 		asm.FnKtimeGetNs.Call(),
 		asm.StoreMem(asm.RFP, at(16), asm.R0, asm.DWord),
+		asm.FnGetCurrentTask.Call(),
+		asm.StoreMem(asm.RFP, at(24), asm.R0, asm.DWord),
 		asm.Mov.Reg(asm.R1, asm.RFP),
-		asm.Add.Imm(asm.R1, int32(at(24))),
+		asm.Add.Imm(asm.R1, int32(at(32))),
 		asm.Mov.Imm(asm.R2, size),
 		asm.Mov.Reg(asm.R3, asm.R6),
 		asm.FnProbeReadKernel.Call(),
@@ -97,7 +109,7 @@ func (p *Program) Interpret(t *testing.T, pid int, comm string, work func() erro
 
 	now := event{ThreadID: uint64(os.Getpid())}
 	owner := uint64(os.Getpid())
-	m := &interp.Machine{Comm: comm, User: stack.ProcessMemory(pid)}
+	m := &interp.Machine{Comm: comm, User: stack.ProcessMemory(pid), Kernel: newKernelMemory(t)}
 	m.Builtin = func(name string) uint64 {
 		switch name {
 		case "pid":
@@ -106,9 +118,12 @@ func (p *Program) Interpret(t *testing.T, pid int, comm string, work func() erro
 			return now.ThreadID
 		case "nsecs", "nsecs_boot":
 			return now.Time
+		case "curtask":
+			return now.Task
 		}
 		return 0
 	}
+	m.Stack = func(bool) []uint64 { return []uint64{now.instruction()} }
 	run := func(i int) {
 		in, err := interp.New(p.low.IR, p.plan, i)
 		if err == nil {
@@ -206,4 +221,55 @@ func oneCPU(pid int) error {
 		err = errors.Join(err, unix.SchedSetaffinity(tid, &one))
 	}
 	return err
+}
+
+// kernelMemory is the memory of the kernel, read by a program: of what a task is, nothing changes
+// while its process waits.
+type kernelMemory struct {
+	prog *ebpf.Program
+	out  *ebpf.Map
+}
+
+// newKernelMemory loads the program, which copies a word to an array.
+func newKernelMemory(t *testing.T) *kernelMemory {
+	t.Helper()
+	out, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { out.Close() })
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "word", Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{
+			asm.LoadMem(asm.R3, asm.R1, 0, asm.DWord), // the address
+			asm.LoadMapValue(asm.R1, out.FD(), 0),
+			asm.Mov.Imm(asm.R2, 8),
+			asm.FnProbeReadKernel.Call(),
+			asm.Return(),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { prog.Close() })
+	return &kernelMemory{prog, out}
+}
+
+// ReadMemory reads words.
+func (m *kernelMemory) ReadMemory(dst []byte, addr uint64) error {
+	for len(dst) > 0 {
+		ret, err := m.prog.Run(&ebpf.RunOptions{Context: []uint64{addr}})
+		if err != nil {
+			return err
+		}
+		if ret != 0 {
+			return fmt.Errorf("kernel address %#x: error %d", addr, int32(ret))
+		}
+		var word [8]byte
+		if err := m.out.Lookup(uint32(0), &word); err != nil {
+			return err
+		}
+		n := copy(dst, word[:])
+		dst, addr = dst[n:], addr+8
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package script_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
@@ -9,14 +8,10 @@ import (
 )
 
 // TestInterpretWork: with the contexts of a process whose work is known, the interpreter emits the
-// same records as the kernel, and leaves the same maps. Scripts that read the kernel's memory, or
-// walk stacks, are left out: neither is recorded.
+// same records as the kernel, and leaves the same maps.
 func TestInterpretWork(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Uprobes, testenv.Tracefs)
 	for _, c := range script.Cases(t, "testdata/work.txt") {
-		if strings.Contains(c.Text, "curtask") || strings.Contains(c.Text, "stack(") {
-			continue
-		}
 		t.Run(c.Name, func(t *testing.T) {
 			child := startWork(t)
 			p := script.MustCompile(t, c.Text, &script.Options{Params: child.params()})
