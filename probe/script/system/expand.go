@@ -308,7 +308,7 @@ func (x *expansion) absentFunctions(file string) map[string]bool {
 		if !ok || a.Target != file || a.Func == "" || wild(a) || absent[key(a)] {
 			continue
 		}
-		if t, ok := target(a, name{a.Target, a.Func}).(probe.Target); ok {
+		if t := target(a, name{a.Target, a.Func}); t != nil {
 			absent[key(a)] = true
 			points, targets = append(points, a), append(targets, t)
 		}
