@@ -32,6 +32,7 @@ const usage = `bt runs scripts in bpftrace's language, as of 0.26.1.
   bt -d ast -e 'begin { @ = 1 + 2 }'       the tree, macros expanded
   bt -d types -e 'begin { @ = (1, "a") }'  the same with the type of each expression
   bt -d ir -e 'begin { @ = (1, "a") }'     the program that it becomes
+  bt -names                                the builtins and functions, and bpftrace's versions
 
 A file "-" is standard input. Structs and arguments of probes are those of this machine's
 kernel; with -root those of a machine whose files are in a folder, such as
@@ -51,6 +52,7 @@ type options struct {
 	pid, child            int
 	check, format, unsafe bool
 	quiet, raw, self      bool
+	names                 bool
 	stdin                 io.Reader
 	stdout, stderr        *cli.Output
 	name, text            string
@@ -76,6 +78,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr *cl
 	fs.BoolVar(&o.unsafe, "unsafe", false, "allow functions that change the system")
 	fs.BoolVar(&o.check, "check", false, "only check the script")
 	fs.BoolVar(&o.format, "fmt", false, "format the script")
+	fs.BoolVar(&o.names, "names", false, "print the builtins and functions of the language, and the versions of\n"+
+		"bpftrace that brought them")
 	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types, ir")
 	fs.StringVar(&o.root, "root", "", "the `FOLDER` with the files of another machine")
 	if err := cli.Parse(fs, args, stdout); err != nil {
@@ -83,6 +87,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr *cl
 	}
 	if o.output != "text" && o.output != "json" {
 		return 0, fmt.Errorf("-f %s: there is no such format: use text or json", o.output)
+	}
+	if o.names {
+		return 0, o.listNames()
 	}
 	if err := o.read(fs.Args()); err != nil {
 		return 0, err

@@ -27,6 +27,7 @@ func TestRun(t *testing.T) {
 		{"types", "", []string{"-d", "types", "-e", `begin { @ = (1, "a") }`}, "/* (int8,string[2]) */", ""},
 		{"file", "", []string{"-d", "types", file, "300"}, "/* int16 */", ""},
 		{"stdin", "begin { $x = 1 }", []string{"-fmt", "-"}, "$x = 1", ""},
+		{"names", "", []string{"-names"}, "\nstrncmp()                   0.9.4  all\n", ""},
 		{"check", "", []string{"-check", "-e", "begin { @ = 1 }"}, "", ""},
 		{"warning", "", []string{"-check", "-e", "begin { 1; }"}, "", "WARNING: Return value discarded."},
 		// With -d types, warnings were lost.

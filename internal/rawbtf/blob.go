@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"sync"
 )
 
 // These are kinds of BTF types (include/uapi/linux/btf.h).
@@ -39,13 +40,16 @@ const (
 	headerSize = 24
 )
 
-// Blob is BTF with an index of its types.
+// Blob is BTF with an index of its types. It is safe for concurrent use.
 type Blob struct {
 	Strings []byte
 	At      []uint32 // offsets of the types by id; id 0 is void
 
 	order binary.ByteOrder
+	big   bool // order is binary.BigEndian
 	types []byte
+	once  sync.Once // of names
+	names names
 }
 
 // New finds the sections and the types of BTF. The Blob keeps raw.
@@ -55,7 +59,7 @@ func New(raw []byte) (*Blob, error) {
 	}
 	r := &Blob{order: binary.LittleEndian}
 	if r.order.Uint16(raw) != Magic {
-		r.order = binary.BigEndian
+		r.order, r.big = binary.BigEndian, true
 	}
 	size := r.order.Uint32(raw[4:])
 	if r.order.Uint16(raw) != Magic || raw[2] != 1 || size < headerSize ||
@@ -98,7 +102,12 @@ func (r *Blob) index() error {
 }
 
 // Word returns the 32-bit word at an offset in the types.
-func (r *Blob) Word(off uint32) uint32 { return r.order.Uint32(r.types[off:]) }
+func (r *Blob) Word(off uint32) uint32 {
+	if r.big {
+		return binary.BigEndian.Uint32(r.types[off:])
+	}
+	return binary.LittleEndian.Uint32(r.types[off:])
+}
 
 // Kind returns the kind of the type at an offset.
 func (r *Blob) Kind(off uint32) uint32 { kind, _ := Info(r.Word(off + 4)); return kind }

@@ -2,6 +2,7 @@ package rawbtf
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 )
 
@@ -11,9 +12,14 @@ type Needs struct {
 	Types []string
 	// Funcs are the names of functions with prototypes that are used.
 	Funcs []string
+	// Vars are the names of variables, with their types.
+	Vars []string
 	// Members are the names of members that are used, of any struct. An anonymous member is
 	// kept if one inside it is.
 	Members []string
+	// Whole keeps all members. The structs, unions and functions behind a pointer in a struct are
+	// kept if Members has its name; else it points to a declaration.
+	Whole bool
 	// Enumerators are the names of enumerators. The enums that have one of them are kept, even
 	// those without a name.
 	Enumerators []string
@@ -27,7 +33,12 @@ func Minimal(raw []byte, need *Needs) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &minimizer{Blob: r, members: map[string]bool{}, kept: map[uint32][]int{}}
+	return r.Minimal(need)
+}
+
+// Minimal reduces the types as the function does.
+func (r *Blob) Minimal(need *Needs) ([]byte, error) {
+	m := &minimizer{Blob: r, whole: need.Whole, members: map[string]bool{}, kept: map[uint32][]int{}}
 	for _, name := range need.Members {
 		m.members[name] = true
 	}
@@ -45,45 +56,50 @@ func Minimal(raw []byte, need *Needs) ([]byte, error) {
 // minimizer marks the types that are needed, and writes them.
 type minimizer struct {
 	*Blob
+	whole   bool
 	members map[string]bool
 	kept    map[uint32][]int // members kept of structs and unions, by type id
 	seen    []bool
 	work    []uint32
 }
 
-// These are the kinds of what a name is needed for.
-const (
-	wantType = 1 << iota
-	wantFunc
-	wantEnumerator
-)
-
-// roots marks the types and functions that need lists. It searches the strings once for the
-// names, and then compares only their offsets with those of the types.
+// roots marks what need lists.
 func (m *minimizer) roots(need *Needs) {
 	m.seen = make([]bool, len(m.At))
-	wanted := m.offsets(need)
-	for id, off := range m.At {
-		if id == 0 {
-			continue
+	for _, list := range []struct {
+		names  []string
+		wanted func(kind uint32) bool
+	}{
+		{need.Types, func(kind uint32) bool { return kind != Func && kind != Var }},
+		{need.Funcs, func(kind uint32) bool { return kind == Func }},
+		{need.Vars, func(kind uint32) bool { return kind == Var }},
+	} {
+		for _, name := range list.names {
+			for _, id := range m.Find(name) {
+				if list.wanted(m.Kind(m.At[id])) {
+					m.mark(id)
+				}
+			}
 		}
-		want := uint8(wantType)
-		switch m.Kind(off) {
-		case Func:
-			want = wantFunc
-		case Int, Struct, Union, Enum, Enum64, Typedef, Float:
-		default:
-			continue
-		}
-		if name := m.Word(off); wanted[name]&want != 0 ||
-			len(need.Enumerators) > 0 && m.enumerates(off, wanted) {
+	}
+	if len(need.Enumerators) > 0 {
+		m.enums(need.Enumerators)
+	}
+}
+
+// enums marks the enums with one of the enumerators. It searches the strings once for the names,
+// and then compares only their offsets with those of the enumerators.
+func (m *minimizer) enums(enumerators []string) {
+	wanted := m.offsets(enumerators)
+	for id := 1; id < len(m.At); id++ {
+		if m.enumerates(m.At[id], wanted) {
 			m.mark(uint32(id))
 		}
 	}
 }
 
 // enumerates reports whether a type is an enum with an enumerator that is needed.
-func (m *minimizer) enumerates(off uint32, wanted map[uint32]uint8) bool {
+func (m *minimizer) enumerates(off uint32, wanted map[uint32]bool) bool {
 	size := uint32(8)
 	switch m.Kind(off) {
 	case Enum:
@@ -93,42 +109,32 @@ func (m *minimizer) enumerates(off uint32, wanted map[uint32]uint8) bool {
 		return false
 	}
 	for i := range uint32(m.Vlen(off)) {
-		if wanted[m.Word(off+TypeSize+size*i)]&wantEnumerator != 0 {
+		if wanted[m.Word(off+TypeSize+size*i)] {
 			return true
 		}
 	}
 	return false
 }
 
-// offsets returns the offsets of the names in the strings, with what they are needed for.
-func (m *minimizer) offsets(need *Needs) map[uint32]uint8 {
-	names := map[string]uint8{}
-	for _, n := range need.Types {
-		names[n] |= wantType
-	}
-	for _, n := range need.Funcs {
-		names[n] |= wantFunc
-	}
-	for _, n := range need.Enumerators {
-		names[n] |= wantEnumerator
-	}
+// offsets returns the offsets of names in the strings.
+func (m *minimizer) offsets(list []string) map[uint32]bool {
+	names := map[string]bool{}
 	var maybe [256]uint64 // a bit for each length, by first byte: rejects most strings
-	for n := range names {
+	for _, n := range list {
 		if n != "" {
+			names[n] = true
 			maybe[n[0]] |= 1 << (len(n) & 63)
 		}
 	}
-	out := map[uint32]uint8{}
+	out := map[uint32]bool{}
 	for off := 1; off < len(m.Strings); {
 		s := m.Strings[off:]
 		n := bytes.IndexByte(s, 0)
 		if n < 0 {
 			n = len(s)
 		}
-		if n > 0 && maybe[s[0]]&(1<<(n&63)) != 0 {
-			if want := names[string(s[:n])]; want != 0 {
-				out[uint32(off)] = want
-			}
+		if n > 0 && maybe[s[0]]&(1<<(n&63)) != 0 && names[string(s[:n])] {
+			out[uint32(off)] = true
 		}
 		off += n + 1
 	}
@@ -147,7 +153,7 @@ func (m *minimizer) visit(id uint32) error {
 	off := m.At[id]
 	body := off + TypeSize
 	switch m.Kind(off) {
-	case Ptr, Typedef, Volatile, Const, Restrict, Func, TypeTag:
+	case Ptr, Typedef, Volatile, Const, Restrict, Func, TypeTag, Var:
 		m.mark(m.Word(off + 8))
 	case Array:
 		m.mark(m.Word(body))
@@ -158,6 +164,15 @@ func (m *minimizer) visit(id uint32) error {
 			m.mark(m.Word(body + uint32(8*i+4)))
 		}
 	case Struct, Union:
+		if m.whole {
+			for i := range m.Vlen(off) {
+				at := body + uint32(12*i)
+				if _, cut := m.cut(at); !cut {
+					m.mark(m.Word(at + 4))
+				}
+			}
+			return nil
+		}
 		m.kept[id] = nil
 		for i := range m.Vlen(off) {
 			at := body + uint32(12*i)
@@ -173,6 +188,27 @@ func (m *minimizer) visit(id uint32) error {
 		return fmt.Errorf("kind %d is no type", m.Kind(off))
 	}
 	return nil
+}
+
+// cut returns what the member at an offset points to, if that is not needed.
+func (m *minimizer) cut(at uint32) (target uint32, ok bool) {
+	id := m.Word(at + 4)
+	if id == 0 || id >= uint32(len(m.At)) || m.Kind(m.At[id]) != Ptr || m.members[string(m.Name(m.Word(at)))] {
+		return 0, false
+	}
+	for range maxNesting {
+		if id = m.Word(m.At[id] + 8); id == 0 || id >= uint32(len(m.At)) {
+			break
+		}
+		switch m.Kind(m.At[id]) {
+		case Volatile, Const, Restrict, TypeTag:
+		case Struct, Union, FuncProto:
+			return id, true
+		default:
+			return 0, false
+		}
+	}
+	return 0, false
 }
 
 // maxNesting bounds the nesting of anonymous members.
@@ -200,18 +236,23 @@ func (m *minimizer) uses(id uint32, depth int) bool {
 // write writes the marked types, in their original order.
 func (m *minimizer) write() []byte {
 	ids := make([]uint32, len(m.At)) // new id by old
-	n := uint32(0)
+	n, size := uint32(0), 0
 	for id, ok := range m.seen {
 		if ok {
 			n++
 			ids[id] = n
+			extra, _ := Extra(Info(m.Word(m.At[id] + 4)))
+			size += TypeSize + extra
 		}
 	}
-	w := &writer{minimizer: m, ids: ids, strs: []byte{0}, known: map[string]uint32{"": 0}}
+	w := &writer{minimizer: m, ids: ids, out: make([]byte, 0, size), strs: []byte{0}, known: map[uint32]uint32{}, last: n, declared: map[uint32]uint32{}}
 	for id, ok := range m.seen {
 		if ok {
 			w.one(uint32(id))
 		}
+	}
+	for _, id := range w.tail {
+		w.declaration(id)
 	}
 	out := make([]byte, headerSize, headerSize+len(w.out)+len(w.strs))
 	m.order.PutUint16(out, Magic)
@@ -227,22 +268,29 @@ type writer struct {
 	ids   []uint32
 	out   []byte
 	strs  []byte
-	known map[string]uint32
+	known map[uint32]uint32 // offsets of strings by their old ones
+
+	last     uint32            // id
+	declared map[uint32]uint32 // new ids of pointers to declarations, by what is declared
+	tail     []uint32          // what is declared
 }
 
 func (w *writer) put(v uint32) {
-	var b [4]byte
-	w.order.PutUint32(b[:], v)
-	w.out = append(w.out, b[:]...)
+	if w.big {
+		w.out = binary.BigEndian.AppendUint32(w.out, v)
+	} else {
+		w.out = binary.LittleEndian.AppendUint32(w.out, v)
+	}
 }
 
 func (w *writer) str(off uint32) {
-	s := string(w.Name(off))
-	to, ok := w.known[s]
+	to, ok := w.known[off]
 	if !ok {
-		to = uint32(len(w.strs))
-		w.known[s] = to
-		w.strs = append(append(w.strs, s...), 0)
+		if s := w.Name(off); len(s) > 0 {
+			to = uint32(len(w.strs))
+			w.strs = append(append(w.strs, s...), 0)
+		}
+		w.known[off] = to
 	}
 	w.put(to)
 }
@@ -265,24 +313,26 @@ func (w *writer) one(id uint32) {
 	w.str(w.Word(off))
 	w.put(info)
 	switch kind {
-	case Ptr, Typedef, Volatile, Const, Restrict, Func, TypeTag, FuncProto:
+	case Ptr, Typedef, Volatile, Const, Restrict, Func, TypeTag, FuncProto, Var:
 		w.id(w.Word(off + 8))
 	default:
 		w.put(w.Word(off + 8))
 	}
 	switch kind {
-	case Int:
+	case Int, Var:
 		w.put(w.Word(body))
 	case Array:
 		w.id(w.Word(body))
 		w.id(w.Word(body + 4))
 		w.put(w.Word(body + 8))
 	case Struct, Union:
+		if w.whole {
+			for i := range w.Vlen(off) {
+				w.member(body + uint32(12*i))
+			}
+		}
 		for _, i := range members {
-			at := body + uint32(12*i)
-			w.str(w.Word(at))
-			w.id(w.Word(at + 4))
-			w.put(w.Word(at + 8))
+			w.member(body + uint32(12*i))
 		}
 	case FuncProto:
 		for i := range w.Vlen(off) {
@@ -302,4 +352,50 @@ func (w *writer) one(id uint32) {
 			w.put(w.Word(at + 8))
 		}
 	}
+}
+
+func (w *writer) member(at uint32) {
+	w.str(w.Word(at))
+	id := w.Word(at + 4)
+	if target, cut := w.cut(at); w.whole && cut && !w.seen[id] {
+		w.put(w.declare(target))
+	} else {
+		w.id(id)
+	}
+	w.put(w.Word(at + 8))
+}
+
+// declare returns the id of a pointer to a declaration.
+func (w *writer) declare(id uint32) uint32 {
+	to, ok := w.declared[id]
+	if !ok {
+		w.last += 2
+		to = w.last
+		w.declared[id] = to
+		w.tail = append(w.tail, id)
+	}
+	return to
+}
+
+// declaration writes the declaration of a struct or union, or void for others, and a pointer to
+// it.
+func (w *writer) declaration(id uint32) {
+	off, named := w.At[id], uint32(0)
+	if kind := w.Kind(off); kind != FuncProto && len(w.Name(w.Word(off))) > 0 {
+		named = 1
+		w.str(w.Word(off))
+		info := uint32(Fwd) << 24
+		if kind == Union {
+			info |= 1 << 31 // kind_flag
+		}
+		w.put(info)
+		w.put(0)
+	} else { // ids go by pairs
+		w.put(0)
+		w.put(uint32(Ptr) << 24)
+		w.put(0)
+	}
+	w.put(0)
+	w.put(uint32(Ptr) << 24)
+	w.put((w.declared[id] - 1) * named)
 }

@@ -40,12 +40,18 @@ func FuzzMinimal(f *testing.F) {
 	}
 	f.Add(seed)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		out, err := Minimal(raw, &Needs{Funcs: []string{"from_tree"}, Types: []string{"trace_event_raw_thing", "int"}, Members: []string{"ent", "count"}})
-		if err != nil {
-			return
+		need := &Needs{
+			Funcs: []string{"from_tree"}, Types: []string{"trace_event_raw_thing", "int"},
+			Vars: []string{"int"}, Members: []string{"ent", "count"},
 		}
-		if _, err := Minimal(out, &Needs{}); err != nil {
-			t.Fatalf("the result is no BTF: %v", err)
+		for _, need.Whole = range []bool{false, true} {
+			out, err := Minimal(raw, need)
+			if err != nil {
+				continue
+			}
+			if _, err := Minimal(out, &Needs{}); err != nil {
+				t.Fatalf("the result is no BTF: %v", err)
+			}
 		}
 	})
 }

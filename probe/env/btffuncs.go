@@ -2,8 +2,11 @@ package env
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
+	"weak"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -13,9 +16,10 @@ import (
 
 // BTFNeeds names what a program uses of a kernel's types. Types are structs, unions, enums,
 // typedefs and integers by name, without keyword. Funcs are functions whose prototypes are
-// used. Members are the names of used members, in any struct; an anonymous member is kept
-// for a member inside it. Enumerators are names: enums with one of them are kept, including
-// those without a name.
+// used, Vars variables. Members are the names of used members, in any struct; an anonymous
+// member is kept for a member inside it. If Whole is set, all members are kept, but the structs
+// behind pointers only of those that are named. Enumerators are names: enums with one of them are
+// kept, including those without a name.
 type BTFNeeds = rawbtf.Needs
 
 // MinimalBTF reduces a kernel's BTF, or a part of it, to what need names: structs keep their
@@ -36,18 +40,17 @@ func (e *Env) MinimalBTF(need *BTFNeeds) (*btf.Spec, error) {
 	if spec := e.btfHere.Load(); spec != nil {
 		return spec, nil
 	}
-	raw, done, err := e.rawBTF()
+	small, b, err := e.minimalBTF(need)
 	if err != nil {
-		return nil, e.noBTF(err)
-	}
-	defer done()
-	small, err := MinimalBTF(raw, need)
-	if err != nil {
-		return nil, fmt.Errorf("kernel BTF: %w", err)
+		return nil, err
 	}
 	spec, err := btf.LoadSpecFromReader(bytes.NewReader(small))
 	if err != nil {
 		return nil, fmt.Errorf("kernel BTF: %w", err)
+	}
+	if need.Whole {
+		// What a front end looks up so is compiled soon: that finds the index of the names.
+		runtime.AddCleanup(spec, func(*rawbtf.Blob) {}, b)
 	}
 	return spec, nil
 }
@@ -55,12 +58,7 @@ func (e *Env) MinimalBTF(need *BTFNeeds) (*btf.Spec, error) {
 // CaptureBTF returns the needed types of the kernel as BTF, to be stored, and its path in a
 // tree of BTFHub's layout (Options.BTFDir).
 func (e *Env) CaptureBTF(need *BTFNeeds) (raw []byte, path string, err error) {
-	all, done, err := e.rawBTF()
-	if err != nil {
-		return nil, "", e.noBTF(err)
-	}
-	defer done()
-	if raw, err = MinimalBTF(all, need); err != nil {
+	if raw, _, err = e.minimalBTF(need); err != nil {
 		return nil, "", err
 	}
 	id, version := e.osRelease()
@@ -72,13 +70,44 @@ func (e *Env) CaptureBTF(need *BTFNeeds) (raw []byte, path string, err error) {
 	return raw, fmt.Sprintf("%s/%s/%s/%s.btf", id, version, e.hubArch(), e.release), nil
 }
 
-// rawBTF returns the kernel's BTF, or its replacement in a tree, valid until done is called.
-func (e *Env) rawBTF() (raw []byte, done func(), err error) {
-	raw, done, err = e.ownBTF()
-	if err != nil && e.btfDir != nil {
+func (e *Env) minimalBTF(need *BTFNeeds) ([]byte, *rawbtf.Blob, error) {
+	b, err := e.blob(true)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer runtime.KeepAlive(b)
+	small, err := b.Minimal(need)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kernel BTF: %w", err)
+	}
+	return small, b, nil
+}
+
+// blob returns the kernel's BTF, with hub or its replacement in a tree. Callers that follow each
+// other share it, and the index of its names; when nothing refers to it any more, it is unmapped.
+// Keep it alive while you use what it returns.
+func (e *Env) blob(hub bool) (*rawbtf.Blob, error) {
+	e.blobMu.Lock()
+	defer e.blobMu.Unlock()
+	if b := e.blobHere.Value(); b != nil && (hub || !e.blobHub) {
+		return b, nil
+	}
+	raw, done, err := e.ownBTF()
+	fromHub := err != nil && hub && e.btfDir != nil
+	if fromHub {
 		raw, err = e.hubBTF()
 	}
-	return raw, done, err
+	if err != nil {
+		return nil, e.noBTF(err)
+	}
+	b, err := rawbtf.New(raw)
+	if err != nil {
+		done()
+		return nil, fmt.Errorf("kernel BTF: %w", err)
+	}
+	runtime.AddCleanup(b, func(done func()) { done() }, done)
+	e.blobHere, e.blobHub = weak.Make(b), fromHub
+	return b, nil
 }
 
 // ownBTF returns the BTF that the kernel itself provides, valid until done is called.
@@ -102,16 +131,18 @@ type NamedType interface {
 // name that it keeps. The types are not decoded if the kernel itself provides them: decoding
 // all takes ten times as long, and 60 MiB.
 func EachTypeName[T NamedType](e *Env, f func(name []byte)) error {
-	if raw, done, err := e.ownBTF(); err == nil && !e.given {
-		defer done()
-		r, err := rawbtf.New(raw)
-		if err != nil {
-			return fmt.Errorf("kernel BTF: %w", err)
+	if !e.given {
+		b, err := e.blob(false)
+		if err == nil {
+			defer runtime.KeepAlive(b)
+			for _, name := range b.Named(rawKind[T]()) {
+				f(name)
+			}
+			return nil
 		}
-		for _, name := range r.Named(rawKind[T]()) {
-			f(name)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return err // it is there, and wrong
 		}
-		return nil
 	}
 	spec, err := e.BTF() // given by the caller, or from BTFHub's tree
 	if err != nil {
@@ -146,16 +177,15 @@ func (e *Env) Trampolines() (map[string]uint32, error) { return e.tramps() }
 
 // loadTrampolines reads the result of Trampolines from raw BTF.
 func (e *Env) loadTrampolines() (map[string]uint32, error) {
-	raw, done, err := e.ownBTF()
-	if err != nil {
+	b, err := e.blob(false)
+	if errors.Is(err, errors.ErrUnsupported) {
 		return e.specTrampolines()
 	}
-	defer done()
-	r, err := rawbtf.New(raw)
 	if err != nil {
-		return nil, fmt.Errorf("kernel BTF: %w", err)
+		return nil, err
 	}
-	return r.Trampolines(), nil
+	defer runtime.KeepAlive(b)
+	return b.Trampolines(), nil
 }
 
 // specTrampolines is as loadTrampolines, for types that the caller gave or that are from

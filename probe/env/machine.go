@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/internal/rawbtf"
 )
 
 // Env holds what the decisions of a plan depend on: the kernel's types, tracepoint formats,
@@ -33,6 +35,11 @@ type Env struct {
 	given   bool       // btf is what the caller gave
 	btf     func() (*btf.Spec, error)
 	btfHere atomic.Pointer[btf.Spec] // what btf returned, once it did
+
+	blobMu   sync.Mutex
+	blobHere weak.Pointer[rawbtf.Blob] // guarded by blobMu
+	blobHub  bool                      // guarded by blobMu: blobHere is from btfDir
+
 	modules memo[string, *btf.Spec]
 	formats memo[string, *Format]
 	syms    func() (*kallsyms.Functions, error)

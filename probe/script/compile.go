@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -24,12 +25,13 @@ type Program struct {
 	// Warnings are the warnings about the script.
 	Warnings syntax.Errors
 
-	typed *types.Program
-	low   *lower.Result
-	plan  *probe.Plan
-	env   *probe.Env
-	conf  *config.Config
-	pid   int // to which probes are restricted, 0 if none
+	typed    *types.Program
+	low      *lower.Result
+	compiled *bpf.Compiled
+	plan     *probe.Plan // that of compiled
+	env      *probe.Env
+	conf     *config.Config
+	pid      int // to which probes are restricted, 0 if none
 }
 
 // Compile checks a script and makes programs of it, for the machine of Options.Env, which may be a
@@ -67,17 +69,15 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := bpf.Resolve(opts.Env, low.IR, &probe.Options{
+	compiled, err := bpf.Build(opts.Env, low.IR, &probe.Options{
 		Missing: missing(c.Config.MissingProbes), DWARF: low.DWARF,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if _, err := bpf.Compile(low.IR, plan); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
 	return &Program{
-		Warnings: c.Warnings, typed: c.Types, low: low, plan: plan, env: opts.Env, conf: c.Config, pid: opts.PID,
+		Warnings: c.Warnings, typed: c.Types, low: low, compiled: compiled, plan: compiled.Plan(),
+		env: opts.Env, conf: c.Config, pid: opts.PID,
 	}, nil
 }
 
@@ -111,7 +111,7 @@ const NotYet = lower.NotYet
 
 // Load loads the program into the kernel and removes it: it tells whether the kernel takes it.
 func (p *Program) Load() error {
-	l, err := bpf.Load(p.low.IR, p.plan)
+	l, err := p.compiled.Load(context.Background())
 	if err != nil {
 		return err
 	}

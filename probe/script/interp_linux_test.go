@@ -45,21 +45,28 @@ func TestInterpreter(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := m.Events[p.low.Ring]; !slices.EqualFunc(got, records, bytes.Equal) {
-				t.Errorf("interpreted, it emits\n%x\nand in the kernel\n%x", got, records)
-			}
-			for _, sm := range p.low.Maps {
-				if want, ok := kernel[sm.Name]; ok {
-					got := map[string]string{}
-					for k, v := range m.Maps[sm.IR] {
-						got[k] = string(v)
-					}
-					if !maps.Equal(got, want) {
-						t.Errorf("%s: interpreted\n%x\nand in the kernel\n%x", sm.Name, got, want)
-					}
-				}
-			}
+			s.agrees(t, m, records, kernel)
 		})
+	}
+}
+
+// agrees compares what a machine has after the run of a script's programs with the kernel's records
+// and maps.
+func (s *run) agrees(t *testing.T, m *interp.Machine, records [][]byte, kernel map[string]map[string]string) {
+	t.Helper()
+	if got := m.Events[s.low.Ring]; !slices.EqualFunc(got, records, bytes.Equal) {
+		t.Errorf("interpreted, it emits\n%x\nand in the kernel\n%x", got, records)
+	}
+	for _, sm := range s.low.Maps {
+		if want, ok := kernel[sm.Name]; ok {
+			got := map[string]string{}
+			for k, v := range m.Maps[sm.IR] {
+				got[k] = string(v)
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("%s: interpreted\n%x\nand in the kernel\n%x", sm.Name, got, want)
+			}
+		}
 	}
 }
 

@@ -124,7 +124,7 @@ type run struct {
 }
 
 func (s *run) run(ctx context.Context) (err error) {
-	if s.loaded, err = bpf.LoadContext(ctx, s.low.IR, s.plan); err != nil {
+	if s.loaded, err = s.compiled.Load(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.names.close(), s.loaded.Close()) }()

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/vmtest/kernel"
-	"github.com/borescope/borescope/probe/script/system"
 )
 
 func main() {
@@ -134,16 +133,20 @@ func typeAll(w io.Writer, suite, old, book string, guests bool) error {
 		return err
 	}
 	lists = append(lists, list{"runtime suite", run})
+	events, err := formats()
+	if err != nil {
+		return err
+	}
+	here, err := hereSystem(events)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintln(w, "\nthis machine")
-	if err := typeLists(w, system.New(nil, &system.Options{DWARF: true}), lists); err != nil {
+	if err := typeLists(w, here, lists); err != nil {
 		return err
 	}
 	if !guests {
 		return nil
-	}
-	events, err := formats()
-	if err != nil {
-		return err
 	}
 	for _, version := range kernel.Versions() {
 		sys, err := guestSystem(version, events)

@@ -171,9 +171,24 @@ func guestSystem(version string, formats fstest.MapFS) (*system.System, error) {
 	if err != nil {
 		return nil, err
 	}
+	return machine(raw, k.Release, "amd64", formats), nil
+}
+
+// hereSystem returns this machine without its list of functions, as guests are: it is the typing
+// that is counted, and a probe on a function that is not here would be left out with what it
+// declares.
+func hereSystem(formats fstest.MapFS) (*system.System, error) {
+	raw, err := os.ReadFile("/sys/kernel/btf/vmlinux")
+	if err != nil {
+		return nil, err
+	}
+	return machine(raw, probe.NewEnv(nil).Release(), "", formats), nil
+}
+
+func machine(types []byte, release, arch string, formats fstest.MapFS) *system.System {
 	own := maps.Clone(formats)
-	own["sys/kernel/btf/vmlinux"] = &fstest.MapFile{Data: raw}
+	own["sys/kernel/btf/vmlinux"] = &fstest.MapFile{Data: types}
 	return system.New(probe.NewEnv(&probe.EnvOptions{
-		Root: guestRoot{os.DirFS("/"), own}, Release: k.Release, Arch: "amd64",
-	}), &system.Options{DWARF: true}), nil
+		Root: guestRoot{os.DirFS("/"), own}, Release: release, Arch: arch,
+	}), &system.Options{DWARF: true})
 }

@@ -67,6 +67,13 @@ func LoadContext(ctx context.Context, p *ir.Program, plan *probe.Plan) (*Loaded,
 	if err != nil {
 		return nil, err
 	}
+	return loadSpec(ctx, ns, p, plan, spec)
+}
+
+// loadSpec loads a program that was compiled for the namespace of this process, and takes spec.
+func loadSpec(ctx context.Context, ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan,
+	spec *ebpf.CollectionSpec,
+) (*Loaded, error) {
 	if n := len(plan.Missing); len(spec.Programs) == 0 && n > 0 {
 		return nil, fmt.Errorf("load %s: %w", p.Name, plan.Missing[n-1].Err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/kernel"
@@ -113,16 +114,19 @@ func CaptureBTF(p *ir.Program, env *probe.Env) (raw []byte, path string, err err
 	return raw, path, nil
 }
 
-// kernelTypes returns the types for a plan that has none yet. Those that the program names
-// are enough. If they are not, the program has a mistake whose error lists near names, so all
-// types are read.
-func kernelTypes(env *probe.Env, p *ir.Program, plan *probe.Plan) (*btf.Spec, error) {
-	if spec, err := env.MinimalBTF(BTFNeeds(p)); err == nil {
+// kernelTypes returns the types for a plan that has none yet, and the compiled program if it was
+// compiled with them. Those that the program names are enough. If they are not, the program has a
+// mistake whose error lists near names, so all types are read.
+func kernelTypes(env *probe.Env, p *ir.Program, plan *probe.Plan) (
+	*btf.Spec, *ebpf.CollectionSpec, error,
+) {
+	if types, err := env.MinimalBTF(BTFNeeds(p)); err == nil {
 		trial := *plan
-		trial.BTF = spec
-		if _, err := Compile(p, &trial); err == nil {
-			return spec, nil
+		trial.BTF = types
+		if spec, err := Compile(p, &trial); err == nil {
+			return types, spec, nil
 		}
 	}
-	return env.BTF()
+	types, err := env.BTF()
+	return types, nil, err
 }

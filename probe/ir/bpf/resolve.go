@@ -1,6 +1,8 @@
 package bpf
 
 import (
+	"github.com/cilium/ebpf"
+
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/builtin"
@@ -13,8 +15,17 @@ import (
 // program's operations: NoTypes if it uses no arguments, Session if each action uses an
 // operation of sessions, ProgramPerSite if it reads which of its sites has fired.
 func Resolve(env *probe.Env, p *ir.Program, o *probe.Options) (*probe.Plan, error) {
+	plan, _, err := resolve(env, p, o)
+	return plan, err
+}
+
+// resolve is Resolve. It returns the compiled program, too, if finding the kernel's types has
+// compiled it, else nil. The result may have a plan although there is an error.
+func resolve(env *probe.Env, p *ir.Program, o *probe.Options) (
+	*probe.Plan, *ebpf.CollectionSpec, error,
+) {
 	if err := p.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if env == nil {
 		env = probe.NewEnv(nil)
@@ -28,14 +39,18 @@ func Resolve(env *probe.Env, p *ir.Program, o *probe.Options) (*probe.Plan, erro
 	ro.ProgramPerSite = ro.ProgramPerSite || usesCookie(p)
 	plan, err := probe.Resolve(env, p.Targets(), &ro)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	if err := resolveSymbols(env, p, plan); err != nil {
+		return plan, nil, err
+	}
+	var spec *ebpf.CollectionSpec
 	if plan.BTF == nil && needsBTF(p) {
-		if plan.BTF, err = kernelTypes(env, p, plan); err != nil {
-			return nil, err
+		if plan.BTF, spec, err = kernelTypes(env, p, plan); err != nil {
+			return nil, nil, err
 		}
 	}
-	return plan, resolveSymbols(env, p, plan)
+	return plan, spec, nil
 }
 
 // usesArguments reports whether a program reads anything that has a type in BTF. If not, BTF

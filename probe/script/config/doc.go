@@ -12,5 +12,5 @@
 // function for them.
 //
 // Read the configuration after the imports and before syntax.Expand, as script.Check does. Pass
-// it to the later steps with types.Options.
+// it to the later steps with types.Options and to System.Expand; script.Checked has it.
 package config

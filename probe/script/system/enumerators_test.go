@@ -35,9 +35,9 @@ func TestEnumeratorNames(t *testing.T) {
 		{"negative", `begin { @ = HIGH; }`, 1<<64 - 1, "LOW"},
 		{"negativeOfSize", `begin { @ = HIGH; }`, 1<<32 - 1, "LOW"},
 		{"cast", `begin { @ = (enum level)7; }`, 7, "HIGHEST"},
-		{"member", `kprobe:f { @ = ((struct k *)arg0).level; }`, 7, "HIGHEST"},
-		{"bits", `kprobe:f { @ = ((struct k *)arg0).bits; }`, 7, ""},
-		{"both", `kprobe:f { @ = HIGH; @ = ((struct k *)arg0).level; }`, 7, ""}, // of two sizes: a number
+		{"member", `kprobe:vfs_read { @ = ((struct k *)arg0).level; }`, 7, "HIGHEST"},
+		{"bits", `kprobe:vfs_read { @ = ((struct k *)arg0).bits; }`, 7, ""},
+		{"both", `kprobe:vfs_read { @ = HIGH; @ = ((struct k *)arg0).level; }`, 7, ""}, // of two sizes: a number
 		{"variable", `begin { $a = LOW; @ = $a; }`, 7, "HIGHEST"},
 		{"number", `begin { @ = 7; }`, 7, ""},
 	} {

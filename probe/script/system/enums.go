@@ -7,26 +7,12 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/probe/env"
-	"github.com/borescope/borescope/probe/script/syntax"
 )
 
 // enumerator is a value of an enum.
 type enumerator struct {
 	enum  *btf.Enum
 	value uint64
-}
-
-// mostNames is the number of names of scripts that are kept, to be looked up together.
-const mostNames = 10_000
-
-// collect keeps the names in a script that may be enumerators.
-func (s *System) collect(f *syntax.File) {
-	for n := range syntax.All(f) {
-		id, ok := n.(*syntax.Identifier)
-		if ok && len(s.names) < mostNames {
-			s.names[id.Name] = true
-		}
-	}
 }
 
 // Enumerator returns the kernel's enum that has a name, or nil, and the name's value.

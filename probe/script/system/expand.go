@@ -2,6 +2,7 @@ package system
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,8 @@ import (
 // has a name of its own. A point does not change if its matches cannot be listed on this
 // machine.
 //
-// Points that match nothing are dropped, and so are tracepoints that the machine does not have.
+// Points that match nothing are dropped, and so are tracepoints and functions, of the kernel and
+// of user files, that the machine does not have, as far as it can be asked.
 // c.MissingProbes says what else happens then: the script is refused, there is a warning, or
 // nothing. A probe without points is an error or is dropped.
 //
@@ -38,6 +40,7 @@ func (s *System) Expand(f *syntax.File, c *config.Config) (warnings syntax.Error
 	clear(s.files)
 	x := &expansion{
 		System: s, count: limit.New(c), matches: map[pattern]found{}, missing: c.MissingProbes,
+		file: f, absentIn: map[string]map[string]bool{},
 	}
 	if e := x.count.File(f, generates); e != nil {
 		return nil, syntax.Errors{e} // before anything is listed
@@ -56,6 +59,7 @@ func (s *System) Expand(f *syntax.File, c *config.Config) (warnings syntax.Error
 	if err := x.said.Err(); err != nil {
 		return nil, err
 	}
+	s.reach(f)
 	return x.said, nil
 }
 
@@ -163,8 +167,12 @@ type expansion struct {
 	count   *limit.Counter
 	matches map[pattern]found
 	work    int
-	missing string // what happens to missing probes: error, warn, ignore
-	said    syntax.Errors
+	file    *syntax.File
+
+	absentIn map[string]map[string]bool // attach points by user file, by key
+	patterns int                        // in user files
+	missing  string                     // what happens to missing probes: error, warn, ignore
+	said     syntax.Errors
 }
 
 // pattern is a pattern with wildcards, and the list in which it is looked up.
@@ -186,7 +194,8 @@ func (x *expansion) append(points []*syntax.AttachPoint, a *syntax.AttachPoint, 
 		return append(points, a), nil
 	case !generates(a) && !(named && wild(a) && byFunction(a)):
 		if x.lacks(a) {
-			if !glob.IsPattern(a.Target) { // in any module: bpftrace takes it for a wildcard
+			// In any module: bpftrace takes it for a wildcard, too.
+			if !wild(a) && !glob.IsPattern(a.Target) {
 				x.absentPoint(a)
 			}
 			return points, nil
@@ -215,8 +224,8 @@ func (x *expansion) append(points []*syntax.AttachPoint, a *syntax.AttachPoint, 
 	return points, nil
 }
 
-// lacks reports whether the machine does not have an event. Those of modules may be missing in
-// the list of raw tracepoints.
+// lacks reports whether the machine does not have an event or a function. Events of modules may be
+// missing in the list of raw tracepoints.
 func (x *expansion) lacks(a *syntax.AttachPoint) bool {
 	n := name{group(a), a.Func}
 	switch a.Provider {
@@ -224,8 +233,96 @@ func (x *expansion) lacks(a *syntax.AttachPoint) bool {
 		return !x.listed(a.Provider, n)
 	case "rawtracepoint":
 		return !x.listed(a.Provider, n) && x.planned(a, target(a, n)) == nil
+	case "kprobe", "kretprobe":
+		return x.lacksFunction(n)
+	case "uprobe", "uretprobe":
+		return x.lacksUser(a)
 	}
 	return false
+}
+
+// lacksFunction reports whether the kernel has no function of a name or pattern. It has if its
+// functions cannot be listed.
+func (x *expansion) lacksFunction(n name) bool {
+	switch {
+	case n.name == "": // by address
+		return false
+	case glob.IsPattern(n.name) || glob.IsPattern(n.group):
+		all, err := x.env.Traceable()
+		return err == nil && len(all.Traceable) > 0 && len(all.Match(n.group, n.name)) == 0
+	}
+	found, err := x.env.KernelSymbols(n.group, n.name)
+	if err != nil || len(found) > 0 {
+		return false
+	}
+	if all, err := x.env.Functions(); err == nil {
+		for range all.All() {
+			return true
+		}
+	}
+	return false
+}
+
+// mostUser is the number of user files, and of patterns in them, that are looked into: each reads a
+// file's symbols. Of the others it is said when the script is compiled.
+const mostUser = 40
+
+// lacksUser reports whether a file, or its function, does not exist. A point without a file is in
+// a process that is given later.
+func (x *expansion) lacksUser(a *syntax.AttachPoint) bool {
+	if a.Target == "" || a.Func == "" {
+		return false
+	}
+	if abs, ok := strings.CutPrefix(a.Target, "/"); ok && !glob.IsPattern(a.Target) && fs.ValidPath(abs) {
+		if _, err := fs.Stat(x.env.Root(), abs); errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	if !wild(a) {
+		absent, known := x.absentIn[a.Target]
+		if !known && len(x.absentIn) < mostUser {
+			absent = x.absentFunctions(a.Target)
+			x.absentIn[a.Target] = absent
+		}
+		return absent[key(a)]
+	}
+	if x.patterns++; x.patterns > mostUser {
+		return false
+	}
+	matches, failed := probe.List(target(a, name{a.Target, a.Func}).String(), &probe.ListOptions{Env: x.env})
+	for range matches {
+		return false
+	}
+	err := failed()
+	return err == nil || errors.Is(err, fs.ErrNotExist)
+}
+
+// absentFunctions returns which of the script's attach points in a file are for a function that it
+// does not have. It reads the file once.
+func (x *expansion) absentFunctions(file string) map[string]bool {
+	absent := map[string]bool{}
+	var points []*syntax.AttachPoint
+	var targets []probe.Target
+	for n := range syntax.All(x.file) {
+		a, ok := n.(*syntax.AttachPoint)
+		if !ok || a.Target != file || a.Func == "" || wild(a) || absent[key(a)] {
+			continue
+		}
+		if t := target(a, name{a.Target, a.Func}); t != nil {
+			absent[key(a)] = true
+			points, targets = append(points, a), append(targets, t)
+		}
+	}
+	plan, err := probe.Resolve(x.env, targets, &probe.Options{NoTypes: true, Missing: probe.MissingIgnore})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil // something else is wrong with it, which is said when the script is compiled
+	}
+	if err == nil {
+		for i := range plan.Programs {
+			delete(absent, key(points[plan.Programs[i].Group]))
+		}
+	}
+	return absent
 }
 
 // byFunction reports whether a point with wildcards is one program for all matching functions,

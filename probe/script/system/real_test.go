@@ -33,7 +33,7 @@ var realScripts = map[string]string{
 	"execs": `tracepoint:syscalls:sys_enter_execve {
 	printf("%-6d %s ", pid, comm); join(args.argv);
 }
-kprobe:f /strlen(comm) > 2 && strncmp(comm, "sh", 2) == 0/ { @[strcontains(comm, "h")] = count(); }
+kprobe:vfs_read /strlen(comm) > 2 && strncmp(comm, "sh", 2) == 0/ { @[strcontains(comm, "h")] = count(); }
 end { clear(@); time("%H"); }`,
 	"tasks": `fentry:vfs_read {
 	$t = curtask; @[$t.comm, $t.pid, args.count] = max(offsetof(task_struct, pid));

@@ -29,8 +29,9 @@ type Options struct {
 type System struct {
 	env   *probe.Env
 	o     Options
-	specs []*btf.Spec // the kernel's types and those of modules, once read
+	specs []*btf.Spec // the kernel's types and those of modules, once all are read
 	read  bool
+	near  reach                 // the types that the script names
 	names map[string]bool       // of scripts, that may be enumerators
 	enums map[string]enumerator // by name; enum is nil if no enum has the name
 	every bool                  // enum is in enums
@@ -94,15 +95,9 @@ func (s *System) Type(name string) btf.Type {
 		return t
 	}
 	kind, bare := split(name)
-	for _, spec := range s.types() {
-		list, err := spec.AnyTypesByName(bare)
-		if err != nil {
-			continue
-		}
-		for _, t := range list {
-			if kind.has(t) {
-				return t
-			}
+	for _, t := range s.named(bare, s.near.types) {
+		if kind.has(t) {
+			return t
 		}
 	}
 	return nil
@@ -110,15 +105,9 @@ func (s *System) Type(name string) btf.Type {
 
 // Func returns a kernel function, nil if there is none.
 func (s *System) Func(name string) *btf.Func {
-	for _, spec := range s.types() {
-		list, err := spec.AnyTypesByName(name)
-		if err != nil {
-			continue
-		}
-		for _, t := range list {
-			if f, ok := t.(*btf.Func); ok {
-				return f
-			}
+	for _, t := range s.named(name, s.near.funcs) {
+		if f, ok := t.(*btf.Func); ok {
+			return f
 		}
 	}
 	return nil
@@ -126,17 +115,18 @@ func (s *System) Func(name string) *btf.Func {
 
 // Variable returns the type of a kernel's per-CPU variable, nil if there is none.
 func (s *System) Variable(name string) btf.Type {
-	for _, spec := range s.types() {
-		var v *btf.Var
-		if spec.TypeByName(name, &v) == nil {
+	for _, t := range s.named(name, s.near.vars) {
+		if v, ok := t.(*btf.Var); ok {
 			return v.Type
 		}
 	}
 	return nil
 }
 
-// features are the names of features that Has looks up in the Env. d_path is not one of them:
-// the kernel has it if its types have the function bpf_d_path.
+// pathHelper is the function that the types of a kernel with the feature d_path have.
+const pathHelper = "bpf_d_path"
+
+// features are the names of features that Has looks up in the Env. d_path is not one of them.
 var features = map[string]feature.Feature{
 	"loop":                   feature.BPFLoop,
 	"map_lookup_percpu_elem": feature.PerCPUMapLookup,
@@ -148,7 +138,7 @@ var features = map[string]feature.Feature{
 // for example without privileges: loading a program then returns the error.
 func (s *System) Has(name string) bool {
 	if name == "d_path" {
-		return len(s.types()) == 0 || s.Func("bpf_d_path") != nil
+		return s.Func(pathHelper) != nil || len(s.types()) == 0
 	}
 	f, ok := features[name]
 	return !ok || !errors.Is(s.env.Supports(f), errors.ErrUnsupported)

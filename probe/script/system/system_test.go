@@ -109,6 +109,17 @@ func TestMissing(t *testing.T) {
 		{"rawOfModule", `rawtracepoint:mod:nosuch, begin { @ = 1; }`, 2, nil, nil}, // its types are not known
 		{"rawOfKernel", `rawtracepoint:vmlinux:nosuch { @ = 1; }`, 0, []string{"No matches for rawtracepoint vmlinux:nosuch."}, nil},
 		{"ignore", `config = { missing_probes = "ignore" }` + alone, 2, nil, nil},
+		// Missing functions were refused when the script was compiled.
+		{"kprobe", `kprobe:nosuch { @ = 1; }`, 0, []string{"No matches for kprobe nosuch."}, nil},
+		{"kretprobe", `kretprobe:nosuch, kprobe:vfs_read { @ = 1; }`, 0, []string{"No matches for kretprobe nosuch."}, nil},
+		{"kprobes", `kprobe:nosuch*, kprobe:vfs_* { @ = 1; }`, 1, nil, nil},
+		{"onlyKprobes", `kprobe:nosuch* { @ = 1; }`, 0, []string{"Probe has no valid attach points."}, nil},
+		{"uprobe", `uprobe:/bin/target:nosuch { @ = 1; }`, 0, []string{"No matches for uprobe /bin/target:nosuch."}, nil},
+		{"file", `uretprobe:/bin/nosuch:add { @ = 1; }`, 0, []string{"No matches for uretprobe /bin/nosuch:add."}, nil},
+		{"uprobes", `uprobe:/bin/target:nosuch*, uprobe:/bin/target:add, uretprobe:/bin/target:a* { @ = 1; }`, 2, nil, nil},
+		{"functionWarn", `config = { missing_probes = "warn" } kprobe:nosuch, uprobe:/bin/target:add { @ = 1; }`, 1, nil, []string{
+			"No matches for kprobe nosuch. Skipping.",
+		}},
 		{"wild", `tracepoint:no:such*, begin { @ = 1; }`, 1, nil, nil},
 		{"onlyWild", `tracepoint:no:such* { @ = 1; }`, 0, []string{"Probe has no valid attach points."}, nil},
 	} {
@@ -285,7 +296,7 @@ func TestBytes(t *testing.T) {
 		Root: probetest.Root(t), Arch: "amd64", Release: "6.12.0", BTF: spec,
 	}), nil)
 	const script = `struct s { unsigned char a[4]; char b[4]; struct { char d[2]; } in; struct k *p; struct k k; };
-kprobe:f {
+kprobe:vfs_read {
 	@ka = ((struct k *)arg0).a; @kb = ((struct k *)arg0).b; @kc = ((struct k *)arg0).c;
 	@sa = ((struct s *)arg0).a; @sb = ((struct s *)arg0).b; @sd = ((struct s *)arg0).in.d;
 	@pa = ((struct s *)arg0).p.a; @va = ((struct s *)arg0).k.a;

@@ -51,6 +51,9 @@ type Arg struct {
 // Row is a name of the language. Its zero fields say that nothing is special.
 type Row struct {
 	Name string
+	// Since is the version of bpftrace that brought the name; 0.8, the first of which that is
+	// known, or an earlier one.
+	Since string
 	// Bare: it is a builtin that is written without parentheses, or with empty ones.
 	Bare bool
 	// Library: bpftrace's library defines it, so that a script's macro may take its place.

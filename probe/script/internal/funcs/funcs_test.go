@@ -1,6 +1,7 @@
 package funcs_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,9 @@ func TestTable(t *testing.T) {
 		if got := funcs.Of(r.Name); got != &rows[i] || funcs.Of("__builtin_"+r.Name) != got {
 			t.Errorf("%s is not found", r.Name)
 		}
+		if !regexp.MustCompile(`^0\.([89]|1\d|2[0-6])(\.[1-9])?$`).MatchString(r.Since) {
+			t.Errorf("%s is in bpftrace since %q", r.Name, r.Since)
+		}
 		switch {
 		case r.Least > r.Most || len(r.Args) > r.Most,
 			r.Macro && !r.Library,
@@ -32,6 +36,19 @@ func TestTable(t *testing.T) {
 	}
 	if funcs.Of("nosuch") != nil || funcs.Of("") != nil {
 		t.Error("a name is found that is not there")
+	}
+}
+
+// TestSince: the versions that bpftrace's changelog has for some names.
+func TestSince(t *testing.T) {
+	for name, want := range map[string]string{
+		"kstack": "0.9", "strncmp": "0.9.4", "sizeof": "0.11", "buf": "0.11", "macaddr": "0.12",
+		"strftime": "0.12", "bswap": "0.15", "pton": "0.16", "offsetof": "0.18", "jiffies": "0.20",
+		"tseries": "0.24", "probetype": "0.25", "printf": "0.8",
+	} {
+		if got := funcs.Of(name).Since; got != want {
+			t.Errorf("%s is in bpftrace since %s, want %s", name, got, want)
+		}
 	}
 }
 

@@ -1,5 +1,7 @@
 // Package attach parses the attach points of bpftrace's scripts. Each provider has its own
-// grammar for them.
+// grammar for them. It sets the fields of [syntax.AttachPoint] that System.Expand and types.Check
+// read, for callers that take a script through these steps by themselves; script.Check does it for
+// the others.
 //
 //	f, err := syntax.Parse("stdin", []byte(`kprobe:vfs_read+4, interval:5ms { }`), nil)
 //	if err == nil {
