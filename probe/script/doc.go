@@ -29,12 +29,22 @@
 //   - A text that is a key is cut to 511 bytes before Linux 6.1, whose keys have no more room.
 //   - What was lost, did not fit or was missed is said at the end.
 //
-// Not in programs yet, with an error that ends with [NotYet]: delete() and has_key() of
-// aggregations and their values in expressions, structs and arrays as values of variables and maps,
-// tseries(), cat(), system(), names of numbers (strerror(), strftime() and their
-// like) in variables, loops over maps with values of each CPU, iterators and watchpoints. A loop
-// ends after 8,388,608 turns, before Linux 5.17 after 4,096. As in bpftrace, what is divided by
-// zero is 1, with a warning, and two empty lines are printed before the maps at the end.
+// User stacks are walked by call frame information, so that they are whole in programs without frame
+// pointers, too: the processes are looked at when a program first takes a stack or an address of
+// theirs, and can be named after they ended. Stacks before that moment are walked by frame pointers.
+// The share of whole stacks is said at the end.
+//
+// Not in programs yet, with an error that ends with [NotYet]: addresses of variables, args as one
+// value, has_key(), delete() and len() of histograms and series, the stack mode build_id, functions
+// of the script's own, debugf(), skboutput(), unwatch(), values of more than 8 KiB, and pinned
+// iterators. A loop ends after 8,388,608 turns, before Linux 5.17 after 4,096. As in bpftrace, what
+// is divided by zero is 1, with a warning, and two empty lines are printed before the maps at the
+// end. A command of system() that fails has printed what it printed.
+//
+// # Services
+//
+// [Attach] runs a script in the background: what it prints arrives on a channel as values, and [Map]
+// reads its maps with Go's types.
 //
 // # Checking
 //

@@ -1,9 +1,11 @@
 package script_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"testing/fstest"
 
@@ -167,4 +169,44 @@ format:
 	// @[sleep]: 109
 	// @[cat]: 116
 	// @[script.test]: 127
+}
+
+// A service runs a script from a string: its lines arrive on a channel, and its maps are Go values.
+func ExampleAttach() {
+	p, err := script.Compile("execs", `
+		tracepoint:sched:sched_process_exec { @execs[comm] = count(); printf("%s %d\n", comm, pid); }`, nil)
+	if err != nil {
+		fmt.Print(syntax.Text(err))
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	events := make(chan script.Event, 256)
+	session, err := script.Attach(ctx, p, &script.AttachOptions{Events: events})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer session.Close()
+	execs, err := script.Map[string, uint64](session, "@execs")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for e := range events { // until ctx ends
+		if e.Kind == "printf" {
+			fmt.Println(e.Values[0], "as", e.Values[1])
+		}
+	}
+	counts, err := execs.Snapshot()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, e := range counts.Entries {
+		fmt.Println(e.Key, e.Value)
+	}
+	if _, lost, err := session.Stats(); err == nil && lost > 0 {
+		fmt.Println(lost, "events were lost")
+	}
 }

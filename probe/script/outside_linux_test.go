@@ -192,10 +192,10 @@ end { clear(@n); clear(@before); }`
 			whole += n
 		}
 	}
-	if samples != 400 || whole < 396 {
-		t.Errorf("%d of %d stacks end in _start, want at least 396 of 400:\n%s%s", whole, samples, out, said)
+	if samples < 400 || 100*whole < 99*samples { // some more come before exit() is acted on
+		t.Errorf("%d of %d stacks end in _start, want 99 %% of at least 400:\n%s%s", whole, samples, out, said)
 	}
-	if !strings.Contains(said, "% of 600 user stacks are whole") {
+	if !regexp.MustCompile(`% of 6\d\d user stacks are whole`).MatchString(said) {
 		t.Errorf("it said %s", said)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/borescope/borescope/hist"
@@ -54,7 +55,8 @@ func (p *Program) Run(ctx context.Context, o *RunOptions) (status int, err error
 
 // Replay prints what a recording of the program has, as Run printed it while it was recorded: the
 // records and the maps. Nothing is loaded, and no privileges are needed. Symbols are not in
-// recordings: addresses are printed. The times of time() are those of the replay.
+// recordings: addresses are printed. The times of time() are those of the replay; cat() and system()
+// do nothing.
 func (p *Program) Replay(rec *recording.Recording, o *RunOptions) (status int, err error) {
 	s := p.newRun(o)
 	replayed, err := bpf.Open(p.low.IR, rec)
@@ -118,31 +120,59 @@ type run struct {
 	status  int
 	// Of a replay: what reads files and runs commands is left out.
 	replay bool
+	// Of a Session: what is printed goes to its events, and mu is held while a record is handled
+	// or a map is read.
+	events *events
+	mu     sync.Mutex
 	// Of tests: each record, and the end, before the program is unloaded.
 	seen func(data []byte)
 	last func()
 }
 
 func (s *run) run(ctx context.Context) (err error) {
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	err = s.play(ctx)
+	if s.last != nil {
+		s.last()
+	}
+	return errors.Join(err, s.unload())
+}
+
+// load loads the programs.
+func (s *run) load(ctx context.Context) (err error) {
 	if s.loaded, err = s.compiled.Load(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.names.close(), s.loaded.Close()) }()
 	s.reader = s.loaded
 	if s.Record != nil {
 		s.loaded.Record(s.Record)
 	}
 	if s.low.Ring != nil {
 		if s.ring, err = bpf.OpenStream(s.reader, s.low.Ring, 0); err != nil {
-			return err
+			return errors.Join(err, s.loaded.Close())
 		}
-		defer func() { err = errors.Join(err, s.ring.Close()) }()
 	}
 	s.watched = watch(s.loaded, s.names.files())
-	defer func() { s.watched.stop() }()
 	if s.pid != 0 {
 		s.watched.add(s.pid)
 	}
+	return nil
+}
+
+// unload frees what load made.
+func (s *run) unload() error {
+	s.watched.stop()
+	var err error
+	if s.ring != nil {
+		err = s.ring.Close()
+	}
+	return errors.Join(err, s.names.close(), s.loaded.Close())
+}
+
+// play attaches the programs and handles their records, until the script is to end and has ended.
+func (s *run) play(ctx context.Context) error {
 	ends, err := s.attach(ctx)
 	if err == nil {
 		err = s.detach()
@@ -150,11 +180,7 @@ func (s *run) run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, s.detach())
 	}
-	err = s.finish(context.WithoutCancel(ctx), ends)
-	if s.last != nil {
-		s.last()
-	}
-	return err
+	return s.finish(context.WithoutCancel(ctx), ends)
 }
 
 // attach runs the begin programs, attaches the others, and handles records until the script is to
@@ -340,7 +366,7 @@ func (s *run) finish(ctx context.Context, ends *probe.Plan) error {
 	if err := s.drain(ctx); err != nil {
 		return err
 	}
-	if err := s.losses(); err != nil {
+	if err := s.losses(); err != nil || s.events != nil {
 		return err
 	}
 	return s.printMaps()
@@ -422,7 +448,13 @@ func (s *run) record(ctx context.Context, rec *mapx.Record) error {
 	if s.exited && !at.End {
 		return nil // as bpftrace, which prints nothing after exit() but what end probes do
 	}
-	return s.site(ctx, at, rec.Data)
+	s.mu.Lock()
+	err := s.site(ctx, at, rec.Data)
+	s.mu.Unlock()
+	if err == nil && s.events != nil {
+		s.events.send(at)
+	}
+	return err
 }
 
 func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
@@ -531,6 +563,9 @@ func (s *run) args(at *lower.Site, raw bpf.Value) []any {
 	args := make([]any, len(at.Args))
 	for i, t := range at.Args {
 		args[i] = output.Decode(t, raw.Elem(i+1), s.values)
+	}
+	if s.events != nil {
+		s.events.values = args
 	}
 	return args
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/escape"
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script/internal/printf"
 	"github.com/borescope/borescope/probe/script/types"
@@ -171,7 +170,7 @@ func (o *Options) decode(t types.Type, v bpf.Value) any {
 		return parts
 	case types.Array:
 		if t.Elem.Kind == types.Integer { // also of one byte: the script says that it is no text
-			return o.list(t, v)
+			return integers(t, v)
 		}
 		return o.memory(v.Type.Elem, []byte(v.Raw), 0)
 	case types.C:
@@ -183,12 +182,15 @@ func (o *Options) decode(t types.Type, v bpf.Value) any {
 	return o.named(t, v)
 }
 
-// list returns an array of integers.
-func (o *Options) list(t types.Type, v bpf.Value) List {
+// integers returns an array of integers.
+func integers(t types.Type, v bpf.Value) List {
 	size := int(t.Elem.Size)
 	list := make(List, min(int(t.Len), len(v.Raw)/max(size, 1)))
 	for i := range list {
-		list[i] = o.decode(*t.Elem, bpf.Value{Type: ir.IntType(size, t.Elem.Signed), Raw: v.Raw[i*size:][:size]})
+		n := number([]byte(v.Raw[i*size:][:size]), t.Elem.Signed)
+		if list[i] = n; t.Elem.Signed {
+			list[i] = int64(n)
+		}
 	}
 	return list
 }

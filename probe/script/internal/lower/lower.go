@@ -152,7 +152,7 @@ type lowerer struct {
 	// Types of variables that have numbers in place of their names.
 	varNames map[*ir.Var]types.Type
 	assigned map[string]types.Type // while maps are made: those of variables, by name
-	emits    []*ir.Stmt // their events get the ring's size at the end
+	emits    []*ir.Stmt            // their events get the ring's size at the end
 	errs     syntax.Errors
 
 	seen *ir.Map // of processes, nil if none is announced
