@@ -113,6 +113,9 @@ func Program(p *types.Program, o *Options) (*Result, error) {
 		typed: p, o: o, maps: map[string]*Map{}, cleared: map[string]bool{},
 		out: &Result{IR: &ir.Program{Name: o.Name, License: o.License, IncludeSelf: o.IncludeSelf}},
 	}
+	if l.checkNesting(p.File); len(l.errs) > 0 {
+		return nil, l.errs
+	}
 	l.makeMaps()
 	for _, d := range p.File.Decls {
 		if d, ok := d.(*syntax.Probe); ok {
@@ -138,6 +141,7 @@ type lowerer struct {
 	cleared map[string]bool
 	emits   []*ir.Stmt // their events get the ring's size at the end
 	errs    syntax.Errors
+	nodes   int // expressions and statements so far
 
 	// Of the action.
 	point *syntax.AttachPoint
