@@ -107,7 +107,7 @@ func TestCompilingAllocates(t *testing.T) {
 		frames []byte
 		most   uint64
 	}{
-		"functions of one byte": {elfbuild.Frames(elfbuild.ProgramText, 200_000), 18 << 20},
+		"functions of one byte": {elfbuild.Frames(elfbuild.ProgramText, 200_000), 10 << 20},
 		"nested CIEs":           {elfbuild.NestedCIEs(20_000, 2<<20), 10 << 20},
 	} {
 		image := elfbuild.Program(elfbuild.FrameSection(c.frames)).Bytes()

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -32,7 +33,7 @@ var (
 func (b *cfiBuilder) section(data []byte, addr uint64, debugFrame bool) {
 	b.cies = make(map[int]*cie)
 	b.cieLeft = len(data)
-	b.grow(len(data))
+	b.grow(data)
 	for pos := 0; pos+4 <= len(data); {
 		rd := dwarfReader{b: data, pos: pos}
 		n, wide := uint64(rd.u32()), false
@@ -58,12 +59,24 @@ func (b *cfiBuilder) section(data []byte, addr uint64, debugFrame bool) {
 	}
 }
 
-// grow makes room for what a section of n bytes has, as compilers write it: a row for each seven
-// bytes and a function for each forty.
-func (b *cfiBuilder) grow(n int) {
-	n = int(min(int64(n), 4*b.left))
-	b.pcs, b.index = slices.Grow(b.pcs, n/7), slices.Grow(b.index, n/7)
-	b.segs = slices.Grow(b.segs, n/40)
+// grow makes room for a section: a function for each entry, and a row for each seven bytes, as
+// compilers write them.
+func (b *cfiBuilder) grow(data []byte) {
+	entries := 0
+	for pos := 0; pos+4 <= len(data); {
+		n := binary.LittleEndian.Uint32(data[pos:])
+		if n == 0xffffffff {
+			break // the rest is few, or very large
+		}
+		if n > 0 {
+			entries++
+		}
+		pos += 4 + int(min(n, uint32(len(data))))
+	}
+	half := b.left / 2
+	rows := int(min(int64(len(data)/7), half/rowCost))
+	b.pcs, b.index = slices.Grow(b.pcs, rows), slices.Grow(b.index, rows)
+	b.segs = slices.Grow(b.segs, int(min(int64(entries), half/segCost)))
 }
 
 // entry compiles the entry whose id is at body and which ends with data, if it
