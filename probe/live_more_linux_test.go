@@ -128,9 +128,7 @@ func TestFentryBPF(t *testing.T) {
 func TestSymbolVersion(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Uprobes)
 	path, err := userfile.FindByName(NewEnv(nil), "libc.so.6", 0)
-	if err != nil {
-		t.Skip(testenv.SkipPrefix + "libc: " + err.Error())
-	}
+	testenv.Need(t, testenv.Got("libc", err))
 	found := map[string][]userfile.Symbol{}
 	err = userfile.WithELF(NewEnv(nil), userfile.Sources{}, path, func(f *elffile.File) error {
 		return userfile.Symbols(t.Context(), f, func([]byte) bool { return true }, func(s userfile.Symbol) error {
@@ -161,7 +159,7 @@ func TestSymbolVersion(t *testing.T) {
 		}
 		return
 	}
-	t.Skip(testenv.SkipPrefix + "libc has no function of two versions")
+	testenv.Need(t, testenv.Missing("libc", "it has no function of two versions"))
 }
 
 // TestDemangled: C++ functions by demangled names, overloads and templates.
@@ -246,9 +244,7 @@ func TestPerfCgroup(t *testing.T) {
 	plan := mustResolve(t, nil, "perf:cpu-clock:hz:500 cgroup=/")
 	n := loadCounter(t, plan, probetest.Counting{Value: -1})
 	l, err := plan.Attach(n.progs, nil)
-	if err != nil {
-		t.Skip(testenv.SkipPrefix + "perf cgroup: " + err.Error())
-	}
+	testenv.Need(t, testenv.Got("perf events of a cgroup", err))
 	defer l.Close()
 	end := time.Now().Add(200 * time.Millisecond)
 	for time.Now().Before(end) {

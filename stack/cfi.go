@@ -229,10 +229,11 @@ type cfiBuilder struct {
 	exprIDs map[string]int32
 	key     []byte
 	stats   CFIStats
-	cies    map[int]*cie
-	cieLeft int   // bytes of CIEs that may be parsed yet
-	left    int64 // memory that there is for other things than rows and FDEs
-	goRows  int   // rows that there may be after those of Go's function table
+	cies    map[int]*cie // nil ones can't be read
+	spare   *cie         // for the next one
+	cieLeft int          // bytes of CIEs that may be parsed yet
+	left    int64        // memory that there is for other things than rows and FDEs
+	goRows  int          // rows that there may be after those of Go's function table
 	exec    cfiExec
 }
 

@@ -2,7 +2,9 @@ package stack
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/stack/internal/rules"
@@ -18,7 +20,6 @@ type cie struct {
 	signal     bool
 	debugFrame bool
 	initial    cfiState
-	bad        bool
 }
 
 var (
@@ -31,7 +32,8 @@ var (
 // of the section ends it.
 func (b *cfiBuilder) section(data []byte, addr uint64, debugFrame bool) {
 	b.cies = make(map[int]*cie)
-	b.cieLeft = 2 * len(data)
+	b.cieLeft = len(data)
+	b.grow(data)
 	for pos := 0; pos+4 <= len(data); {
 		rd := dwarfReader{b: data, pos: pos}
 		n, wide := uint64(rd.u32()), false
@@ -57,6 +59,26 @@ func (b *cfiBuilder) section(data []byte, addr uint64, debugFrame bool) {
 	}
 }
 
+// grow makes room for a section: a function for each entry, and a row for each seven bytes, as
+// compilers write them.
+func (b *cfiBuilder) grow(data []byte) {
+	entries := 0
+	for pos := 0; pos+4 <= len(data); {
+		n := binary.LittleEndian.Uint32(data[pos:])
+		if n == 0xffffffff {
+			break // the rest is few, or very large
+		}
+		if n > 0 {
+			entries++
+		}
+		pos += 4 + int(min(n, uint32(len(data))))
+	}
+	half := b.left / 2
+	rows := int(min(int64(len(data)/7), half/rowCost))
+	b.pcs, b.index = slices.Grow(b.pcs, rows), slices.Grow(b.index, rows)
+	b.segs = slices.Grow(b.segs, int(min(int64(entries), half/segCost)))
+}
+
 // entry compiles the entry whose id is at body and which ends with data, if it
 // is an FDE. CIEs are read when an FDE asks for them.
 func (b *cfiBuilder) entry(data []byte, body int, addr uint64, debugFrame, wide bool) {
@@ -78,26 +100,31 @@ func (b *cfiBuilder) entry(data []byte, body int, addr uint64, debugFrame, wide 
 		at = uint64(body) - id
 	}
 	c := b.cie(data, at, debugFrame)
-	if rd.err != nil || c == nil || c.bad || !b.fde(&rd, c, addr) {
+	if rd.err != nil || c == nil || !b.fde(&rd, c, addr) {
 		b.stats.Bad++
 		return
 	}
 	b.stats.FDEs++
 }
 
-// cie returns the CIE at an offset of the section, nil if there is none. Data
+// cie returns the CIE at an offset of the section, nil if there is none that can be read. Data
 // ends with the FDE that asks: CIEs come before their FDEs in .eh_frame, and in
 // what compilers write to .debug_frame.
 func (b *cfiBuilder) cie(data []byte, at uint64, debugFrame bool) *cie {
 	if at >= uint64(len(data)) {
 		return nil
 	}
-	if c := b.cies[int(at)]; c != nil {
+	c, ok := b.cies[int(at)]
+	if ok {
 		return c
 	}
-	c := &cie{debugFrame: debugFrame}
+	if b.spare == nil {
+		b.spare = new(cie)
+	}
+	if *b.spare = (cie{debugFrame: debugFrame}); b.parseCIE(b.spare, data, int(at), debugFrame) == nil {
+		c, b.spare = b.spare, nil
+	}
 	b.left -= cieCost
-	c.bad = b.parseCIE(c, data, int(at), debugFrame) != nil
 	b.cies[int(at)] = c
 	return c
 }
@@ -145,8 +172,7 @@ func (b *cfiBuilder) parseCIE(c *cie, data []byte, at int, debugFrame bool) erro
 	if err := c.augmentation(&rd, aug); err != nil {
 		return err
 	}
-	b.exec = cfiExec{b: b, cie: c}
-	b.exec.state.cfa.Kind = rules.CFANone
+	b.exec.begin(b, c, &cfiState{})
 	if err := b.exec.run(rd.b[rd.pos:]); err != nil {
 		return err
 	}
@@ -215,10 +241,9 @@ func (b *cfiBuilder) fde(rd *dwarfReader, c *cie, addr uint64) bool {
 		return false
 	}
 	first := len(b.pcs)
-	b.exec = cfiExec{
-		b: b, cie: c, state: c.initial, pc: uint32(from), end: uint32(from + size),
-		rowPC: uint32(from), emit: true, saved: b.exec.saved[:0],
-	}
+	b.exec.begin(b, c, &c.initial)
+	b.exec.emit = true
+	b.exec.pc, b.exec.rowPC, b.exec.end = uint32(from), uint32(from), uint32(from+size)
 	err := b.exec.run(rd.b[rd.pos:])
 	if err == nil {
 		b.exec.flush(b.exec.end)
@@ -245,6 +270,14 @@ type cfiExec struct {
 	pc, end uint32
 	rowPC   uint32 // where the state as it is now began to hold
 	emit    bool   // rows are wanted: this is an FDE
+}
+
+// begin is for instructions that emit no rows; it is set field by field, for there are as many as
+// functions.
+func (x *cfiExec) begin(b *cfiBuilder, c *cie, state *cfiState) {
+	x.b, x.cie, x.saved, x.emit = b, c, x.saved[:0], false
+	x.pc, x.rowPC, x.end = 0, 0, 0
+	x.state = *state
 }
 
 // advance moves on to a new address: what was said so far held up to there.

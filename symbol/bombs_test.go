@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -137,6 +138,27 @@ func TestSymbolWorkIsBounded(t *testing.T) {
 	now = now.Add(time.Second)
 	if got := reason(); got != ReasonNone {
 		t.Errorf("a second later: %v, want none", got)
+	}
+}
+
+// TestTableAllocates: symbols that enclose others, and symbols that are 4 GiB from each other, take
+// memory only once more than the table has in the end. Their lists were allocated five times.
+func TestTableAllocates(t *testing.T) {
+	const n = 200_000
+	for name, s := range map[string]elfbuild.SymbolTable{
+		"enclosing": {N: n, Step: 1, Size: 2 * n, Shrink: 2, Names: 4}, "far": {N: n, Step: 1 << 33, Size: 64, Names: 4},
+	} {
+		image := elfbuild.Program(s.Sections()...).Bytes()
+		e, err := NewELF(bytes.NewReader(image), int64(len(image)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		allocated := meter.Allocated(func() { e.Resolve(nil, []uint64{elfbuild.ProgramText}) })
+		t.Logf("%s: %d bytes for a file of %d", name, allocated, len(image))
+		if most := uint64(5 * len(image)); allocated > most && !meter.Raced() {
+			t.Errorf("%s: %d bytes, more than %d", name, allocated, most)
+		}
 	}
 }
 

@@ -559,9 +559,10 @@ func (b *tableBuilder) add(s *rawSym) {
 		}
 		if len(b.open) > 0 {
 			kind |= hasOuter
+			t.outer = doubled(t.outer)
 			t.outer = append(t.outer, outerSym{i, b.open[len(b.open)-1]})
 		}
-		b.open = append(b.open, i)
+		b.open = append(doubled(b.open), i)
 	}
 	if i == 0 || s.value-b.base > index.MaxDistance {
 		b.base = s.value
@@ -578,6 +579,15 @@ func (b *tableBuilder) table() *symTable {
 	t.AddrIndex = index.NewAddrIndex(b.values)
 	t.syms, t.kind, t.outer = fitted(t.syms), fitted(t.kind), fitted(t.outer)
 	return t
+}
+
+// doubled returns s with room for one more, and as much again if there was none: append alone
+// allocates five times what a long list takes.
+func doubled[T any](s []T) []T {
+	if len(s) < cap(s) {
+		return s
+	}
+	return slices.Grow(s, len(s)+1)
 }
 
 // fitted returns s in memory of about its size: there may have been fewer symbols

@@ -13,10 +13,12 @@ import (
 )
 
 func main() {
-	stdout, stderr := cli.NewOutput(os.Stdout), cli.NewOutput(os.Stderr)
-	status, err := run(cli.Context(), os.Args[1:], os.Stdin, stdout, stderr)
-	if err != nil {
-		status = cli.Status("bt", err, os.Stderr)
-	}
-	os.Exit(status)
+	os.Exit(cli.Main(func() int {
+		stdout, stderr := cli.NewOutput(os.Stdout), cli.NewOutput(os.Stderr)
+		status, err := run(cli.Context(), os.Args[1:], os.Stdin, stdout, stderr)
+		if err != nil {
+			status = cli.Status("bt", err, os.Stderr)
+		}
+		return status
+	}))
 }

@@ -40,7 +40,9 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Status("capture", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stderr)), os.Stderr))
+	os.Exit(cli.Main(func() int {
+		return cli.Status("capture", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stderr)), os.Stderr)
+	}))
 }
 
 // list is a flag that may be given several times.

@@ -16,6 +16,8 @@ import (
 )
 
 func main() {
-	err := run(os.Args[1:], cli.NewOutput(os.Stdout), cli.NewOutput(os.Stderr))
-	os.Exit(cli.Status("corestack", err, os.Stderr))
+	os.Exit(cli.Main(func() int {
+		err := run(os.Args[1:], cli.NewOutput(os.Stdout), cli.NewOutput(os.Stderr))
+		return cli.Status("corestack", err, os.Stderr)
+	}))
 }

@@ -29,7 +29,9 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Status("hist", run(os.Args[1:], os.Stdin, cli.NewOutput(os.Stdout)), os.Stderr))
+	os.Exit(cli.Main(func() int {
+		return cli.Status("hist", run(os.Args[1:], os.Stdin, cli.NewOutput(os.Stdout)), os.Stderr)
+	}))
 }
 
 // options holds the flags.

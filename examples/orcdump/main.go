@@ -18,7 +18,9 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Status("orcdump", run(os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
+	os.Exit(cli.Main(func() int {
+		return cli.Status("orcdump", run(os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr)
+	}))
 }
 
 const usage = `Usage: orcdump FILE…

@@ -20,12 +20,45 @@ import (
 // servedVar makes the test binary the server of a program.
 const servedVar = "PROFILE_SERVED"
 
+// servedFunction is the beginning of the name of the function that the program served runs.
+const servedFunction = "aaaa"
+
+// served starts a process that serves a program, and returns it and the program's path.
+func served(t *testing.T, user int) (server *testenv.Cmd, path string) {
+	t.Helper()
+	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	server = testenv.Command(t, "/proc/self/exe", "-test.run=^TestServedProgram$")
+	server.Env = append(os.Environ(), servedVar+"=yes")
+	server.ExtraFiles = []*os.File{dev}
+	dir := t.TempDir()
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=0,allow_other", dev.Fd(), user)
+	if err := unix.Mount("served", dir, "fuse", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+		server.Process.Kill()
+		server.Wait()
+	})
+	return server, filepath.Join(dir, "program")
+}
+
 // TestServedProgram: a program that runs from a file that a process serves, which does not
 // answer, is sampled; the run ends in time, and says that the program has no names, and why. It
-// waited for the server.
+// waited for the server. One that answers is read, as a home on NFS is.
 func TestServedProgram(t *testing.T) {
 	if os.Getenv(servedVar) != "" {
-		testenv.ServeFUSE(3, elfbuild.Program().Bytes())
+		symbols := elfbuild.SymbolTable{N: 1, Size: 4096, Names: len(servedFunction)}
+		testenv.ServeFUSE(3, elfbuild.Program(symbols.Sections()...).Bytes())
 		return
 	}
 	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Perf, testenv.Mounts, testenv.Arch("amd64"), testenv.File("/dev/fuse"))
@@ -33,46 +66,30 @@ func TestServedProgram(t *testing.T) {
 		return
 	}
 	for _, c := range []struct {
-		name string
-		user int // who serves
-		args []string
-		want string
+		name    string
+		user    int // who serves
+		answers bool
+		args    []string
+		want    string // in the line that says what is not named
 	}{
-		{"stranger", 1000, nil, "-unsafe"},
-		{"stranger, allowed", 1000, []string{"-unsafe"}, "does not answer"},
-		{"root", 0, nil, "does not answer"},
+		{name: "stranger", user: 1000, want: "-unsafe"},
+		{name: "stranger, allowed", user: 1000, args: []string{"-unsafe"}, want: "does not answer"},
+		{name: "root", want: "does not answer"},
+		{name: "stranger who answers", user: 1000, answers: true, want: "-unsafe"},
+		{name: "stranger who answers, allowed", user: 1000, answers: true, args: []string{"-unsafe"}},
+		{name: "root who answers", answers: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			server := testenv.Command(t, "/proc/self/exe", "-test.run=^TestServedProgram$")
-			server.Env = append(os.Environ(), servedVar+"=yes")
-			server.ExtraFiles = []*os.File{dev}
-			dir := t.TempDir()
-			options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=0,allow_other", dev.Fd(), c.user)
-			if err := unix.Mount("served", dir, "fuse", 0, options); err != nil {
-				t.Fatal(err)
-			}
-			if err := server.Start(); err != nil {
-				t.Fatal(err)
-			}
-			dev.Close()
-			t.Cleanup(func() {
-				if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-					t.Error(err)
-				}
-				server.Process.Kill()
-				server.Wait()
-			})
-			program := testenv.Command(t, filepath.Join(dir, "program"))
+			server, path := served(t, c.user)
+			program := testenv.Command(t, path)
 			if err := program.Start(); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { program.Process.Kill(); program.Wait() })
-			if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
+			if !c.answers {
+				if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
 			}
 			var out bytes.Buffer
 			cmd := self(t, append(c.args, "-d", "1s", "-p", strconv.Itoa(program.Process.Pid))...)
@@ -83,6 +100,7 @@ func TestServedProgram(t *testing.T) {
 			}
 			done := make(chan error, 1)
 			go func() { done <- cmd.Wait() }()
+			var err error
 			select {
 			case err = <-done:
 			case <-time.After(time.Minute):
@@ -95,9 +113,58 @@ func TestServedProgram(t *testing.T) {
 				}
 			}
 			t.Logf("after %v, %v: %s", time.Since(start), err, line)
-			if err != nil || !strings.Contains(line, c.want) || !strings.Contains(line, dir+"/program") {
+			if c.want == "" {
+				if err != nil || line != "" || !strings.Contains(out.String(), servedFunction) {
+					t.Errorf("want %q in\n%s", servedFunction, out.String())
+				}
+				return
+			}
+			if err != nil || !strings.Contains(line, c.want) || !strings.Contains(line, path) {
 				t.Errorf("want %q and the program in the last line of\n%s", c.want, out.String())
 			}
 		})
+	}
+}
+
+// TestSecondSignal: a tool that waits for a file that its user named, and that nobody serves,
+// goes on waiting after the first Ctrl-C, which it can not hear, and ends at the second: a
+// handler of its own would not run there.
+func TestSecondSignal(t *testing.T) {
+	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Mounts, testenv.File("/dev/fuse"))
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	for _, second := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		server, path := served(t, 0)
+		if _, err := os.Stat(path); err != nil { // it is up
+			t.Fatal(err)
+		}
+		if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		cmd := self(t, "-replay", filepath.Join(filepath.Dir(path), "recording"))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		time.Sleep(time.Second) // it has begun to wait
+		cmd.Process.Signal(syscall.SIGINT)
+		select {
+		case err := <-done:
+			t.Fatalf("ended before the second signal: %v", err)
+		case <-time.After(2500 * time.Millisecond):
+		}
+		cmd.Process.Signal(second)
+		start := time.Now()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("%v: it goes on", second)
+		}
+		if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || ws.Signal() != second {
+			t.Errorf("ended by %v, want %v", cmd.ProcessState, second)
+		}
+		t.Logf("%v after the second signal", time.Since(start))
 	}
 }

@@ -27,7 +27,9 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Status("replay", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
+	os.Exit(cli.Main(func() int {
+		return cli.Status("replay", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr)
+	}))
 }
 
 func run(ctx context.Context, args []string, stdout *cli.Output) error {

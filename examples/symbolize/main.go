@@ -12,6 +12,8 @@ import (
 )
 
 func main() {
-	err := run(context.Background(), os.Args[1:], cli.NewOutput(os.Stdout))
-	os.Exit(cli.Status("symbolize", err, os.Stderr))
+	os.Exit(cli.Main(func() int {
+		err := run(context.Background(), os.Args[1:], cli.NewOutput(os.Stdout))
+		return cli.Status("symbolize", err, os.Stderr)
+	}))
 }

@@ -12,5 +12,7 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Status("tick", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
+	os.Exit(cli.Main(func() int {
+		return cli.Status("tick", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr)
+	}))
 }

@@ -17,5 +17,7 @@ func fewCollections() { debug.SetGCPercent(800) }
 
 func main() {
 	fewCollections()
-	os.Exit(cli.Status("tplist", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
+	os.Exit(cli.Main(func() int {
+		return cli.Status("tplist", run(cli.Context(), os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr)
+	}))
 }

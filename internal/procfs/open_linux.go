@@ -86,13 +86,13 @@ func selfFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 // SocketIn finds a user's socket in a directory and returns a descriptor that only identifies
 // it (O_PATH). It follows no links and crosses no mounts. The caller closes it.
 func SocketIn(dir *os.File, name string, uid int) (*os.File, error) {
-	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
+	fd, err := openAt2(int(dir.Fd()), name, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
 	var st unix.Stat_t
 	if err == nil {
-		err = unix.Fstat(fd, &st)
+		err = fstat(fd, &st)
 		if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFSOCK || int(st.Uid) != uid) {
 			err = fmt.Errorf("no socket of user %d", uid)
 		}
@@ -114,7 +114,7 @@ func SocketIn(dir *os.File, name string, uid int) (*os.File, error) {
 func OpenMapping(pid int, m *Mapping, served bool) (fs.File, error) {
 	path := fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End)
 	return openRemote(func(patient bool) (*os.File, error) {
-		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		fd, err := openPath(path, unix.O_PATH|unix.O_CLOEXEC)
 		if err != nil {
 			return nil, &os.PathError{Op: "open", Path: path, Err: err}
 		}
@@ -225,7 +225,7 @@ func lookup(path string, served bool) (int, error) {
 		w := &walker{pid: pid, served: served, patient: true}
 		return w.lookup(name)
 	}
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	fd, err := openPath(path, unix.O_PATH|unix.O_CLOEXEC)
 	if pid, ok := magicPath(path); ok && err == nil {
 		if _, err = mountOf(fd, pid, served); err != nil {
 			unix.Close(fd)
@@ -248,7 +248,7 @@ func magicPath(path string) (pid int, ok bool) {
 // openRoot opens a process's root directory.
 func openRoot(pid int) (int, error) {
 	dir := rootPath(pid)
-	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := openPath(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
@@ -260,7 +260,7 @@ func rootPath(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/root" }
 // reopen opens the file of an O_PATH descriptor for reading.
 func reopen(fd int, name string, dir bool) (*os.File, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := fstat(fd, &st); err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	return reopenAs(fd, name, st.Mode&unix.S_IFMT, dir)
@@ -271,9 +271,9 @@ func reopenAs(fd int, name string, kind uint32, dir bool) (f *os.File, err error
 	n := -1
 	switch {
 	case kind == unix.S_IFREG:
-		n, err = unix.Open(selfFD(fd), readOnly, 0)
+		n, err = openPath(selfFD(fd), readOnly)
 	case kind == unix.S_IFDIR && dir:
-		n, err = unix.Openat(fd, ".", readOnly|unix.O_DIRECTORY, 0)
+		n, err = openAt(fd, ".", readOnly|unix.O_DIRECTORY)
 	default:
 		err = &NotRegularError{modeOf(kind)}
 	}
@@ -285,12 +285,12 @@ func reopenAs(fd int, name string, kind uint32, dir bool) (f *os.File, err error
 
 // openAgain opens the path of an O_PATH descriptor again, and checks that it is the same file.
 func openAgain(fd int, path string) (*os.File, error) {
-	n, err := unix.Open(path, readOnly|unix.O_NONBLOCK, 0)
+	n, err := openPath(path, readOnly|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	var was, is unix.Stat_t
-	err = errors.Join(unix.Fstat(fd, &was), unix.Fstat(n, &is), unix.SetNonblock(n, false))
+	err = errors.Join(fstat(fd, &was), fstat(n, &is), unix.SetNonblock(n, false))
 	if err == nil && (was.Dev != is.Dev || was.Ino != is.Ino) {
 		err = errors.New("replaced while it was opened")
 	}

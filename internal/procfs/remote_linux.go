@@ -215,7 +215,7 @@ func (r *remoteFile) Fd() uintptr  { return r.f.Fd() }
 func (r *remoteFile) Name() string { return r.f.Name() }
 
 func (r *remoteFile) Stat() (fs.FileInfo, error) {
-	return ask(r.server, r.f.Stat, func(fs.FileInfo) {})
+	return ask(r.server, func() (fs.FileInfo, error) { return statFile(r.f) }, func(fs.FileInfo) {})
 }
 
 // ReadAt reads into memory of its own: a late answer must not change what the caller has.
@@ -226,7 +226,7 @@ func (r *remoteFile) ReadAt(p []byte, off int64) (int, error) {
 	}
 	got, err := ask(r.server, func() (read, error) {
 		b := make([]byte, len(p))
-		n, err := r.f.ReadAt(b, off)
+		n, err := readAt(r.f, b, off)
 		return read{b[:n], err}, nil
 	}, func(read) {})
 	if err != nil {

@@ -124,7 +124,7 @@ func look(fd, pid int, st *unix.Statx_t, known found, served bool) (found, error
 func statx(fd int, st *unix.Statx_t) (mount, error) {
 	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
 	const id = unix.STATX_MNT_ID | unix.STATX_MNT_ID_UNIQUE // since Linux 5.8 and 6.8
-	err := unix.Statx(fd, "", flags, unix.STATX_BASIC_STATS|id, st)
+	err := again(func() error { return unix.Statx(fd, "", flags, unix.STATX_BASIC_STATS|id, st) })
 	if err == nil && st.Mask&id != 0 {
 		unique := st.Mask&unix.STATX_MNT_ID_UNIQUE != 0
 		return mount{st.Mnt_id, unique, server{st.Dev_major, st.Dev_minor}}, nil

@@ -107,7 +107,7 @@ func (w *walker) within(root int, name string) (fd int, err error) {
 	if w.noLink {
 		how.Flags |= unix.O_NOFOLLOW
 	}
-	fd, err = unix.Openat2(root, name, &how)
+	fd, err = openAt2(root, name, &how)
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.ENOENT) && name != "", errors.Is(err, unix.EACCES),
@@ -136,7 +136,7 @@ func last(parts []string) bool {
 // link, returns where that leads. rest is the path after it: "/" alone demands a directory.
 func (w *walker) step(name string, rest []string) (target string, err error) {
 	dir := w.dirs[len(w.dirs)-1]
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := openAt(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	if err != nil {
 		return "", err
 	}
@@ -161,15 +161,7 @@ func (w *walker) follow(link int, last bool) (string, error) {
 	if w.links++; w.links > maxLinks || last && w.noLink {
 		return "", unix.ELOOP
 	}
-	b := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(link, "", b)
-	if err == nil && n == 0 {
-		err = unix.ENOENT
-	}
-	if err != nil {
-		return "", err
-	}
-	return string(b[:n]), nil
+	return readLink(link)
 }
 
 // look checks a file of the path, and returns its type and mode.
@@ -322,7 +314,7 @@ func openRemote(open func(patient bool) (*os.File, error)) (fs.File, error) {
 // ownedBy returns a file that belongs to a user, or closes it.
 func ownedBy(f *os.File, u User) (*os.File, error) {
 	var st unix.Stat_t
-	err := unix.Fstat(int(f.Fd()), &st)
+	err := fstat(int(f.Fd()), &st)
 	if err == nil && int(st.Uid) != u.UID {
 		err = errNotOwn
 	}

@@ -12,6 +12,23 @@ import (
 // (include/uapi/linux/fuse.h), until nobody has it mounted. dev is the descriptor of
 // /dev/fuse that it was mounted with. Tests with such file systems need Guest.
 func ServeFUSE(dev int, program []byte) {
+	ServeRudeFUSE(dev, program, func(FUSERequest) syscall.Errno { return 0 })
+}
+
+// FUSERequest is what a server is asked for.
+type FUSERequest uint32
+
+// The requests that files and directories are opened, described and read with.
+const (
+	FUSELookup  FUSERequest = 1
+	FUSEGetattr FUSERequest = 3
+	FUSEOpen    FUSERequest = 14
+	FUSERead    FUSERequest = 15
+)
+
+// ServeRudeFUSE is ServeFUSE of a server that fails requests with what fail returns, unless
+// that is 0.
+func ServeRudeFUSE(dev int, program []byte, fail func(FUSERequest) syscall.Errno) {
 	const root, file = 1, 2
 	o := binary.LittleEndian
 	attr := func(node uint64) []byte { // struct fuse_attr
@@ -40,8 +57,12 @@ func ServeFUSE(dev int, program []byte) {
 		req := buf[:n]
 		op, unique, node, body := o.Uint32(req[4:]), o.Uint64(req[8:]), o.Uint64(req[16:]), req[40:]
 		var out []byte
-		failed := syscall.Errno(0)
+		failed := fail(FUSERequest(op))
+		if failed != 0 {
+			op = 0
+		}
 		switch op {
+		case 0: // it fails
 		case 1: // LOOKUP
 			if node != root || string(body[:len(body)-1]) != "program" {
 				failed = unix.ENOENT

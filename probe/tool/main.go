@@ -15,13 +15,16 @@ import (
 // 2 after a mistake on the command line, 1 after any other error. It prints the error, joined
 // ones one to a line. Interrupt and SIGTERM end run's context, also before anything is
 // attached, so that an early Ctrl-C still prints the summary. Another one more than a second
-// later ends the process at once (cli.Context). When everything is attached, the process drops the capabilities
-// that it no longer needs (SECURITY.md); a program with cgo prints that it keeps them.
+// later ends the process at once (cli.Main, cli.Context). When everything is attached, the process
+// drops the capabilities that it no longer needs (SECURITY.md); a program with cgo prints that it
+// keeps them.
 func Main(name string, run func(ctx context.Context, args []string, stdout *Output) error) int {
 	// A tool attaches, waits and ends: small memory matters more than speed.
 	debug.SetGCPercent(40)
-	err := run(privileges.Alone(cli.Context()), os.Args[1:], NewOutput(os.Stdout))
-	return cli.Status(name, err, os.Stderr)
+	return cli.Main(func() int {
+		err := run(privileges.Alone(cli.Context()), os.Args[1:], NewOutput(os.Stdout))
+		return cli.Status(name, err, os.Stderr)
+	})
 }
 
 // Attached is for programs that attach without Tool.Run. Call it when everything is attached:

@@ -368,6 +368,8 @@ func (e *encoder) masks(r *rules.Rule, slots []slot) (keep, set uint16) {
 // projectRows leaves out what the program does not restore: rows that differ only in that
 // become one.
 func projectRows(t *rules.Table, rules []uint16) (pcs []uint32, index []uint16) {
+	n := len(t.Rows.Offs)
+	pcs, index = make([]uint32, 0, n), make([]uint16, 0, n)
 	for pc, rule := range t.Rows.All() {
 		r := rules[rule]
 		if n := len(index); n > 0 && index[n-1] == r {

@@ -1,7 +1,7 @@
 // Neighbours measures what a profile of the whole machine costs beside twenty processes of a
 // stranger whose files ask for gigabytes and minutes, and beside twenty honest ones.
 //
-//	go -C internal/bench run ./neighbours [-rounds 5] [-d 10s]      (as root)
+//	go -C internal/bench run ./neighbours [-rounds 5] [-d 10s] [-n 20] [-tool FILE]  (as root)
 //
 // Rounds are interleaved; the result is the median of the CPU time and of the most memory.
 package main
@@ -21,21 +21,20 @@ import (
 	"github.com/borescope/borescope/internal/elfbuild"
 )
 
-// processes is how many neighbours there are.
-const processes = 20
-
 // stranger is the user that they belong to.
 const stranger = 65534
 
 func main() {
 	rounds := flag.Int("rounds", 5, "interleaved rounds")
 	d := flag.Duration("d", 10*time.Second, "`duration` of each profile")
+	n := flag.Int("n", 20, "neighbours of each kind")
+	tool := flag.String("tool", "", "a `file` that is examples/profile, built already")
 	flag.Parse()
-	if *rounds < 1 {
-		fmt.Fprintln(os.Stderr, "bench neighbours: at least one round")
+	if *rounds < 1 || *n < 1 {
+		fmt.Fprintln(os.Stderr, "bench neighbours: at least one round, and one neighbour")
 		os.Exit(2)
 	}
-	if err := run(*rounds, *d); err != nil {
+	if err := run(*tool, *rounds, *n, *d); err != nil {
 		fmt.Fprintln(os.Stderr, "bench neighbours:", err)
 		os.Exit(1)
 	}
@@ -51,7 +50,7 @@ type contender struct {
 	memory []int64 // KiB
 }
 
-func run(rounds int, d time.Duration) error {
+func run(tool string, rounds, n int, d time.Duration) error {
 	dir, err := os.MkdirTemp("", "bench-neighbours")
 	if err != nil {
 		return err
@@ -60,9 +59,10 @@ func run(rounds int, d time.Duration) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	tool, err := peer.BuildProfile(dir)
-	if err != nil {
-		return err
+	if tool == "" {
+		if tool, err = peer.BuildProfile(dir); err != nil {
+			return err
+		}
 	}
 	images, holes := elfbuild.Hostile()
 	all := []*contender{
@@ -71,7 +71,7 @@ func run(rounds int, d time.Duration) error {
 	}
 	for range rounds {
 		for _, c := range all {
-			if err := c.round(dir, tool, d); err != nil {
+			if err := c.round(dir, tool, n, d); err != nil {
 				return err
 			}
 		}
@@ -89,7 +89,7 @@ func run(rounds int, d time.Duration) error {
 }
 
 // round profiles the machine once beside these neighbours.
-func (c *contender) round(dir, tool string, d time.Duration) (err error) {
+func (c *contender) round(dir, tool string, n int, d time.Duration) (err error) {
 	var started []*exec.Cmd
 	defer func() {
 		for _, cmd := range started {
@@ -97,7 +97,7 @@ func (c *contender) round(dir, tool string, d time.Duration) (err error) {
 			cmd.Wait()
 		}
 	}()
-	for i := range processes {
+	for i := range n {
 		k := i % len(c.images)
 		path := filepath.Join(dir, fmt.Sprintf("%s%d", c.name, i))
 		if err := c.write(path, k); err != nil {

@@ -2,7 +2,9 @@
 // tool's flags, errors and exit statuses without its probes.
 //
 //	func main() {
-//		os.Exit(cli.Status("lines", run(os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr))
+//		os.Exit(cli.Main(func() int {
+//			return cli.Status("lines", run(os.Args[1:], cli.NewOutput(os.Stdout)), os.Stderr)
+//		}))
 //	}
 //
 // A mistake on the command line prints one line and gives status 2, any other error one line

@@ -39,6 +39,9 @@ func NewAddrIndex(sorted []uint64) (x AddrIndex) {
 			})
 		}
 		s.index(sorted)
+		if len(x.segs) == cap(x.segs) {
+			x.segs = slices.Grow(x.segs, len(x.segs)+1) // append alone would allocate five times as much
+		}
 		x.segs = append(x.segs, s)
 		i = s.End
 	}

@@ -15,6 +15,8 @@ import (
 )
 
 func main() {
-	err := run(context.Background(), os.Args[1:], cli.NewOutput(os.Stdout))
-	os.Exit(cli.Status("usdtlink", err, os.Stderr))
+	os.Exit(cli.Main(func() int {
+		err := run(context.Background(), os.Args[1:], cli.NewOutput(os.Stdout))
+		return cli.Status("usdtlink", err, os.Stderr)
+	}))
 }

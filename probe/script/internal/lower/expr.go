@@ -13,6 +13,9 @@ import (
 // expr returns the value of an expression. What the expression does is added as statements before
 // it, in order.
 func (l *lowerer) expr(x syntax.Expr) *ir.Expr {
+	if !l.count(x) {
+		return ir.NewConst(0)
+	}
 	e := l.value(x)
 	if e.Pos == (ir.Pos{}) {
 		e.Pos = pos(*x.At())

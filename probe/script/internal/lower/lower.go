@@ -126,6 +126,9 @@ func Program(p *types.Program, o *Options) (*Result, error) {
 		typed: p, o: o, maps: map[string]*Map{}, varNames: map[*ir.Var]types.Type{},
 		out: &Result{IR: &ir.Program{Name: o.Name, License: o.License, IncludeSelf: o.IncludeSelf}},
 	}
+	if l.checkNesting(p.File); len(l.errs) > 0 {
+		return nil, l.errs
+	}
 	l.makeMaps()
 	for _, d := range p.File.Decls {
 		if d, ok := d.(*syntax.Probe); ok {
@@ -155,7 +158,8 @@ type lowerer struct {
 	emits    []*ir.Stmt            // their events get the ring's size at the end
 	errs     syntax.Errors
 
-	seen *ir.Map // of processes, nil if none is announced
+	nodes int     // expressions and statements so far
+	seen  *ir.Map // of processes, nil if none is announced
 
 	// Of the action.
 	point        *syntax.AttachPoint

@@ -48,6 +48,9 @@ func cleared(s syntax.Stmt) *syntax.Map {
 }
 
 func (l *lowerer) stmt(s syntax.Stmt) {
+	if !l.count(s) {
+		return
+	}
 	switch s := s.(type) {
 	case *syntax.ExprStmt:
 		l.drop(s.X)
