@@ -245,7 +245,7 @@ func (l *lister) kprobes(module, pattern string,
 		if l.o.Args {
 			p := Program{}
 			_, p.Returns = x.Target.(Kretprobe)
-			if err := l.r.typeKernel(&p, s, 0, true); err == nil {
+			if err := l.r.typeKernel(&p, s, 0, l.r.prototyped(s)); err == nil {
 				x.Args, x.Ret = p.Args, p.Ret
 			}
 		}

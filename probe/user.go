@@ -17,6 +17,7 @@ import (
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/kernelcode"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/symbol"
@@ -182,6 +183,9 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 ) error {
 	if s.Ifunc {
 		return indirect(f, path)
+	}
+	if !goProgram && kernelcode.IsSplit(s.Name) && (u.returns || r.o.Session || isSession(r.o.AttachType)) {
+		return kernelcode.ErrSplit
 	}
 	at := s.Value + u.offset
 	off, ok := f.Offset(at)
