@@ -19,6 +19,10 @@ import (
 // Fentry fires at the entry of a kernel function, or of a BPF program, through
 // a trampoline, with typed arguments. "fentry:vfs_read", "fentry:ext4:ext4_sync_fs",
 // "fentry:bpf:123:name".
+//
+// A name that several functions have is an error, because the kernel would trace the first of
+// them, and BTF may describe another; so is a function of which there are clones only
+// (name.isra.0). Patterns leave both out.
 type Fentry struct {
 	Module string // kernel module, "" for any
 	Symbol string // function; may hold wildcards
