@@ -51,8 +51,8 @@ type Uprobe struct {
 }
 
 // Uretprobe fires when a user function returns. Parts of functions that are jumped to (name.cold)
-// do not return: they are errors, and patterns leave them out. In Go programs it is attached to every
-// return instruction, because return probes that replace the return address break
+// do not return: they are errors, and patterns leave them out. In Go programs it is attached to
+// every return instruction, because return probes that replace the return address break
 // goroutine stacks. "uretprobe:/bin/bash:readline".
 type Uretprobe struct {
 	Path   string // as a Uprobe's
