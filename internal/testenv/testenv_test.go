@@ -168,7 +168,7 @@ func TestForeignCheckout(t *testing.T) {
 	run := func(name string, args ...string) ([]byte, error) {
 		cmd := testenv.Command(t, name, args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GOENV=off")
 		return cmd.CombinedOutput()
 	}
 	if out, err := run("git", "init", "-q"); err != nil {
