@@ -34,8 +34,8 @@ func (r *resolver) kernelSites(p Program, t Target, module, symbol string, offse
 	if err := r.typeKernel(&p, fn, offset, true); err != nil {
 		return err
 	}
-	if p.Returns && kernelcode.MayNotReturn(fn.Name) {
-		p.Ret.Loc = Location{Reason: cloneRet} // a pattern's functions share the register
+	if p.Returns && kernelcode.IsSplit(fn.Name) {
+		return kernelcode.ErrSplit
 	}
 	target := t
 	if fn.Name != symbol {
@@ -70,15 +70,18 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 	// Without types, one function's program is like the next one's, and a cookie
 	// tells them apart.
 	alike := !typed && has(r.env, feature.AttachCookie)
+	matches = slices.DeleteFunc(slices.Clone(matches), func(fn kallsyms.Symbol) bool {
+		return p.Returns && kernelcode.IsSplit(fn.Name)
+	})
 	for i, fn := range matches {
 		s := kernelSite(fn, offset, site(fn.Module, fn.Name))
-		if i > 0 && alike && kernelcode.IsClone(fn.Name) == kernelcode.IsClone(matches[i-1].Name) {
+		if i > 0 && alike && sameLocations(fn.Name, matches[i-1].Name) {
 			last := &r.parts[len(r.parts)-1]
 			last.Sites = append(last.Sites, s)
 			continue
 		}
 		q := p
-		if err := r.typeKernel(&q, fn, offset, typed); err != nil {
+		if err := r.typeKernel(&q, fn, offset, typed && r.prototyped(fn)); err != nil {
 			return err
 		}
 		q.FallbackReason = list.Reason
@@ -86,6 +89,17 @@ func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint6
 		r.add(q)
 	}
 	return nil
+}
+
+// sameLocations reports whether of two functions without types the same can be read.
+func sameLocations(a, b string) bool {
+	return kernelcode.IsClone(a) == kernelcode.IsClone(b) &&
+		kernelcode.MayNotReturn(a) == kernelcode.MayNotReturn(b)
+}
+
+// prototyped reports whether the prototype that BTF has for the function's name is its own.
+func (r *resolver) prototyped(fn kallsyms.Symbol) bool {
+	return kernelcode.Only(r.env, fn.Module, fn.Name) == nil
 }
 
 // canKprobe returns why kprobes are unavailable, if that is known beforehand.
@@ -110,7 +124,7 @@ func (r *resolver) typeKernel(p *Program, fn kallsyms.Symbol, offset uint64, typ
 	}
 	p.Args, p.Ret = nil, nil
 	var proto *btf.FuncProto
-	if typed && !r.o.NoTypes && !kernelcode.IsClone(fn.Name) {
+	if typed && !r.o.NoTypes {
 		// Without a prototype the registers remain.
 		proto, _ = prototype.Of(r.env, fn.Module, fn.Name)
 	}
@@ -130,8 +144,11 @@ func (r *resolver) typeKernel(p *Program, fn kallsyms.Symbol, offset uint64, typ
 	switch {
 	case offset != 0:
 		p.Args = withReason(p.Args, "arguments are known at a function's entry only")
-	case kernelcode.IsClone(fn.Name):
+	case proto == nil && kernelcode.IsClone(fn.Name):
 		p.Args = withReason(p.Args, "a clone made by the compiler may take other arguments")
+	}
+	if p.Ret != nil && kernelcode.MayNotReturn(fn.Name) {
+		p.Ret.Loc = Location{Reason: cloneRet}
 	}
 	return nil
 }

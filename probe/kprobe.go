@@ -27,6 +27,9 @@ func nameOr(s *Site) string {
 // Kprobe fires when a kernel instruction is reached.
 // "kprobe:vfs_read", "kprobe:ext4:ext4_sync_fs", "kprobe:vfs_read+4",
 // "kprobe:0xffffffff81234567".
+//
+// Arguments have types by BTF where that has the function's own prototype: not those of clones
+// that the compiler made (name.isra.0), nor in patterns those of functions with one name.
 type Kprobe struct {
 	Module  string // kernel module, "" for any
 	Symbol  string // function; may hold wildcards; "" with Address
@@ -34,7 +37,8 @@ type Kprobe struct {
 	Address uint64 // raw kernel address, instead of Symbol
 }
 
-// Kretprobe fires when a kernel function returns. "kretprobe:vfs_read".
+// Kretprobe fires when a kernel function returns. "kretprobe:vfs_read". Parts of functions that
+// are jumped to (name.cold) do not return: they are errors, and patterns leave them out.
 type Kretprobe struct {
 	Module string // kernel module, "" for any
 	Symbol string // function; may hold wildcards
@@ -245,7 +249,7 @@ func (l *lister) kprobes(module, pattern string,
 		if l.o.Args {
 			p := Program{}
 			_, p.Returns = x.Target.(Kretprobe)
-			if err := l.r.typeKernel(&p, s, 0, true); err == nil {
+			if err := l.r.typeKernel(&p, s, 0, l.r.prototyped(s)); err == nil {
 				x.Args, x.Ret = p.Args, p.Ret
 			}
 		}

@@ -47,8 +47,10 @@ type Options struct {
 	// DWARF types and names the arguments of user functions by the file's debug
 	// information, if it has any, and finds them where it says that they are at the
 	// function's first instruction. What the compiler has optimized out there has a
-	// Location with a Reason. Reading that takes from milliseconds to seconds,
-	// depending on the size of the program. Otherwise arguments are registers by number.
+	// Location with a Reason, also if a caller still has the value: debuggers look for it in
+	// the caller's registers, which probes do not see. Reading that takes from milliseconds
+	// to seconds, depending on the size of the program. Otherwise arguments are registers by
+	// number.
 	//
 	// DWARF does not tell where a function returns its value: that is by the calling
 	// convention. What LLVM before 17 has left out of a static function, because no caller

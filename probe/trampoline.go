@@ -19,6 +19,10 @@ import (
 // Fentry fires at the entry of a kernel function, or of a BPF program, through
 // a trampoline, with typed arguments. "fentry:vfs_read", "fentry:ext4:ext4_sync_fs",
 // "fentry:bpf:123:name".
+//
+// A name that several functions have is an error, because the kernel would trace the first of
+// them, and BTF may describe another; so is a function of which there are clones only
+// (name.isra.0). Patterns leave both out.
 type Fentry struct {
 	Module string // kernel module, "" for any
 	Symbol string // function; may hold wildcards
@@ -181,12 +185,22 @@ func (t trampoline) tracing(r *resolver) error {
 	if isTracingMulti(t.at) {
 		return t.multi(r)
 	}
-	proto, err := prototype.Of(r.env, t.module, t.symbol)
+	proto, err := t.prototype(r)
 	if err != nil {
-		return t.refused(r, err)
+		return err
 	}
 	r.add(tracingProgram(t, proto))
 	return nil
+}
+
+// prototype returns the prototype of the function that the kernel traces, if it is known to be
+// its own.
+func (t *trampoline) prototype(r *resolver) (*btf.FuncProto, error) {
+	proto, err := prototype.Of(r.env, t.module, t.symbol)
+	if err != nil {
+		return nil, t.refused(r, err)
+	}
+	return proto, kernelcode.Only(r.env, t.module, t.symbol)
 }
 
 // tracingProgram returns the program for a function of that prototype.
@@ -210,14 +224,17 @@ func tracingProgram(t trampoline, proto *btf.FuncProto) Program {
 		Name: "retval", Type: proto.Return,
 		Loc: Location{Kind: LocationContext, Offset: int64(slots) * 8, Size: size},
 	}
-	if err != nil || size > 8 {
+	switch {
+	case err != nil || size > 8:
 		p.Ret.Loc = Location{Reason: byValue(isAggregate(proto.Return), size)}
+	case kernelcode.MayNotReturn(t.symbol):
+		p.Ret.Loc = Location{Reason: cloneRet}
 	}
 	return p
 }
 
 // refused explains why a function has no prototype for a trampoline.
-func (t trampoline) refused(r *resolver, err error) error {
+func (t *trampoline) refused(r *resolver, err error) error {
 	if !errors.Is(err, btf.ErrNotFound) {
 		return err
 	}
@@ -249,12 +266,12 @@ func (t trampoline) matches(r *resolver) error {
 			}
 			continue
 		}
-		proto, err := prototype.Of(r.env, fn.Module, fn.Name)
+		m := t
+		m.symbol, m.module, m.target = fn.Name, fn.Module, t.renamed(fn.Name)
+		proto, err := m.prototype(r)
 		if err != nil {
 			continue // a match of a wildcard that cannot be attached
 		}
-		m := t
-		m.symbol, m.module, m.target = fn.Name, fn.Module, t.renamed(fn.Name)
 		r.add(tracingProgram(m, proto))
 		n++
 	}
@@ -314,7 +331,7 @@ func (l *lister) trampolines(t trampoline, needs feature.Feature,
 	}
 	return l.functions(t.module, t.symbol, func(s kallsyms.Symbol, _ bool) (x Match, ok bool) {
 		proto, err := prototype.Of(l.env, s.Module, s.Name)
-		if err != nil || kernelcode.IsClone(s.Name) {
+		if err != nil || kernelcode.Only(l.env, s.Module, s.Name) != nil {
 			return x, false
 		}
 		x.Target = target(s)

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/probe/internal/kernelcode"
 	"github.com/borescope/borescope/probe/internal/prototype"
 )
 
@@ -83,6 +84,9 @@ func (t trampoline) addMulti(r *resolver, typed bool) error {
 	case id == 0:
 		return fmt.Errorf("%s has arguments or a value that a trampoline does not take (more than 12, larger than 16 bytes, or variable), or namesakes; kprobe:%s does", t.symbol, t.symbol)
 	}
+	if err := kernelcode.Only(r.env, t.module, t.symbol); err != nil {
+		return err
+	}
 	p := Program{
 		Type: ebpf.Tracing, AttachType: t.at, Context: ContextTramp, Method: MethodTracingMulti,
 		Returns: t.at == AttachFexitMulti,
@@ -102,9 +106,9 @@ func (t trampoline) addSingle(r *resolver) error {
 		return fmt.Errorf(
 			"it is in module %s, and the program was loaded for functions of the kernel itself", t.module)
 	}
-	proto, err := prototype.Of(r.env, t.module, t.symbol)
+	proto, err := t.prototype(r)
 	if err != nil {
-		return t.refused(r, err)
+		return err
 	}
 	switch t.at {
 	case AttachFentryMulti:

@@ -16,6 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
+	"github.com/borescope/borescope/probe/internal/kernelcode"
 	"github.com/borescope/borescope/probe/internal/perfevent"
 	"github.com/borescope/borescope/probe/internal/spelling"
 	"github.com/borescope/borescope/probe/internal/userfile"
@@ -49,8 +50,9 @@ type Uprobe struct {
 	PID int
 }
 
-// Uretprobe fires when a user function returns. In Go programs it is attached to every
-// return instruction, because return probes that replace the return address break
+// Uretprobe fires when a user function returns. Parts of functions that are jumped to (name.cold)
+// do not return: they are errors, and patterns leave them out. In Go programs it is attached to
+// every return instruction, because return probes that replace the return address break
 // goroutine stacks. "uretprobe:/bin/bash:readline".
 type Uretprobe struct {
 	Path   string // as a Uprobe's
@@ -62,7 +64,7 @@ type Uretprobe struct {
 func (t Uprobe) requires(q *requirer) { q.user(t.PID) }
 
 func (t Uprobe) list(l *lister) error {
-	return l.userFunctions(t.Path, t.Symbol, t.PID, func(p, s string) Target {
+	return l.userFunctions(t.Path, t.Symbol, t.PID, false, func(p, s string) Target {
 		return Uprobe{Path: p, Symbol: s, PID: t.PID}
 	})
 }
@@ -72,7 +74,7 @@ func (t Uprobe) word() string { return t.Symbol }
 func (t Uretprobe) requires(q *requirer) { q.user(t.PID) }
 
 func (t Uretprobe) list(l *lister) error {
-	return l.userFunctions(t.Path, t.Symbol, t.PID, func(p, s string) Target {
+	return l.userFunctions(t.Path, t.Symbol, t.PID, true, func(p, s string) Target {
 		return Uretprobe{Path: p, Symbol: s, PID: t.PID}
 	})
 }
@@ -332,7 +334,7 @@ func (t Uretprobe) withPID(pid int) Target {
 	return t
 }
 
-func (l *lister) userFunctions(name, pattern string, pid int,
+func (l *lister) userFunctions(name, pattern string, pid int, returns bool,
 	target func(path, symbol string) Target,
 ) error {
 	paths, err := userfile.Paths(l.env, name, pid)
@@ -345,7 +347,9 @@ func (l *lister) userFunctions(name, pattern string, pid int,
 		err := userfile.WithELF(l.env, userfile.Sources{}, p, func(f *elffile.File) error {
 			want := func(b []byte) bool { return g.Match(string(b)) }
 			err := userfile.Symbols(context.Background(), f, want, func(s userfile.Symbol) error {
-				names[s.Name] = true
+				if !returns || !kernelcode.IsSplit(s.Name) || userfile.IsGo(f) {
+					names[s.Name] = true
+				}
 				return nil
 			})
 			if err != nil || len(names) > 0 || !userfile.IsGo(f) {

@@ -17,6 +17,7 @@ import (
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/kernelcode"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/symbol"
@@ -54,8 +55,8 @@ func (r *resolver) user(name string, u userProbe) error {
 			shown = name
 		}
 		err := r.withFile(p, func(f *elffile.File) error { return r.userFile(f, p, shown, u) })
-		if errors.Is(err, fs.ErrNotExist) && r.userInLibc(p, u) {
-			err = nil
+		if errors.Is(err, fs.ErrNotExist) {
+			err = r.userInLibc(p, u, err)
 		}
 		if err != nil && first == nil {
 			first = err
@@ -67,25 +68,44 @@ func (r *resolver) user(name string, u userProbe) error {
 	return nil
 }
 
-// userInLibc adds the programs for a function that a library was merged into libc with, and
-// reports whether it could: glibc 2.34 keeps libpthread and others as files without functions.
-func (r *resolver) userInLibc(library string, u userProbe) bool {
+// merged are the libraries that glibc 2.34 keeps as files without functions: libc has theirs.
+var merged = []string{"libpthread", "libdl", "librt", "libutil", "libanl"}
+
+// userInLibc adds the programs for a function that a library was merged into libc with. It
+// returns err, for what the library lacks, if it could not, with where the functions are.
+func (r *resolver) userInLibc(library string, u userProbe, err error) error {
 	name, _, ok := strings.Cut(path.Base(library), ".so")
-	merged := []string{"libpthread", "libdl", "librt", "libutil", "libanl"}
-	if !ok || u.symbol == "" || glob.IsPattern(u.symbol) || !slices.Contains(merged, name) {
-		return false
+	if !ok || u.symbol == "" || !slices.Contains(merged, name) || !r.empty(library) {
+		return err
+	}
+	if glob.IsPattern(u.symbol) {
+		return fmt.Errorf("%w; since glibc 2.34 libc has the functions of %s: use uprobe:libc:%s", err,
+			name, u.symbol)
 	}
 	libc := path.Join(path.Dir(library), "libc.so.6")
 	n := len(r.parts)
-	err := r.withFile(libc, func(f *elffile.File) error { return r.userFile(f, libc, libc, u) })
-	if err != nil {
+	if r.withFile(libc, func(f *elffile.File) error { return r.userFile(f, libc, libc, u) }) != nil {
 		r.parts = r.parts[:n]
-		return false
+		return fmt.Errorf("%w; nor in libc, which has the functions of %s since glibc 2.34", err, name)
 	}
 	for i := range r.parts[n:] {
 		r.parts[n+i].FallbackReason = name + " has no functions since glibc 2.34: libc has its"
 	}
-	return true
+	return nil
+}
+
+// empty reports whether a library has no function that a program could be linked with.
+func (r *resolver) empty(library string) bool {
+	some := errors.New("it has some")
+	return r.withFile(library, func(f *elffile.File) error {
+		any := func([]byte) bool { return true }
+		return userfile.Symbols(r.ctx, f, any, func(s userfile.Symbol) error {
+			if s.Global && (s.Default || s.Version == "") {
+				return some
+			}
+			return nil
+		})
+	}) == nil
 }
 
 // userFile adds the programs for one file.
@@ -182,6 +202,9 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 ) error {
 	if s.Ifunc {
 		return indirect(f, path)
+	}
+	if !goProgram && kernelcode.IsSplit(s.Name) && (u.returns || r.o.Session || isSession(r.o.AttachType)) {
+		return kernelcode.ErrSplit
 	}
 	at := s.Value + u.offset
 	off, ok := f.Offset(at)

@@ -101,6 +101,12 @@ func TestMergedLibraries(t *testing.T) {
 	if _, err := Resolve(nil, []Target{mustParse(t, "uprobe:libpthread:nosuch")}, nil); err == nil || !strings.Contains(err.Error(), "libpthread") {
 		t.Errorf("in neither: %v", err)
 	}
+	// A pattern, which could mean all of libc, said that the file is stripped, and no more.
+	_, err = Resolve(nil, []Target{mustParse(t, "uprobe:libpthread:pthread_c*")}, nil)
+	if want != library && (err == nil || !strings.Contains(err.Error(), "use uprobe:libc:pthread_c*")) ||
+		want == library && err != nil {
+		t.Errorf("a pattern: %v", err)
+	}
 }
 
 func sameFile(t *testing.T, a, b string) bool {

@@ -1,14 +1,19 @@
 package stack
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/stranger"
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // hasCFI returns the names of modules with tables.
@@ -57,12 +62,15 @@ func TestRecentIsOfOneFile(t *testing.T) {
 	var c CFICache
 	key := fileKey{dev: 1, inode: 2}
 	c.put(key, FileCFI{})
-	c.openedNow(key, "/gone")
-	if _, ok := c.recent(&procfs.Mapping{Dev: 1, Inode: 2, Path: "/gone"}); !ok {
+	c.openedNow(key, "/gone", 5)
+	if _, ok := c.recent(&procfs.Mapping{Dev: 1, Inode: 2, Path: "/gone"}, 5); !ok {
 		t.Error("the file is not known")
 	}
-	if _, ok := c.recent(&procfs.Mapping{Dev: 1, Inode: 2, Path: "/new"}); ok {
+	if _, ok := c.recent(&procfs.Mapping{Dev: 1, Inode: 2, Path: "/new"}, 5); ok {
 		t.Error("another file is taken for it")
+	}
+	if _, ok := c.recent(&procfs.Mapping{Dev: 1, Inode: 2, Path: "/gone"}, 6); ok {
+		t.Error("a file of its path and number, changed later, is taken for it")
 	}
 }
 
@@ -70,7 +78,7 @@ func TestRecentIsOfOneFile(t *testing.T) {
 func TestLatestIsBounded(t *testing.T) {
 	var c CFICache
 	for i := range uint64(1000) {
-		c.openedNow(fileKey{dev: 1, inode: i}, "/x")
+		c.openedNow(fileKey{dev: 1, inode: i}, "/x", 0)
 		for key, o := range c.latest {
 			o.at = time.Now().Add(-time.Hour)
 			c.latest[key] = o
@@ -91,5 +99,70 @@ func TestMaxMappings(t *testing.T) {
 	c.MaxMappings = len(mods.All())
 	if mods, err = c.Modules(os.Getpid()); len(hasCFI(mods)) == 0 {
 		t.Errorf("%v: no tables", err)
+	}
+}
+
+// TestChangedFile: a file that is overwritten, with the size, the path, the number and the mtime of
+// the one before, has rules of its own at once. It had those of the one before for a second, and
+// forever if its mtime was set.
+func TestChangedFile(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tool("gcc")) // root for map_files
+	dir := t.TempDir()
+	path := dir + "/lib.so"
+	build := func(pushes int) []byte {
+		src := dir + "/a.s"
+		text := "f:\n.cfi_startproc\n" + strings.Repeat("nop\n.cfi_adjust_cfa_offset 8\n", pushes) +
+			strings.Repeat("nop\n.cfi_remember_state\n", 2-pushes) + "ret\n.cfi_endproc\n"
+		if err := os.WriteFile(src, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out := dir + "/out.so"
+		if b, err := testenv.Command(t, "gcc", "-shared", "-nostdlib", "-o", out, src).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, b)
+		}
+		b, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	one, two := build(1), build(2)
+	if len(one) != len(two) || bytes.Equal(one, two) {
+		t.Fatalf("%d and %d bytes", len(one), len(two))
+	}
+	var c CFICache
+	then := time.Now().Add(-time.Hour)
+	table := func(content []byte) *CFITable {
+		t.Helper()
+		if err := os.WriteFile(path, content, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, then, then); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		mem, err := unix.Mmap(int(f.Fd()), 0, len(content), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Munmap(mem)
+		mods, _ := c.Modules(os.Getpid())
+		for _, m := range mods.All() {
+			if m.Name == path {
+				return m.CFI
+			}
+		}
+		t.Fatal("it is not mapped")
+		return nil
+	}
+	first := table(one)
+	time.Sleep(20 * time.Millisecond) // before 6.13 a file's times are those of the last tick
+	second := table(two)
+	if first == nil || second == nil || first == second {
+		t.Errorf("tables %p and %p", first, second)
 	}
 }

@@ -69,6 +69,9 @@ type openedFile struct {
 	key  fileKey
 	path string // a number is given to another file when the first one is gone
 	at   time.Time
+	// changed is when the mapped file was changed, 0 if that is not known: a program that is
+	// built and run again and again may have the path and the number of the one before.
+	changed int64
 }
 
 // openedFor is how long a file that was opened is not opened again: a thousand processes that
@@ -112,6 +115,9 @@ func (c *CFICache) start(pid int, st fs.FileInfo, f *elffile.File) error {
 type fileKey struct {
 	dev, inode  uint64
 	size, mtime int64
+	// changed tells files apart whose owner has set their mtime, as archives and compilers that
+	// reproduce do: 0 if it is not known.
+	changed int64
 }
 
 // FileCFI is the call frame information of an ELF file, and the ranges of its code. It is
@@ -207,7 +213,8 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 	case m.Inode == 0 || m.Path == "" || m.Path[0] != '/':
 		return nil // JIT code, or something of the kernel's
 	}
-	if cached, ok := c.recent(m); ok {
+	changed, _ := procfs.MappedChanged(pid, m)
+	if cached, ok := c.recent(m, changed); ok {
 		if cached.err == nil {
 			cached.Locate(mod, before)
 		}
@@ -225,7 +232,8 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 	if err != nil {
 		return err
 	}
-	key := fileKey{m.Dev, m.Inode, st.Size(), st.ModTime().UnixNano()}
+	key := fileKey{dev: m.Dev, inode: m.Inode, size: st.Size(), mtime: st.ModTime().UnixNano()}
+	key.changed, _ = procfs.Changed(f)
 	cached, ok := c.get(key)
 	if !ok {
 		if cached = c.read(pid, f, st); errors.Is(cached.err, errTooMuchWork) {
@@ -233,7 +241,7 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 		}
 		c.put(key, cached)
 	}
-	c.openedNow(key, m.Path)
+	c.openedNow(key, m.Path, changed)
 	if cached.err != nil {
 		return cached.err
 	}
@@ -301,12 +309,13 @@ func (m *Module) LoadImage(mem Memory) error {
 	return err
 }
 
-// recent returns what is known of a mapped file that was opened a moment ago.
-func (c *CFICache) recent(m *procfs.Mapping) (FileCFI, bool) {
+// recent returns what is known of a mapped file that was opened a moment ago, and that was last
+// changed when that one was.
+func (c *CFICache) recent(m *procfs.Mapping, changed int64) (FileCFI, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, ok := c.latest[[2]uint64{m.Dev, m.Inode}]
-	if !ok || last.path != m.Path || time.Since(last.at) > openedFor {
+	if !ok || last.path != m.Path || last.changed != changed || time.Since(last.at) > openedFor {
 		return FileCFI{}, false
 	}
 	cached, ok := c.tables[last.key]
@@ -315,7 +324,7 @@ func (c *CFICache) recent(m *procfs.Mapping) (FileCFI, bool) {
 
 // openedNow notes that a file was opened. What is too old goes before there is more of it than
 // of tables.
-func (c *CFICache) openedNow(key fileKey, path string) {
+func (c *CFICache) openedNow(key fileKey, path string, changed int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.latest == nil {
@@ -325,7 +334,7 @@ func (c *CFICache) openedNow(key fileKey, path string) {
 	if len(c.latest) > 2*len(c.tables) {
 		maps.DeleteFunc(c.latest, func(_ [2]uint64, o openedFile) bool { return now.Sub(o.at) > openedFor })
 	}
-	c.latest[[2]uint64{key.dev, key.inode}] = openedFile{key, path, now}
+	c.latest[[2]uint64{key.dev, key.inode}] = openedFile{key, path, now, changed}
 }
 
 // startFile accounts for the work of opening a file for a process.

@@ -195,9 +195,22 @@ func (k *Functions) All() iter.Seq[Symbol] {
 	}
 }
 
-// clones returns the copies that the compiler made of a function: name.isra.0,
+// Renamed returns the functions that LLVM's link-time optimization renamed, with their
+// parameters as they were: name.llvm.1234. The kernel finds them by the name before that
+// (cleanup_symbol_name in kernel/kallsyms.c).
+func (k *Functions) Renamed(module, name string) []Symbol {
+	var out []Symbol
+	for _, clone := range k.Clones(name) {
+		if strings.HasPrefix(clone[len(name):], ".llvm.") {
+			out = append(out, k.Lookup(module, clone)...)
+		}
+	}
+	return out
+}
+
+// Clones returns the copies that the compiler made of a function: name.isra.0,
 // name.constprop.0, name.part.0, name.cold.
-func (k *Functions) clones(name string) []string {
+func (k *Functions) Clones(name string) []string {
 	var out []string
 	for i := range k.syms {
 		n := k.name(i)
@@ -220,7 +233,7 @@ func (k *Functions) Absent(module, name string) error {
 			return notexist.Errorf("no function %s in module %s; %s has one", name, module, where)
 		}
 	}
-	if clones := k.clones(name); len(clones) > 0 {
+	if clones := k.Clones(name); len(clones) > 0 {
 		return notexist.Errorf("the compiler kept no whole %s, only %s, whose arguments may differ; probe that by its full name",
 			name, strings.Join(clones, ", "))
 	}

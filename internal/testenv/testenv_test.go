@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -151,5 +152,38 @@ func TestNeedNamesAllThatIsMissing(t *testing.T) {
 		if !ok || !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
+	}
+}
+
+// TestForeignCheckout: a program that a test builds in a checkout of another user's is built. The
+// go command asked git for the repository's state, and git refuses to tell it.
+func TestForeignCheckout(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Go, testenv.Tool("git"))
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module x\n", "main.go": "package main\nfunc main() {}\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(name string, args ...string) ([]byte, error) {
+		cmd := testenv.Command(t, name, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GOENV=off")
+		return cmd.CombinedOutput()
+	}
+	if out, err := run("git", "init", "-q"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, 65534, 65534))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run("git", "status"); err == nil {
+		t.Fatalf("git tells: %s", out)
+	}
+	if out, err := run("go", "build", "-o", filepath.Join(dir, "x"), "."); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -348,6 +348,12 @@ func TestLossIsCounted(t *testing.T) {
 	if len(samples) != 1 || stats.LostFull == 0 || stats.Samples != n+stats.LostFull {
 		t.Errorf("%d keys with %d samples, stats %+v: counted + lost must be all", len(samples), n, stats)
 	}
+	// Of an event at most the kernel's stack and the user's are cut short, as the counter's
+	// text says; it said that the counter is of events, of which there were fewer.
+	if stats.CutShort > 2*stats.Samples {
+		t.Errorf("%d stacks of %d events are cut short", stats.CutShort, stats.Samples)
+	}
+	t.Logf("%d stacks of %d events are cut short", stats.CutShort, stats.Samples)
 }
 
 // The period of a perf event is what a sample stands for.

@@ -27,3 +27,16 @@ func TestIsClone(t *testing.T) {
 		}
 	}
 }
+
+// TestIsSplit: parts of functions by the names that compilers give them, and what only looks
+// like one.
+func TestIsSplit(t *testing.T) {
+	for name, want := range map[string]bool{
+		"f.cold": true, "f.cold.12": true, "f.isra.0.cold": true, "_ZN2ns1fEi.cold": true, "f.__part.2": true,
+		"f.part.0": false, "f.constprop.1": false, "cold": false, "f.colder": false, "f.cold.isra.0": false, "": false,
+	} {
+		if IsSplit(name) != want {
+			t.Errorf("%s: %t", name, !want)
+		}
+	}
+}

@@ -132,6 +132,7 @@ ffffffff81000700 T __x64_sys_getppid
 ffffffff81000800 T narrow
 ffffffff81000900 T nine
 ffffffff81000a00 T by_value
+ffffffff81000a80 T printk
 ffffffff81000b00 D jiffies
 ffffffffc0000000 t ext4_sync_fs	[ext4]
 ffffffffc0000100 t ext4_sync_file	[ext4]

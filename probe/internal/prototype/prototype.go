@@ -51,7 +51,8 @@ func In(spec *btf.Spec, name string) ([]*btf.FuncProto, error) {
 	}
 	var out []*btf.FuncProto
 	for _, t := range types {
-		if fn, ok := t.(*btf.Func); ok {
+		// cilium/ebpf (0.22) leaves every other one of several flavors (name___v2) in the list.
+		if fn, ok := t.(*btf.Func); ok && fn.Name == name {
 			if p, ok := fn.Type.(*btf.FuncProto); ok {
 				out = append(out, p)
 			}

@@ -39,3 +39,27 @@ func TestNames(t *testing.T) {
 		t.Errorf("a module that does not exist has %v", names)
 	}
 }
+
+// TestFlavors: functions are not each other's flavors. Of f, f___v2 and f___v2_impl, as kernels
+// from 7.0 on have them, f had the prototypes of two.
+func TestFlavors(t *testing.T) {
+	long := &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}
+	var types []btf.Type
+	for i, name := range []string{"f", "f___v2", "f___v2_impl"} {
+		p := &btf.FuncProto{Return: long, Params: make([]btf.FuncParam, i+1)}
+		for k := range p.Params {
+			p.Params[k] = btf.FuncParam{Name: string(rune('a' + k)), Type: long}
+		}
+		types = append(types, &btf.Func{Name: name, Type: p})
+	}
+	spec := probetest.Spec(t, types)
+	for i, name := range []string{"f", "f___v2", "f___v2_impl"} {
+		protos, err := In(spec, name)
+		if err != nil || len(protos) != 1 || len(protos[0].Params) != i+1 {
+			t.Errorf("%s: %v, %v", name, protos, err)
+		}
+	}
+	if p, err := In(spec, "f___v3"); !errors.Is(err, btf.ErrNotFound) {
+		t.Errorf("%v, %v", p, err)
+	}
+}
