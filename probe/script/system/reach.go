@@ -45,8 +45,8 @@ func (s *System) reach(f *syntax.File) {
 		return
 	}
 	r := reach{
-		types: map[string]bool{}, members: map[string]bool{}, funcs: map[string]bool{pathHelper: true}, vars: map[string]bool{},
-		events: slices.Clone(s.wanted),
+		types: map[string]bool{}, members: map[string]bool{}, vars: map[string]bool{},
+		funcs: map[string]bool{pathHelper: true}, events: slices.Clone(s.wanted),
 	}
 	for n := range syntax.All(f) {
 		switch n := n.(type) {
@@ -74,7 +74,7 @@ func (s *System) reach(f *syntax.File) {
 			r.types[n.Name] = true
 		case *syntax.C:
 			for _, w := range strings.FieldsFunc(n.Text, notInNames) {
-				r.types[w] = true
+				r.types[w], r.members[w] = true, true // a #define may name a member
 			}
 		case *syntax.Call:
 			r.funcs[n.Name] = true

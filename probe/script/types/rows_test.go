@@ -123,3 +123,33 @@ func TestRows(t *testing.T) {
 		})
 	}
 }
+
+// TestNewRow: a function that the language does not have is one row: its arguments, its result, its
+// probes and that it is unsafe are checked by nothing else.
+func TestNewRow(t *testing.T) {
+	last := &funcs.All()[len(funcs.All())-1]
+	was := *last
+	t.Cleanup(func() { *last = was })
+	r := funcs.Row{
+		Name: "zzz", Since: "0.26", Least: 2, Most: 2, Unsafe: true, Probes: "kprobe",
+		Args: []funcs.Arg{{Kind: funcs.Integer}, {Kind: funcs.String, Literal: true}}, Result: funcs.Int(4),
+	}
+	if result, ok, said := accepted(&r, "kprobe", true); ok || !strings.Contains(said, "zzz") {
+		t.Errorf("without a row it is accepted: %v %s %s", ok, result, said)
+	}
+	*last = r
+	if result, ok, said := accepted(&r, "kprobe", true); !ok || !strings.HasPrefix(result, "int32") {
+		t.Errorf("with its row: %v, result %q\n%s", ok, result, said)
+	}
+	if _, ok, _ := accepted(&r, "kprobe", false); ok {
+		t.Error("it is accepted in safe mode")
+	}
+	if _, ok, _ := accepted(&r, "begin", true); ok {
+		t.Error("it is accepted in begin")
+	}
+	wrong := r
+	wrong.Args = []funcs.Arg{{Kind: funcs.String}, {Kind: funcs.String, Literal: true}}
+	if _, ok, _ := accepted(&wrong, "kprobe", true); ok {
+		t.Error("it is accepted with a text in place of a number")
+	}
+}

@@ -1,12 +1,15 @@
 package difftest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/ir/internal/builtin"
+	"github.com/borescope/borescope/probe/ir/interp"
 )
 
 // TestBuiltins: every builtin is known to one of the checker and the generator, on all kernels
@@ -35,5 +38,41 @@ func TestBuiltins(t *testing.T) {
 				t.Errorf("%s: compiled nowhere", b.Name)
 			}
 		}
+	}
+}
+
+// TestNewBuiltin: a builtin that a helper returns is one row: checker, generator and interpreter
+// have no list of their own.
+func TestNewBuiltin(t *testing.T) {
+	last := &builtin.Rows()[len(builtin.Rows())-1]
+	was := *last
+	t.Cleanup(func() { *last = was })
+	hits := &ir.Map{Name: "hits", Agg: ir.AggCount, Key: ir.IntType(8, false)}
+	p := &ir.Program{Name: "builtin", IncludeSelf: true, Actions: []ir.Action{{
+		Target: probe.RawTracepoint{Name: "sys_enter"},
+		Body:   []*ir.Stmt{{Op: ir.StmtAgg, Map: hits, Key: ir.NewBuiltin("zzz")}},
+	}}}
+	plan := rawPlan("7.2.0", "amd64")
+	if _, err := bpf.Compile(p, plan); err == nil {
+		t.Error("it is known without a row")
+	}
+	*last = builtin.Named("numa")
+	last.Name = "zzz"
+	spec, err := bpf.Compile(p, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, prog := range spec.Programs {
+		if !strings.Contains(fmt.Sprint(prog.Instructions), "FnGetNumaNodeId") {
+			t.Errorf("it is not read:\n%v", prog.Instructions)
+		}
+	}
+	in, err := interp.New(p, plan, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &interp.Machine{Builtin: func(name string) uint64 { return uint64(len(name)) }}
+	if err := in.Run(m); err != nil || m.Maps[hits]["\x03\x00\x00\x00\x00\x00\x00\x00"] == nil {
+		t.Errorf("interpreted, it is in %q; %v", m.Maps[hits], err)
 	}
 }
