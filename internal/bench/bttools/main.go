@@ -1,0 +1,154 @@
+// Command bttools runs bpftrace's own tools as package script compiles them, each beside a process
+// whose work it must see, and prints for each whether it did:
+//
+//	go -C internal/bench run ./bttools DIR             # a folder of .bt files, as root
+//	go -C internal/bench run ./bttools -table FILE…    # what runs printed, as a table by kernel
+//
+// A tool that needs what the machine does not have, such as a probe, a program or a disk, is left out
+// with the cause. Status 1: a tool did not see what it must.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/script"
+	"github.com/borescope/borescope/probe/script/syntax"
+)
+
+func main() {
+	work := flag.String("work", "", "be the process of the tool `NAME`")
+	page := flag.Bool("table", false, "print the table of what runs printed")
+	flag.Parse()
+	var err error
+	switch {
+	case *work != "":
+		err = be(*work)
+	case *page:
+		err = table(os.Stdout, flag.Args())
+	case flag.NArg() != 1:
+		err = errors.New("give the folder of bpftrace's tools")
+	default:
+		err = run(flag.Arg(0))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bttools:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs the tools of a folder.
+func run(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.bt"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("no .bt files in %s: %w", dir, err)
+	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return err
+	}
+	fmt.Println("kernel", unix.ByteSliceToString(u.Release[:]))
+	env := probe.NewEnv(nil)
+	wrong := 0
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".bt")
+		result := try(env, name, file)
+		if strings.HasPrefix(result, "WRONG") {
+			wrong++
+		}
+		fmt.Printf("%s\t%s\n", name, result)
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d tools did not see what they must", wrong)
+	}
+	return nil
+}
+
+// try runs a tool beside its process, and says what came of it.
+func try(env *probe.Env, name, file string) string {
+	c, ok := cases[name]
+	if !ok {
+		return "no work: it is not among those that are tried"
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "WRONG " + err.Error()
+	}
+	p, err := script.Compile(name, string(text), &script.Options{Env: env, Unsafe: true, Params: c.params})
+	if err != nil {
+		return "not here: " + firstLine(syntax.Text(err))
+	}
+	if c.lacks != nil {
+		if err := c.lacks(); err != nil {
+			return "no work: " + err.Error()
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var out, said bytes.Buffer
+	pid := 0
+	_, err = p.Run(ctx, &script.RunOptions{Stdout: &out, Stderr: &said, Quiet: true, Attached: func() error {
+		cmd, err := start(name)
+		if err != nil {
+			return err
+		}
+		pid = cmd.Process.Pid
+		go func() {
+			err := cmd.Wait()
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "bttools: the process of %s: %v\n", name, err)
+			}
+			time.Sleep(c.after)
+			cancel()
+		}()
+		return nil
+	}})
+	var unsupported *probe.UnsupportedError
+	switch {
+	case errors.As(err, &unsupported):
+		return "not here: " + firstLine(err.Error())
+	case err != nil:
+		return "WRONG " + firstLine(err.Error())
+	}
+	for _, want := range c.want {
+		want = strings.ReplaceAll(want, "PID", strconv.Itoa(pid))
+		if !regexp.MustCompile("(?m)" + want).Match(out.Bytes()) {
+			return fmt.Sprintf("WRONG nothing like %q in %q%q", want, tail(out.String()), said.String())
+		}
+	}
+	return "seen: " + c.what
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}
+
+// tail returns the end of a text.
+func tail(s string) string { return s[max(0, len(s)-2000):] }
+
+// start starts the process of a tool, which waits a moment before it works.
+func start(name string) (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(exe, "-work", name)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd, cmd.Start()
+}
