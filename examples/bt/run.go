@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script"
@@ -26,6 +28,9 @@ const usage = `bt runs scripts in bpftrace's language, as of 0.26.1.
                                            until Ctrl-C, then the maps
   bt -c 'ls /' script.bt 7 --name=value    while a command runs; $1 is 7, getopt("name") value
   bt -f json script.bt                     lines of JSON
+  bt -p 1234 script.bt                     events of that process, until it ends
+  bt -l 'tracepoint:syscalls:*open*'       what can be traced; with -v its arguments
+  bt -l script.bt                          what the script would trace
 
   bt -check script.bt                      only what is wrong with it, if anything is
   bt -fmt script.bt                        as bpftrace --fmt formats it
@@ -52,6 +57,7 @@ type options struct {
 	pid, child            int
 	check, format, unsafe bool
 	quiet, raw, self      bool
+	list, verbose, dry    bool
 	names                 bool
 	stdin                 io.Reader
 	stdout, stderr        *cli.Output
@@ -70,7 +76,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr *cl
 	}
 	fs.StringVar(&o.script, "e", "", "the `SCRIPT` itself")
 	fs.StringVar(&o.command, "c", "", "run this `COMMAND`, and end with it")
-	fs.IntVar(&o.pid, "p", 0, "restrict user probes to the process `PID`")
+	fs.IntVar(&o.pid, "p", 0, "restrict probes to the process `PID`, and end with it")
+	fs.BoolVar(&o.list, "l", false, "list the probes that match a pattern, or those of a script")
+	fs.BoolVar(&o.verbose, "v", false, "with -l: their arguments, too")
+	fs.BoolVar(&o.dry, "dry-run", false, "attach the script's probes, and end")
 	fs.StringVar(&o.output, "f", "text", "the `FORMAT` of the output: text, json")
 	fs.BoolVar(&o.quiet, "q", false, "do not say how many probes are attached")
 	fs.BoolVar(&o.raw, "raw", false, "print text of traced processes as it is, also what terminals act on")
@@ -91,10 +100,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr *cl
 	if o.names {
 		return 0, o.listNames()
 	}
+	if o.list && o.script == "" && fs.NArg() < 2 && !strings.HasSuffix(fs.Arg(0), ".bt") && fs.Arg(0) != "-" {
+		return 0, o.listMatches(fs.Arg(0))
+	}
 	if err := o.read(fs.Args()); err != nil {
 		return 0, err
 	}
 	switch {
+	case o.list:
+		return 0, o.listScript()
 	case o.format:
 		return 0, o.formatted()
 	case o.check || o.stage != "" || o.root != "":
@@ -237,11 +251,47 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 			}
 		}()
 	}
+	if o.pid != 0 {
+		if err := o.follow(ctx, stop); err != nil {
+			return 0, err
+		}
+	}
 	p, err := o.compile()
 	if err != nil {
 		return 0, err
 	}
-	return p.Run(ctx, r)
+	if o.dry {
+		r.Attached = func() error { return errDry }
+	}
+	status, err = p.Run(ctx, r)
+	if errors.Is(err, errDry) {
+		return 0, nil
+	}
+	return status, err
+}
+
+// errDry ends a run when everything is attached.
+var errDry = errors.New("dry run")
+
+// follow calls stop when the traced process ends.
+func (o *options) follow(ctx context.Context, stop func()) error {
+	fd, err := unix.PidfdOpen(o.pid, 0)
+	if err != nil {
+		return fmt.Errorf("-p %d: %w", o.pid, err)
+	}
+	process := os.NewFile(uintptr(fd), "pidfd")
+	go func() {
+		defer process.Close()
+		defer stop()
+		for ctx.Err() == nil {
+			const wait = 200 // ms
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			if n, err := unix.Poll(fds, wait); n > 0 || err != nil && err != unix.EINTR {
+				return
+			}
+		}
+	}()
+	return nil
 }
 
 var errRefused = errors.New("the script has errors")

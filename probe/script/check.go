@@ -43,7 +43,8 @@ type Options struct {
 	Values map[string]string
 	// Unsafe allows functions that change the system, and kprobes by address.
 	Unsafe bool
-	// PID is the process that user probes are restricted to, and then need no file for; 0: none.
+	// PID is the process that probes are restricted to, but begin, end and interval; user probes
+	// need no file then. 0: none.
 	PID int
 	// Child is the process of the command that is traced, which the script reads as cpid; 0: none.
 	Child int

@@ -124,6 +124,18 @@ func (p *Program) IR() *ir.Program { return p.low.IR }
 // Plan returns where the programs are attached. It is shared: do not change it.
 func (p *Program) Plan() *probe.Plan { return p.plan }
 
+// Probes returns what the script's probes attach to, each as probe.ParseTarget reads it, in the order
+// of the script. Those that its policy of missing probes leaves out are not among them.
+func (p *Program) Probes() []string {
+	var list []string
+	for _, g := range p.plan.Programs {
+		for _, s := range g.Sites {
+			list = append(list, s.Target.String())
+		}
+	}
+	return list[:len(list)-p.low.Added]
+}
+
 // mostKey returns the most bytes of a map's key: MAX_BPF_STACK before Linux 6.1 (htab_map_alloc_check,
 // kernel/bpf/hashtab.c).
 func mostKey(e *probe.Env) int {

@@ -1,11 +1,16 @@
 package perfdata
 
 import (
+	"debug/elf"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/perfring"
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/stack"
 )
 
@@ -133,7 +138,9 @@ func (p *File) settle(proc *mappings) {
 			o.data = append(o.data, m)
 			continue
 		}
-		if isFile(c.path) {
+		if c.path == "[vdso]" {
+			p.loadVDSO(&m)
+		} else if isFile(c.path) {
 			o.before = o.before[:0]
 			if l := &proc.last; l.start < c.start || l.end > c.end { // it is not hidden
 				o.before = append(o.before,
@@ -151,6 +158,59 @@ func (p *File) settle(proc *mappings) {
 	}
 	proc.mods, proc.changes, proc.own = mods, nil, 0
 	clear(o.changes)
+}
+
+// loadVDSO has the rules of the kernel's code in processes from this process, as perf does: no file has
+// them. They are those of the recorded machine if its kernel and architecture are this machine's.
+func (p *File) loadVDSO(m *stack.Module) {
+	if p.Root != nil || p.release == "" || p.release != feature.Release() || p.Machine != ownMachine() {
+		return
+	}
+	if p.vdso == nil {
+		p.vdso = ownVDSO()
+	}
+	if uint64(len(p.vdso)) != m.End-m.Start {
+		return
+	}
+	if err := m.LoadImage(image{m.Start, p.vdso}); err != nil {
+		p.complain("[vdso]: %w", err)
+	}
+}
+
+// ownMachine returns the machine of this process.
+func ownMachine() elf.Machine {
+	return map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
+}
+
+// ownVDSO returns the image of the vDSO in this process, nil if there is none.
+func ownVDSO() (b []byte) {
+	pid := os.Getpid()
+	_ = procfs.EachMapping(pid, func(m *procfs.Mapping) bool {
+		if m.Path != "[vdso]" {
+			return true
+		}
+		b = make([]byte, m.End-m.Start)
+		if procfs.ReadMemory(pid, b, m.Start) != nil {
+			b = nil
+		}
+		return false
+	})
+	return b
+}
+
+// image is memory from an address on.
+type image struct {
+	start uint64
+	data  []byte
+}
+
+// ReadMemory implements stack.Memory.
+func (i image) ReadMemory(dst []byte, addr uint64) error {
+	if addr < i.start || addr-i.start > uint64(len(i.data)) || uint64(len(dst)) > uint64(len(i.data))-(addr-i.start) {
+		return fmt.Errorf("%d bytes at %#x are not in the image", len(dst), addr)
+	}
+	copy(dst, i.data[addr-i.start:])
+	return nil
 }
 
 func (p *File) loadModule(m *stack.Module, before []stack.Module) {

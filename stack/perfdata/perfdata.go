@@ -42,13 +42,15 @@ type File struct {
 	// expanded are the records that were compressed.
 	expanded []byte
 
-	procs  map[uint32]*mappings
-	comms  map[uint32]string // by thread
-	files  map[string]*stack.FileCFI
-	room   int // modules that may be made of mappings at once
-	over   overlay
-	errs   []error
-	errors int // how many there were
+	procs   map[uint32]*mappings
+	comms   map[uint32]string // by thread
+	files   map[string]*stack.FileCFI
+	vdso    []byte // this process's, once it was needed
+	release string // of the kernel, "" if it is not known
+	room    int    // modules that may be made of mappings at once
+	over    overlay
+	errs    []error
+	errors  int // how many there were
 }
 
 type section struct{ off, size uint64 }
@@ -127,12 +129,13 @@ func (p *File) Close() error {
 
 // Layout: tools/perf/util/header.h, struct perf_file_header and perf_file_attr.
 const (
-	magic        = "PERFILE2"
-	headerSize   = 104
-	perfAttrMin  = 64 // the first published struct perf_event_attr
-	perfMaxAttrs = 10000
-	perfFeatArch = 6
-	perfUserType = 64 // records from here on are perf's own
+	magic           = "PERFILE2"
+	headerSize      = 104
+	perfAttrMin     = 64 // the first published struct perf_event_attr
+	perfMaxAttrs    = 10000
+	perfFeatRelease = 4 // HEADER_OSRELEASE
+	perfFeatArch    = 6
+	perfUserType    = 64 // records from here on are perf's own
 
 	// Of a file that perf wrote to a pipe (struct perf_pipe_file_header).
 	pipeHeaderSize    = 16
@@ -179,7 +182,9 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 		}
 	}
 	p.sortIDs()
-	p.readArch(h[72:], size)
+	for _, feature := range []int{perfFeatRelease, perfFeatArch} {
+		p.setFeature(feature, p.readFeature(feature, h[72:], size))
+	}
 	return p, p.readIndex()
 }
 
@@ -212,8 +217,8 @@ func (p *File) readPiped(raw *perfring.Raw) error {
 		p.addEvent(raw.Data[:attrSize], raw.Data[attrSize:])
 		p.sortIDs()
 	case perfHeaderFeature: // u64, the feature's section
-		if len(raw.Data) > 12 && le.Uint64(raw.Data) == perfFeatArch {
-			p.setArch(raw.Data[8:])
+		if len(raw.Data) > 12 {
+			p.setFeature(int(min(le.Uint64(raw.Data), 256)), raw.Data[8:])
 		}
 	}
 	return nil
@@ -243,10 +248,19 @@ func (p *File) addEvent(attr, ids []byte) {
 	})
 }
 
-// setArch sets the machine by the section of the feature HEADER_ARCH: a length, a text.
-func (p *File) setArch(b []byte) {
-	if strings.HasPrefix(string(b[4:]), "aarch64") {
-		p.Machine = elf.EM_AARCH64
+// setFeature sets what the section of a feature says: a length, a text.
+func (p *File) setFeature(feature int, b []byte) {
+	if len(b) < 4 {
+		return
+	}
+	text, _, _ := strings.Cut(string(b[4:]), "\x00")
+	switch feature {
+	case perfFeatArch:
+		if strings.HasPrefix(text, "aarch64") {
+			p.Machine = elf.EM_AARCH64
+		}
+	case perfFeatRelease:
+		p.release = text
 	}
 }
 
@@ -286,26 +300,27 @@ func (p *File) readAttr(off, attrSize uint64, size int64) error {
 	return nil
 }
 
-// readArch reads the feature that names the machine; features stand behind the
-// data, one section for each bit that is set.
-func (p *File) readArch(features []byte, size int64) {
+// readFeature reads the section of a feature, nil if there is none. Features stand behind the data,
+// one section for each bit that is set.
+func (p *File) readFeature(feature int, features []byte, size int64) []byte {
 	word := binary.LittleEndian.Uint64(features)
-	if word&(1<<perfFeatArch) == 0 {
-		return
+	if word&(1<<feature) == 0 {
+		return nil
 	}
-	n := bits.OnesCount64(word & (1<<perfFeatArch - 1))
+	n := bits.OnesCount64(word & (1<<feature - 1))
 	var s [16]byte
 	if _, err := p.r.ReadAt(s[:], int64(p.data.off+p.data.size)+int64(16*n)); err != nil {
-		return
+		return nil
 	}
 	sec := section{binary.LittleEndian.Uint64(s[:]), binary.LittleEndian.Uint64(s[8:])}
-	if checkSections(size, sec) != nil || sec.size < 4 || sec.size > 4096 {
-		return
+	if checkSections(size, sec) != nil || sec.size > 4096 {
+		return nil
 	}
 	b := make([]byte, sec.size)
-	if _, err := p.r.ReadAt(b, int64(sec.off)); err == nil {
-		p.setArch(b)
+	if _, err := p.r.ReadAt(b, int64(sec.off)); err != nil {
+		return nil
 	}
+	return b
 }
 
 // event returns the number of the event that an id stands for.

@@ -89,6 +89,10 @@ func TestPerfDataMatchesPerfScript(t *testing.T) {
 	for _, w := range stacktest.Workloads {
 		t.Run(w.Name, func(t *testing.T) { comparePerfScript(t, perf, w) })
 	}
+	// The kernel's own code in processes had no rules: one of openssl's samples in a thousand.
+	t.Run("vdso", func(t *testing.T) {
+		comparePerfScript(t, perf, stacktest.Workload{Name: "perl", Argv: []string{"perl", "-MTime::HiRes=time", "-e", "while (1) { $x += time() }"}})
+	})
 	// Records of a deep stack, compressed.
 	t.Run("compressed", func(t *testing.T) { comparePerfScript(t, perf, stacktest.Workloads[0], "-z") })
 	// Written to a pipe: a section was said to lie outside of the file.

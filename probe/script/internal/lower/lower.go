@@ -204,9 +204,24 @@ func (l *lowerer) probe(p *syntax.Probe) {
 			continue
 		}
 		l.out.IR.Actions = append(l.out.IR.Actions, ir.Action{
-			Target: target, Body: body, Pos: pos(a.Loc),
+			Target: target, Body: append(l.only(a), body...), Pos: pos(a.Loc),
 		})
 	}
+}
+
+// only returns the statements that end an action outside of the process that probes are restricted
+// to, if there is one: a timer that fires on one CPU is not restricted, and user probes are attached
+// in the process alone.
+func (l *lowerer) only(a *syntax.AttachPoint) []*ir.Stmt {
+	switch a.Provider {
+	case "begin", "end", "interval", "iter", "uprobe", "uretprobe", "usdt", "watchpoint":
+		return nil
+	}
+	if l.o.Process == 0 {
+		return nil
+	}
+	other := ir.NewExpr(ir.OpNe, ir.NewBuiltin("pid"), ir.NewConst(int64(l.o.Process)))
+	return []*ir.Stmt{{Op: ir.StmtIf, X: other, Body: []*ir.Stmt{{Op: ir.StmtReturn}}}}
 }
 
 // block returns the statements that f adds, in a scope of their own.
