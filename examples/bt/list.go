@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/probe"
@@ -33,7 +32,7 @@ func (o *options) listMatches(pattern string) error {
 	for _, p := range patterns {
 		matches, end := probe.List(p, &probe.ListOptions{Env: env, Args: o.verbose})
 		for m := range matches {
-			if err := o.stdout.Text(listed(m, o.verbose)); err != nil {
+			if err := o.stdout.Text(listed(m)); err != nil {
 				return err
 			}
 		}
@@ -46,21 +45,9 @@ func (o *options) listMatches(pattern string) error {
 	return errors.Join(errs...)
 }
 
-// listed returns the lines of a match: its name and, if they are asked for, its arguments as bpftrace
-// -lv has them.
-func listed(m probe.Match, args bool) string {
-	var b strings.Builder
-	b.WriteString(m.Target.String() + "\n")
-	if args {
-		for _, a := range slices.Concat(m.Fields, m.Args) {
-			b.WriteString("    " + a.Type + " " + a.Name + "\n")
-		}
-		if m.Ret != nil {
-			b.WriteString("    " + m.Ret.Type + " retval\n")
-		}
-	}
-	return b.String()
-}
+// listed returns the lines of a match: its name and, if they are known, its arguments, as bpftrace -lv
+// has them.
+func listed(m probe.Match) string { return m.String() + "\n" }
 
 // listScript prints the probes of a script.
 func (o *options) listScript() error {

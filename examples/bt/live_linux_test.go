@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,6 +43,10 @@ func TestLive(t *testing.T) {
 			[]string{"-c", "sh -c 'exec echo one two'", "-e", `tracepoint:syscalls:sys_enter_execve /comm == "sh"/ { join(args.argv); join(args.argv, "+"); }`},
 			"echo one two\necho+one+two\n", "Attached 1 probe\n", 0,
 		},
+		{"list", []string{"-l", "-v", "tracepoint:syscalls:sys_enter_mkdirat"}, "tracepoint:syscalls:sys_enter_mkdirat\n    int __syscall_nr\n    int dfd\n", "", 0},
+		{"list of all kinds", []string{"-l", "sys_enter_mkdirat"}, "tracepoint:syscalls:sys_enter_mkdirat\n", "", 0},
+		{"list of a script", []string{"-l", "-e", "interval:s:1 { @[ustack] = count(); } begin { }"}, "interval:s:1\nbegin\n", "", 0},
+		{"dry run", []string{"-q", "-dry-run", "-e", `interval:s:1 { } end { printf("ended"); }`}, "", "", 0},
 		{"loss", []string{"-q", "-e", "config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; }"}, "@[1]: 1\n", "Map full; can't update element (1 times)", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -55,5 +60,22 @@ func TestLive(t *testing.T) {
 				t.Errorf("status %d, printed\n%s%s\nwant %d,\n%s%s", status, &out, &said, c.status, c.out, c.said)
 			}
 		})
+	}
+}
+
+// TestProcess: -p has the events of one process, and ends with it.
+func TestProcess(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs, testenv.Tool("sleep"))
+	cmd := testenv.Command(t, "sleep", "1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	var out, said bytes.Buffer
+	pid := strconv.Itoa(cmd.Process.Pid)
+	text := `tracepoint:syscalls:sys_enter_exit_group { @[pid] = count(); } tracepoint:raw_syscalls:sys_enter /pid != ` + pid + `/ { @others = count(); }`
+	status, err := run(t.Context(), []string{"-q", "-p", pid, "-e", text}, nil, cli.NewOutput(&out), cli.NewOutput(&said))
+	if want := "\n\n@[" + pid + "]: 1\n"; status != 0 || err != nil || out.String() != want || said.Len() > 0 {
+		t.Errorf("status %d, %v; it printed %q and said %q, want %q", status, err, &out, &said, want)
 	}
 }

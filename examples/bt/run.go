@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script"
@@ -272,27 +270,6 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 
 // errDry ends a run when everything is attached.
 var errDry = errors.New("dry run")
-
-// follow calls stop when the traced process ends.
-func (o *options) follow(ctx context.Context, stop func()) error {
-	fd, err := unix.PidfdOpen(o.pid, 0)
-	if err != nil {
-		return fmt.Errorf("-p %d: %w", o.pid, err)
-	}
-	process := os.NewFile(uintptr(fd), "pidfd")
-	go func() {
-		defer process.Close()
-		defer stop()
-		for ctx.Err() == nil {
-			const wait = 200 // ms
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			if n, err := unix.Poll(fds, wait); n > 0 || err != nil && err != unix.EINTR {
-				return
-			}
-		}
-	}()
-	return nil
-}
 
 var errRefused = errors.New("the script has errors")
 

@@ -3,9 +3,11 @@ package script_test
 import (
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/borescope/borescope/internal/meter"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script"
 )
 
@@ -14,6 +16,7 @@ import (
 // memory.
 func TestCompileBounds(t *testing.T) {
 	testenv.LimitMemory(t, 512<<20)
+	machine := probe.NewEnv(&probe.EnvOptions{Release: "6.12.0", Root: fstest.MapFS{}})
 	many := strings.Repeat
 	in := func(n int, open, inner, end string) string { return many(open, n) + inner + many(end, n) }
 	for name, c := range map[string]struct{ text, want string }{
@@ -26,7 +29,7 @@ func TestCompileBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
-			_, _ = meter.Bounded(t, len(c.text), func() { _, err = script.Compile("stdin", c.text, nil) })
+			_, _ = meter.Bounded(t, len(c.text), func() { _, err = script.Compile("stdin", c.text, &script.Options{Env: machine}) })
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%.200v, want %q", err, c.want)
 			}
