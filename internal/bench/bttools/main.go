@@ -119,7 +119,7 @@ func try(env *probe.Env, name, file string) string {
 	}})
 	var unsupported *probe.UnsupportedError
 	switch {
-	case errors.As(err, &unsupported):
+	case errors.As(err, &unsupported), err != nil && strings.Contains(err.Error(), "the kernel does not let"):
 		return "not here: " + firstLine(err.Error())
 	case err != nil:
 		return "WRONG " + firstLine(err.Error())
