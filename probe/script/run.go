@@ -252,14 +252,14 @@ func (s *run) iterate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, done := context.WithCancel(ctx)
+	reading, done := context.WithCancel(ctx)
 	read := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(io.Discard, r)
 		read <- errors.Join(err, r.Close())
 		done()
 	}()
-	err = s.follow(ctx)
+	err = s.follow(reading)
 	done()
 	if err != nil {
 		return err // the program ends with the iterator's last read

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/probe/ir/bpf"
@@ -16,8 +17,8 @@ import (
 // AttachOptions are the options of [Attach]. The zero value drops what the script prints.
 type AttachOptions struct {
 	// Events gets what the script prints, in order, and is closed when the script has ended. The
-	// script waits for its receiver: while it waits, records may be lost (Session.Stats), and
-	// Session.Close returns only after the last event was received. Nil drops all.
+	// script waits for its receiver: while it waits, records may be lost (Session.Stats). From
+	// Session.Close on, events for which the channel has no room are dropped. Nil drops all.
 	Events chan<- Event
 	// Raw leaves text of traced processes as it is, with what a terminal acts on.
 	Raw bool
@@ -44,7 +45,8 @@ type Session struct {
 	done   chan struct{}
 	end    error // of the script, once done is closed
 
-	closed bool // guarded by run.mu
+	closing sync.Once
+	closed  bool // guarded by run.mu
 }
 
 // Attach loads and attaches a script, and returns when all of its probes are attached and its begin
@@ -54,7 +56,7 @@ func Attach(ctx context.Context, p *Program, o *AttachOptions) (*Session, error)
 	if o == nil {
 		o = &AttachOptions{}
 	}
-	e := &events{to: o.Events}
+	e := &events{to: o.Events, closing: make(chan struct{})}
 	attached := make(chan struct{})
 	r := p.newRun(&RunOptions{
 		Stdout: &e.out, Stderr: &e.said, Raw: o.Raw, Quiet: true,
@@ -96,6 +98,7 @@ func (s *Session) Wait() (status int, err error) {
 // Close ends the script, as exit() does: its end probes run. Then it frees all of it. It may be called
 // again.
 func (s *Session) Close() error {
+	s.closing.Do(func() { close(s.run.events.closing) })
 	s.cancel()
 	<-s.done
 	s.run.mu.Lock()
@@ -158,6 +161,7 @@ func (s *Session) read(m *lower.Map, clear bool) ([]output.Entry, error) {
 // events sends what a script prints to a channel.
 type events struct {
 	to        chan<- Event
+	closing   chan struct{} // is closed by Session.Close
 	out, said bytes.Buffer
 	values    []any
 }
@@ -191,6 +195,14 @@ func (e *events) send(at *lower.Site) {
 		if ev.Text == "" || ev.Kind == "" || e.to == nil {
 			continue
 		}
-		e.to <- ev
+		select {
+		case e.to <- ev:
+			continue
+		default:
+		}
+		select {
+		case e.to <- ev:
+		case <-e.closing:
+		}
 	}
 }

@@ -158,3 +158,23 @@ func TestSessionEnds(t *testing.T) {
 		s.Close()
 	}
 }
+
+// TestSessionDeaf: a session whose events nobody receives can be closed.
+func TestSessionDeaf(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	const text = `begin { printf("first\n"); printf("second\n"); } interval:ms:1 { printf("more\n"); }`
+	events := make(chan script.Event)
+	s, err := script.Attach(t.Context(), script.MustCompile(t, text, nil), &script.AttachOptions{Events: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := <-events; e.Text != "first\n" {
+		t.Errorf("the event is %+v", e)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, more := <-events; more {
+		t.Error("events come after Close")
+	}
+}
