@@ -81,7 +81,7 @@ func promoteAlike(old, t Type) (Type, bool) {
 		return old, true
 	case old.Kind == Tuple || old.Kind == Record:
 		return promoteGroup(old, t)
-	case old.Kind == String:
+	case old.Kind == String || old.Kind == Buffer:
 		old.Size = max(old.Size, t.Size)
 		return old, true
 	case old.Kind == Pointer:

@@ -148,6 +148,13 @@ func (l *lowerer) binary(x *syntax.Binary) *ir.Expr {
 		return l.offset(x, op)
 	}
 	args := l.in(x.X, x.Y)
+	if a, b := l.typ(x.X), l.typ(x.Y); a.Kind == types.Buffer && b.Kind == types.Buffer {
+		wide := l.of(x.X)
+		if b.Size > a.Size {
+			wide = l.of(x.Y)
+		}
+		args[0], args[1] = l.widened(x, args[0], l.of(x.X), wide), l.widened(x, args[1], l.of(x.Y), wide)
+	}
 	if op == ir.OpDiv || op == ir.OpMod {
 		args = l.divisor(x, args)
 	}
@@ -307,7 +314,21 @@ func (l *lowerer) choice(x *syntax.If) *ir.Expr {
 		return l.choose(x, t, cond, func() *ir.Expr { return v }, func() *ir.Expr { return l.expr(x.Else) })
 	}
 	cond = l.truth(x.Cond)
-	return l.choose(x, t, cond, func() *ir.Expr { return l.expr(then) }, func() *ir.Expr { return l.expr(x.Else) })
+	side := func(e syntax.Expr) func() *ir.Expr {
+		return func() *ir.Expr { return l.widened(e, l.expr(e), l.of(e), t) }
+	}
+	return l.choose(x, t, cond, side(then), side(x.Else))
+}
+
+// widened returns a buffer as one of more bytes; other values are as they are.
+func (l *lowerer) widened(n syntax.Node, x *ir.Expr, from, to ir.Type) *ir.Expr {
+	if from.Kind != ir.KindTuple || to.Kind != ir.KindTuple || from.Equal(to) || len(from.Fields) != 2 || len(to.Fields) != 2 ||
+		from.Fields[1].Type.Kind != ir.KindBytes || to.Fields[1].Type.Kind != ir.KindBytes {
+		return x
+	}
+	x = l.kept(n, x, from)
+	part := func(i int64) *ir.Expr { return &ir.Expr{Op: ir.OpElem, Int: i, Args: []*ir.Expr{x}} }
+	return &ir.Expr{Op: ir.OpTuple, Type: to, Args: []*ir.Expr{part(0), castTo(to.Fields[1].Type, part(1))}}
 }
 
 func (l *lowerer) choose(n syntax.Node, t ir.Type, cond *ir.Expr, a, b func() *ir.Expr) *ir.Expr {

@@ -167,6 +167,9 @@ func (l *lowerer) assignVar(n *syntax.Variable, value syntax.Expr, declared bool
 // assigned type, by their names.
 func (l *lowerer) fitted(value syntax.Expr, want types.Type) *ir.Expr {
 	x, t := l.expr(value), l.typ(value)
+	if t.Kind == types.Buffer {
+		return l.widened(value, x, l.of(value), l.typeOf(value, want))
+	}
 	if t.Kind != types.Record || want.Kind != types.Record || len(t.Fields) != len(want.Fields) {
 		return x
 	}
