@@ -25,6 +25,9 @@
 //     used.
 //   - Characters of traced processes' texts that a terminal acts on are printed as '?'
 //     (RunOptions.Raw), and blanks stay in keys in JSON.
+//   - Texts in a command of system() have '_' for each character that a shell acts on: what a traced
+//     process is called must not be run (RunOptions.Raw). A command that fails has printed what it
+//     printed.
 //   - The texts of strerror() are the C library's.
 //   - A text that is a key is cut to 511 bytes before Linux 6.1, whose keys have no more room.
 //   - What was lost, did not fit or was missed is said at the end.
@@ -39,7 +42,7 @@
 // of the script's own, debugf(), skboutput(), unwatch(), values of more than 8 KiB, and pinned
 // iterators. A loop ends after 8,388,608 turns, before Linux 5.17 after 4,096. As in bpftrace, what
 // is divided by zero is 1, with a warning, and two empty lines are printed before the maps at the
-// end. A command of system() that fails has printed what it printed.
+// end.
 //
 // # Services
 //

@@ -10,11 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/probe/script/internal/printf"
+	"github.com/borescope/borescope/probe/script/output"
 )
 
 // cat prints the beginning of a file, or says why not. A file whose reading waits, such as a pipe,
@@ -80,6 +83,37 @@ func (s *run) foreign(b []byte) string {
 func (s *run) failed(what string) error {
 	_, err := fmt.Fprintf(s.Stderr, "ERROR: %s\n", escape.Terminal(what))
 	return err
+}
+
+// shellSafe returns the values of a command, in whose texts '_' stands for what a shell acts on: a
+// process that names itself "$(reboot)" must not have that run.
+func shellSafe(args []any) []any {
+	out := slices.Clone(args)
+	for i, a := range out {
+		switch a := a.(type) {
+		case int64, uint64, bool:
+		case output.Symbol:
+			out[i] = output.Symbol{Text: shellText(a.Text), Number: a.Number}
+		default:
+			out[i] = shellText(printf.Text(a))
+		}
+	}
+	return out
+}
+
+// shellText returns text with '_' for each character but letters, digits and some that no shell acts
+// on. A '-' at the beginning, which would make an option of it, is one of them.
+func shellText(s string) string {
+	safe := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:,+@%", r) {
+			return r
+		}
+		return '_'
+	}, s)
+	if strings.HasPrefix(safe, "-") {
+		return "_" + safe[1:]
+	}
+	return safe
 }
 
 // mostPrinted bounds the text that a command may print.

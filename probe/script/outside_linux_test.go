@@ -71,6 +71,21 @@ end { system("echo at the end"); }`
 	}
 }
 
+// TestSystemSafe: what a traced process has as its name or argument is no command.
+func TestSystemSafe(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tool("sh"))
+	o := &script.Options{Unsafe: true, Params: []string{"$(echo ran); echo ran `echo ran` 'x' -n"}}
+	const text = `begin { system("echo '%s' %s %d", str($1), str($1), -5); system("echo %s", "-n"); }`
+	out, _ := ran(t, text, o, &script.RunOptions{Quiet: true})
+	const safe = "__echo_ran___echo_ran__echo_ran___x__-n"
+	if want := safe + " " + safe + " -5\n\n_n\n\n\n\n"; out != want {
+		t.Errorf("it printed %q, want %q", out, want)
+	}
+	if out, _ = ran(t, `begin { system("echo %s", str($1)); }`, o, &script.RunOptions{Quiet: true, Raw: true}); !strings.HasPrefix(out, "ran") {
+		t.Errorf("raw, it printed %q", out)
+	}
+}
+
 // TestSystemEnds: a command does not outlive the run that waits for it.
 func TestSystemEnds(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tool("sh"))

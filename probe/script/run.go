@@ -31,8 +31,8 @@ type RunOptions struct {
 	Stdout, Stderr io.Writer
 	// JSON prints lines of JSON, as bpftrace's -f json does.
 	JSON bool
-	// Raw prints text of traced processes as it is; otherwise it has '?' for each character that
-	// a terminal acts on.
+	// Raw leaves text of traced processes as it is; otherwise it is printed with '?' for each
+	// character that a terminal acts on, and system() has '_' for each that a shell acts on.
 	Raw bool
 	// Quiet does not say how many probes are attached.
 	Quiet bool
@@ -489,7 +489,11 @@ func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
 	case lower.Cat:
 		return s.cat(ctx, s.out.Format(at.Format, s.args(at, raw)))
 	case lower.System:
-		return s.system(ctx, s.out.Format(at.Format, s.args(at, raw)))
+		args := s.args(at, raw)
+		if !s.Raw {
+			args = shellSafe(args)
+		}
+		return s.system(ctx, s.out.Format(at.Format, args))
 	case lower.JoinPart, lower.JoinEnd:
 		return s.join(at, s.args(at, raw))
 	case lower.Exit:
