@@ -87,9 +87,7 @@ func TestServedProgram(t *testing.T) {
 			}
 			t.Cleanup(func() { program.Process.Kill(); program.Wait() })
 			if !c.answers {
-				if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
-					t.Fatal(err)
-				}
+				testenv.Stop(t, server)
 			}
 			var out bytes.Buffer
 			cmd := self(t, append(c.args, "-d", "1s", "-p", strconv.Itoa(program.Process.Pid))...)
@@ -139,9 +137,7 @@ func TestSecondSignal(t *testing.T) {
 		if _, err := os.Stat(path); err != nil { // it is up
 			t.Fatal(err)
 		}
-		if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Stop(t, server)
 		cmd := self(t, "-replay", filepath.Join(filepath.Dir(path), "recording"))
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

@@ -35,12 +35,14 @@ func TestLive32(t *testing.T) {
 		for _, r := range tooltest.Objects[row](t, out) {
 			got[r.Syscall] = r.Count
 		}
-		for name, want := range map[string]int{"getpriority": 23, "getpid": 7, "openat": 5, "write": 1} {
+		for name, want := range map[string]int{"getpriority": 23, "getpid": 7, "openat": 5} {
 			if got[name] != want {
 				t.Errorf("%s: %d of %d:\n%s", name, got[name], want, out)
 			}
 			delete(got, name)
 		}
+		// Its last write may not have returned when the run ends: who it wakes comes first.
+		delete(got, "write")
 		if delete(got, "read"); len(got) > 0 {
 			t.Errorf("calls that it did not make: %v", got)
 		}

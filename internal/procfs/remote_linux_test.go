@@ -85,9 +85,7 @@ func TestLateServer(t *testing.T) {
 		plain.Close()
 	}
 
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Stop(t, cmd)
 	late := func(what string, err error, start time.Time, most time.Duration) {
 		t.Helper()
 		var served *ServedError

@@ -66,9 +66,7 @@ func TestServed(t *testing.T) {
 		said = append(said, lines.Text())
 	}
 	overlay := len(said) == 0 // else why there is none
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Stop(t, cmd)
 	pid := cmd.Process.Pid
 	answer := make(chan struct{})
 	go func() {
