@@ -113,7 +113,7 @@ type run struct {
 	links   []*probe.Link
 	lost    uint64
 	names   names
-	watched *watched  // the processes of which programs take stacks; nil in a replay
+	watched *watched  // the processes of which programs take stacks; nil if they take none, and in a replay
 	boot    time.Time // when CLOCK_BOOTTIME was 0
 	started time.Time // when CLOCK_MONOTONIC was 0
 	exited  bool
@@ -154,6 +154,9 @@ func (s *run) load(ctx context.Context) (err error) {
 			return errors.Join(err, s.loaded.Close())
 		}
 	}
+	if !s.low.Announces {
+		return nil
+	}
 	s.watched = watch(s.loaded, s.names.files())
 	if s.pid != 0 {
 		s.watched.add(s.pid)
@@ -163,7 +166,9 @@ func (s *run) load(ctx context.Context) (err error) {
 
 // unload frees what load made.
 func (s *run) unload() error {
-	s.watched.stop()
+	if s.watched != nil {
+		s.watched.stop()
+	}
 	var err error
 	if s.ring != nil {
 		err = s.ring.Close()

@@ -83,6 +83,11 @@ func Attach(ctx context.Context, p *Program, o *AttachOptions) (*Session, error)
 	case <-attached:
 		return s, nil
 	case <-s.done:
+	}
+	select {
+	case <-attached: // a script that has ended already
+		return s, nil
+	default:
 		cancel()
 		return nil, errors.Join(s.end, r.unload())
 	}

@@ -178,3 +178,24 @@ func TestSessionDeaf(t *testing.T) {
 		t.Error("events come after Close")
 	}
 }
+
+// TestSessionShort: a script that ends at once is attached as others are. Attach returned neither a
+// session nor an error when it had ended before Attach looked.
+func TestSessionShort(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	p := script.MustCompile(t, `begin { @n = 7; exit(3); }`, nil)
+	for range 30 {
+		s, err := script.Attach(t.Context(), p, nil)
+		if err != nil || s == nil {
+			t.Fatalf("%v, %v", s, err)
+		}
+		status, err := s.Wait()
+		list, readErr := s.Entries("@n")
+		if status != 3 || err != nil || readErr != nil || len(list) != 1 || list[0].Value != int64(7) {
+			t.Errorf("status %d, %v; %v, %v", status, err, list, readErr)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -131,13 +131,14 @@ func hasName(t types.Type) bool { return t.Mode != "" || t.Name != "" }
 
 // assign gives a variable a decoded value, whose type fits.
 func assign(to reflect.Value, v any) {
+	n, _ := printf.Bits(v)
 	switch kind := to.Kind(); {
 	case kind == reflect.String:
 		to.SetString(printf.Text(v))
 	case kind >= reflect.Int && kind <= reflect.Int64:
-		to.SetInt(int64(number(v)))
+		to.SetInt(int64(n))
 	case kind >= reflect.Uint && kind <= reflect.Uintptr:
-		to.SetUint(number(v))
+		to.SetUint(n)
 	case kind == reflect.Struct && to.Type() != reflect.TypeOf(v):
 		for i, part := range parts(v) {
 			assign(to.Field(i), part)
@@ -145,19 +146,6 @@ func assign(to reflect.Value, v any) {
 	case v != nil:
 		to.Set(reflect.ValueOf(v))
 	}
-}
-
-// number returns the bits of a number.
-func number(v any) uint64 {
-	switch v := v.(type) {
-	case int64:
-		return uint64(v)
-	case uint64:
-		return v
-	case output.Symbol:
-		return v.Number
-	}
-	return 0
 }
 
 // parts returns the elements of a tuple or a record.

@@ -146,13 +146,13 @@ func (l *lowerer) aggregated(n syntax.Node, m *Map, key *ir.Expr) *ir.Expr {
 			Op: ir.StmtLoop, X: ir.NewBuiltin("ncpus"), Var: cpu, Max: mostCPUs, Body: l.block(f),
 		})
 	}
-	total := number("total", t)
 	switch m.IR.Agg {
 	case ir.AggCount, ir.AggSum:
+		total := number("total", t)
 		each(func() { add(total, 0) })
 		return ir.NewVar(total)
 	case ir.AggAvg, ir.AggStats:
-		count := number("count", t)
+		count, total := number("count", t), number("total", t)
 		each(func() {
 			add(count, ir.AggDone)
 			add(total, ir.AggFirst)

@@ -62,6 +62,8 @@ type Result struct {
 	Ring *ir.Map
 	// DWARF is set if the program reads arguments of user functions by name.
 	DWARF bool
+	// Announces is set if there are sites of the kind Process.
+	Announces bool
 	// Added is the number of actions at the end of the program's that the script does not have.
 	Added int
 }
@@ -170,8 +172,9 @@ type lowerer struct {
 
 // scope is a block with the variables that were declared in it.
 type scope struct {
-	vars map[string]*ir.Var
-	up   *scope
+	vars      map[string]*ir.Var
+	announced bool // the process was, before the next statement
+	up        *scope
 }
 
 // fail adds an error at a node.

@@ -47,8 +47,15 @@ const mostSeen = 16 << 10
 // announce adds the announcement of the current process, unless that was announced of late: whoever
 // reads the ring looks at its files, so that addresses have names also after it ended.
 func (l *lowerer) announce(n syntax.Expr) {
+	for s := l.scope; s != nil; s = s.up {
+		if s.announced {
+			return
+		}
+	}
+	l.scope.announced = true
 	u64 := ir.Uint64Type()
 	if l.seen == nil {
+		l.out.Announces = true
 		l.seen = &ir.Map{
 			Name: "processes_seen", Kind: ir.MapLRU, Key: ir.IntType(4, false), Entries: mostSeen,
 			Value: ir.TupleType(ir.Field{Name: "due", Type: u64}, ir.Field{Name: "every", Type: u64}),

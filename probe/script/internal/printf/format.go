@@ -93,7 +93,7 @@ func (s spec) append(b []byte, v any) []byte {
 	text := ""
 	switch s.verb {
 	case "d", "i", "u", "o", "x", "X", "c", "p":
-		n, ok := number(v)
+		n, ok := Bits(v)
 		if !ok {
 			return fmt.Appendf(b, "!{invalid integer conversion: %v}", v)
 		}
@@ -124,8 +124,8 @@ func (s spec) pad(b []byte, text string) []byte {
 	return append(append(b, fill...), text...)
 }
 
-// number returns the bits of a value that has a number.
-func number(v any) (uint64, bool) {
+// Bits returns the bits of a value that has a number.
+func Bits(v any) (uint64, bool) {
 	switch v := v.(type) {
 	case int64:
 		return uint64(v), true
