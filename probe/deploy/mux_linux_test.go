@@ -153,13 +153,14 @@ func TestShareFunctions(t *testing.T) {
 // TestShareKinds: everything that can be shared, with cookies.
 func TestShareKinds(t *testing.T) {
 	testenv.Need(t, testenv.Root)
+	program := probetest.OwnTarget(t)
 	for _, c := range []struct {
 		target string
 		needs  []testenv.Requirement
 		want   uint64
 		c      probetest.Counting
 	}{
-		{"uretprobe:" + probetest.TargetPath() + ":add", []testenv.Requirement{testenv.Uprobes}, probetest.Times, probetest.Counting{Value: -1, Sites: probetest.HasCookies()}},
+		{"uretprobe:" + program + ":add", []testenv.Requirement{testenv.Uprobes}, probetest.Times, probetest.Counting{Value: -1, Sites: probetest.HasCookies()}},
 		{"tracepoint:syscalls:sys_enter_getppid", []testenv.Requirement{testenv.Tracefs}, probetest.Times, probetest.Counting{Value: -1}},
 		{"kprobe:" + probetest.GetppidFunc(), []testenv.Requirement{testenv.Kprobes}, probetest.Times, probetest.Counting{Value: -1}},
 		{"kretprobe:" + probetest.GetppidFunc(), []testenv.Requirement{testenv.Kprobes}, probetest.Times, probetest.Counting{Value: -1}},
@@ -168,7 +169,7 @@ func TestShareKinds(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(c.target, "/", "_"), func(t *testing.T) {
 			testenv.Need(t, c.needs...)
-			w := probetest.Start(t)
+			w := probetest.StartCommand(t, testenv.Command(t, program))
 			s, err := Share(mustResolve(t, nil, c.target), nil)
 			if err != nil {
 				t.Fatal(err)

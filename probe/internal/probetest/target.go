@@ -11,16 +11,17 @@ import (
 	"testing"
 )
 
-// TargetPath returns the path of the program to probe, for this machine. Tests of package
-// probe may probe it for all processes; other packages use OwnTarget.
+// TargetPath returns the path of the program to probe, for this machine. Only tests of package
+// probe run or probe this file, which they do for all processes; other packages' tests run at
+// the same time and use OwnTarget.
 func TargetPath() string { return TargetFor(runtime.GOARCH) }
 
 // TargetFor returns the path of the program to probe, built from testdata/target.c for amd64
 // or arm64.
 func TargetFor(arch string) string { return filepath.Join(testdata(), "target-"+arch) }
 
-// OwnTarget copies the program to probe for one test and returns the copy's path. Probes in
-// the copy see only that test's processes, while tests of other packages run the original.
+// OwnTarget copies the program to probe for one test and returns the copy's path. Only that
+// test's processes run it.
 func OwnTarget(t testing.TB) string {
 	t.Helper()
 	b, err := os.ReadFile(TargetPath())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,9 +30,13 @@ type Workload struct {
 	cmd *testenv.Cmd
 }
 
-// Start starts the target, which ends when the test ends.
+// Start starts the target, which ends when the test ends. In a package other than probe it
+// fails the test: probe's tests would count this process too.
 func Start(t testing.TB) *Workload {
 	t.Helper()
+	if dir, err := os.Getwd(); err != nil || filepath.Base(dir) != "probe" {
+		t.Fatalf("probetest.Start in a test of %s (%v): use StartOwn", dir, err)
+	}
 	return StartCommand(t, testenv.Command(t, TargetPath()))
 }
 
