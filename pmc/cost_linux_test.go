@@ -47,6 +47,29 @@ func BenchmarkRead(b *testing.B) {
 	})
 }
 
+// BenchmarkUserReads compares reading two counters from the thread's own memory with read(2).
+func BenchmarkUserReads(b *testing.B) {
+	testenv.Need(b, testenv.Root, testenv.PMU)
+	lockThread(b)
+	m, err := OpenMeter([]Event{Cycles(), Instructions()}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	b.Run("read2", func(b *testing.B) {
+		var k Counts
+		for b.Loop() {
+			m.Read(&k)
+		}
+	})
+	b.Run("Values", func(b *testing.B) {
+		var v [2]uint64
+		for b.Loop() {
+			m.Values(v[:])
+		}
+	})
+}
+
 // BenchmarkOpen compares opening four events on all CPUs with the bare system
 // calls.
 func BenchmarkOpen(b *testing.B) {

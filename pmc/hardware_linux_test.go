@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,8 +142,8 @@ func TestPeriodSampling(t *testing.T) {
 	}
 }
 
-// TestUserReads: reads without a system call never go back, lie between the
-// read(2) before and the one after, and are faster.
+// TestUserReads: reads make no system call, never go back, and lie between the read(2) before
+// and the one after.
 func TestUserReads(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.PMU)
 	allowUserReads(t)
@@ -177,25 +179,32 @@ func TestUserReads(t *testing.T) {
 			last[e] = k.Rows[e].Raw
 		}
 	}
-	fast, slow := cost(func() { m.Values(v[:]) }), cost(func() { m.Read(&k) })
-	one := cost(func() { m.pages[0].Value() })
-	t.Logf("one counter %v, two by Values %v, read(2) %v", one, fast, slow)
-	if testenv.InGuest() && (one > 100*time.Nanosecond || slow < 2*time.Microsecond) {
-		t.Errorf("one counter in %v, want at most 100 ns; read(2) in %v", one, slow)
-	}
-	if fast > slow/2 {
-		t.Errorf("user-space reads take %v, read(2) %v", fast, slow)
+	const times = 1000
+	values := readCalls(t, func() {
+		for range times {
+			m.Values(v[:])
+		}
+	})
+	if read := readCalls(t, func() {
+		for range times {
+			m.Read(&k)
+		}
+	}); values != 0 || read != times {
+		t.Errorf("%d times Values took %d calls of read(2), Read took %d", times, values, read)
 	}
 	if n := testing.AllocsPerRun(100, func() { m.Values(v[:]) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+	before := k
+	m.Read(&before)
 	value, enabled, running, ok := m.pages[0].Times()
 	m.Read(&k)
 	if !ok || value > k.Rows[0].Raw || running > k.Rows[0].Running || enabled > k.Rows[0].Enabled {
 		t.Errorf("page: %d %v %v %v, read(2): %+v", value, enabled, running, ok, k.Rows[0])
 	}
-	if behind := k.Rows[0].Enabled - enabled; m.pages[0].HasClock() && behind > time.Millisecond {
-		t.Errorf("the page's time is %v behind", behind)
+	// The page's clock is scaled by its own factor: it was 1.7 µs behind after 30 ms (arm64 6.12).
+	if least := before.Rows[0].Enabled - 100*time.Microsecond; m.pages[0].HasClock() && enabled < least {
+		t.Errorf("page: enabled for %v, read(2) before: %v", enabled, before.Rows[0].Enabled)
 	}
 }
 
@@ -212,17 +221,28 @@ func allowUserReads(t *testing.T) {
 	t.Cleanup(func() { os.WriteFile(sysctl, old, 0) })
 }
 
-func cost(f func()) time.Duration {
-	const n = 2000
-	best := time.Hour
-	for range 5 {
-		t0 := time.Now()
-		for range n {
-			f()
+// readCalls returns how often f calls read(2), which succeeds, in this thread, to which the test
+// is locked (inc_syscr, fs/read_write.c).
+func readCalls(t *testing.T, f func()) int {
+	t.Helper()
+	calls := func() int {
+		b, err := os.ReadFile("/proc/thread-self/io") // one call with something, one at the end
+		if err != nil {
+			t.Fatal(err)
 		}
-		best = min(best, time.Since(t0)/n)
+		_, rest, _ := strings.Cut(string(b), "syscr: ")
+		line, _, _ := strings.Cut(rest, "\n")
+		n, err := strconv.Atoi(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
 	}
-	return best
+	before := calls()
+	own := calls() - before
+	before = calls()
+	f()
+	return calls() - before - own
 }
 
 // TestMeterWithoutUserReads: where the kernel does not permit it, the same

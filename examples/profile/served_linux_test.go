@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,56 +10,27 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/borescope/borescope/internal/elfbuild"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// servedVar makes the test binary the server of a program.
-const servedVar = "PROFILE_SERVED"
-
 // servedFunction is the beginning of the name of the function that the program served runs.
 const servedFunction = "aaaa"
 
-// served starts a process that serves a program, and returns it and the program's path.
-func served(t *testing.T, user int) (server *testenv.Cmd, path string) {
+// served mounts a file system with a program, which belongs to user. In the process that serves
+// it, it returns nil.
+func served(t *testing.T, user int) *testenv.FUSE {
 	t.Helper()
-	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
-	server = testenv.Command(t, "/proc/self/exe", "-test.run=^TestServedProgram$")
-	server.Env = append(os.Environ(), servedVar+"=yes")
-	server.ExtraFiles = []*os.File{dev}
-	dir := t.TempDir()
-	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=0,allow_other", dev.Fd(), user)
-	if err := unix.Mount("served", dir, "fuse", 0, options); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-		server.Process.Kill()
-		server.Wait()
+	return testenv.MountFUSE(t, user, func(dev int) {
+		symbols := elfbuild.SymbolTable{N: 1, Size: 4096, Names: len(servedFunction)}
+		testenv.ServeFUSE(dev, elfbuild.Program(symbols.Sections()...).Bytes())
 	})
-	return server, filepath.Join(dir, "program")
 }
 
 // TestServedProgram: a program that runs from a file that a process serves, which does not
 // answer, is sampled; the run ends in time, and says that the program has no names, and why. It
 // waited for the server. One that answers is read, as a home on NFS is.
 func TestServedProgram(t *testing.T) {
-	if os.Getenv(servedVar) != "" {
-		symbols := elfbuild.SymbolTable{N: 1, Size: 4096, Names: len(servedFunction)}
-		testenv.ServeFUSE(3, elfbuild.Program(symbols.Sections()...).Bytes())
-		return
-	}
 	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Perf, testenv.Mounts, testenv.Arch("amd64"), testenv.File("/dev/fuse"))
 	if !testenv.OwnMounts(t) {
 		return
@@ -80,14 +50,17 @@ func TestServedProgram(t *testing.T) {
 		{name: "root who answers", answers: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server, path := served(t, c.user)
-			program := testenv.Command(t, path)
+			fuse := served(t, c.user)
+			if fuse == nil {
+				return
+			}
+			program := testenv.Command(t, fuse.Program)
 			if err := program.Start(); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { program.Process.Kill(); program.Wait() })
 			if !c.answers {
-				testenv.Stop(t, server)
+				testenv.Stop(t, fuse.Server)
 			}
 			var out bytes.Buffer
 			cmd := self(t, append(c.args, "-d", "1s", "-p", strconv.Itoa(program.Process.Pid))...)
@@ -117,7 +90,7 @@ func TestServedProgram(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || !strings.Contains(line, c.want) || !strings.Contains(line, path) {
+			if err != nil || !strings.Contains(line, c.want) || !strings.Contains(line, fuse.Program) {
 				t.Errorf("want %q and the program in the last line of\n%s", c.want, out.String())
 			}
 		})
@@ -133,12 +106,15 @@ func TestSecondSignal(t *testing.T) {
 		return
 	}
 	for _, second := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		server, path := served(t, 0)
-		if _, err := os.Stat(path); err != nil { // it is up
+		fuse := served(t, 0)
+		if fuse == nil {
+			return
+		}
+		if _, err := os.Stat(fuse.Program); err != nil { // it is up
 			t.Fatal(err)
 		}
-		testenv.Stop(t, server)
-		cmd := self(t, "-replay", filepath.Join(filepath.Dir(path), "recording"))
+		testenv.Stop(t, fuse.Server)
+		cmd := self(t, "-replay", filepath.Join(fuse.Dir, "recording"))
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -17,9 +17,6 @@ import (
 	"github.com/borescope/borescope/internal/testenv"
 )
 
-// rudeVar makes the test binary a server that is interrupted.
-const rudeVar = "PROCFS_RUDE"
-
 // TestAgain: a call is made again while it is interrupted, and given up in the end.
 func TestAgain(t *testing.T) {
 	for _, c := range []struct{ interrupted, calls int }{{0, 1}, {3, 4}, {1 << 30, interruptions}} {
@@ -46,13 +43,11 @@ func TestAgain(t *testing.T) {
 // runs.
 func TestInterruptedServer(t *testing.T) {
 	const size = 8 << 20
-	if dir := os.Getenv(rudeVar); dir != "" {
-		const dev = 3
-		if err := unix.Mount("root's", dir, "fuse", 0,
-			fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev)); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
+	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Mounts)
+	if !testenv.OwnMounts(t) {
+		return
+	}
+	served := testenv.MountFUSE(t, 0, func(dev int) {
 		var always atomic.Bool
 		go func() {
 			for b := make([]byte, 1); ; {
@@ -64,7 +59,6 @@ func TestInterruptedServer(t *testing.T) {
 				fmt.Println("now")
 			}
 		}()
-		fmt.Println("up")
 		asked := make(map[testenv.FUSERequest]int)
 		testenv.ServeRudeFUSE(dev, make([]byte, size), func(r testenv.FUSERequest) syscall.Errno {
 			switch r {
@@ -79,42 +73,11 @@ func TestInterruptedServer(t *testing.T) {
 			}
 			return 0
 		})
-		return
-	}
-	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Mounts)
-	if !testenv.OwnMounts(t) {
-		return
-	}
-	dir := t.TempDir()
-	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := testenv.Command(t, os.Args[0], "-test.run=^TestInterruptedServer$")
-	cmd.Env = append(os.Environ(), rudeVar+"="+dir)
-	cmd.ExtraFiles = []*os.File{dev}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	dev.Close()
-	said := bufio.NewScanner(out)
-	if !said.Scan() || said.Text() != "up" {
-		t.Fatal(said.Text())
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
 	})
-	f, err := OpenInRoot(os.Getpid(), dir+"/program", false)
+	if served == nil {
+		return
+	}
+	f, err := OpenInRoot(os.Getpid(), served.Program, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,18 +98,22 @@ func TestInterruptedServer(t *testing.T) {
 	if n, err := f.(io.ReaderAt).ReadAt(b, size-1); n != 1 || err != io.EOF {
 		t.Errorf("at the end: %d, %v", n, err)
 	}
-	if plain, err := Open(dir + "/program"); err != nil {
+	if plain, err := Open(served.Program); err != nil {
 		t.Errorf("by its path: %v", err)
 	} else {
 		plain.Close()
 	}
-	if _, err := OpenInRoot(os.Getpid(), dir+"/none", false); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := OpenInRoot(os.Getpid(), served.Dir+"/none", false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what is not there: %v", err)
 	}
 
-	in.Write([]byte("x"))
-	if !said.Scan() {
-		t.Fatal(said.Err())
+	if _, err := served.In.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for said := bufio.NewScanner(served.Out); said.Text() != "now"; {
+		if !said.Scan() {
+			t.Fatal("the server ends:", said.Err())
+		}
 	}
 	if err := unix.Fadvise(int(f.(*remoteFile).Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
 		t.Fatal(err)

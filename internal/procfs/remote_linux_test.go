@@ -1,9 +1,7 @@
 package procfs
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -11,57 +9,21 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/borescope/borescope/internal/testenv"
 )
-
-// remoteVar makes the test binary a server of root's.
-const remoteVar = "PROCFS_REMOTE"
 
 // TestLateServer: a file that root's process serves is read while that answers, and waited for
 // a few seconds in all when it does not: opening it, and reading it, waited for ever.
 func TestLateServer(t *testing.T) {
-	if dir := os.Getenv(remoteVar); dir != "" {
-		dev := 3
-		if err := unix.Mount("root's", dir, "fuse", 0,
-			fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev)); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		fmt.Println("up")
-		testenv.ServeFUSE(dev, make([]byte, 8<<20))
-		return
-	}
 	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Mounts)
 	if !testenv.OwnMounts(t) {
 		return
 	}
-	dir := t.TempDir()
-	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
+	served := testenv.MountFUSE(t, 0, func(dev int) { testenv.ServeFUSE(dev, make([]byte, 8<<20)) })
+	if served == nil {
+		return
 	}
-	defer dev.Close()
-	cmd := testenv.Command(t, os.Args[0], "-test.run=^TestLateServer$")
-	cmd.Env = append(os.Environ(), remoteVar+"="+dir)
-	cmd.ExtraFiles = []*os.File{dev}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
-		t.Fatal(line)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	open := func() (fs.File, error) { return OpenInRoot(os.Getpid(), dir+"/program", false) }
+	open := func() (fs.File, error) { return OpenInRoot(os.Getpid(), served.Program, false) }
 	f, err := open()
 	if err != nil {
 		t.Fatal(err)
@@ -79,13 +41,13 @@ func TestLateServer(t *testing.T) {
 	if err := read(0); err != nil {
 		t.Error(err)
 	}
-	if plain, err := Open(dir + "/program"); err != nil || !IsRemote(plain, st) {
+	if plain, err := Open(served.Program); err != nil || !IsRemote(plain, st) {
 		t.Errorf("by its path: %v", err)
 	} else {
 		plain.Close()
 	}
 
-	testenv.Stop(t, cmd)
+	testenv.Stop(t, served.Server)
 	late := func(what string, err error, start time.Time, most time.Duration) {
 		t.Helper()
 		var served *ServedError
@@ -107,7 +69,7 @@ func TestLateServer(t *testing.T) {
 	if f, err := OpenInRoot(os.Getpid(), "/proc/self/exe", false); err == nil {
 		f.Close()
 	}
-	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := served.Server.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {

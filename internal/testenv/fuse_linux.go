@@ -3,10 +3,60 @@ package testenv
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"syscall"
+	"testing"
 
 	"golang.org/x/sys/unix"
 )
+
+// FUSE is a file system that a process of the test serves.
+type FUSE struct {
+	// Dir is where it is mounted, Program the path of its file.
+	Dir, Program string
+	// Server is the process, In its standard input and Out its output, which begins as the
+	// test's own does.
+	Server *Cmd
+	In     io.Writer
+	Out    io.Reader
+}
+
+// serverOf is the variable with the name of the test that serves a file system.
+const serverOf = "BORESCOPE_FUSE_SERVER"
+
+// MountFUSE mounts a file system that belongs to user, and runs the test once more, in a process
+// in which it calls serve with the descriptor of /dev/fuse and returns nil. Until the test ends,
+// all this is there. The test needs Guest, Root and Mounts, and runs in OwnMounts.
+func MountFUSE(t *testing.T, user int, serve func(dev int)) *FUSE {
+	t.Helper()
+	server := again(t, serverOf)
+	if server == nil {
+		serve(3)
+		return nil
+	}
+	dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	Need(t, Got("/dev/fuse", err, "no such device"))
+	// The server alone has it: what is asked of a file system fails when nobody has.
+	defer dev.Close()
+	server.ExtraFiles = []*os.File{dev}
+	dir := t.TempDir()
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=0,allow_other", dev.Fd(), user)
+	if err := unix.Mount("served", dir, "fuse", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	in, out := Piped(t, server)
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+		server.Process.Kill()
+		server.Wait()
+	})
+	return &FUSE{dir, filepath.Join(dir, "program"), server, in, out}
+}
 
 // ServeFUSE answers for a file system with one file, "program", in its directory
 // (include/uapi/linux/fuse.h), until nobody has it mounted. dev is the descriptor of
