@@ -80,6 +80,8 @@ func (l *Link) Missing() []Missing { return slices.Clone(l.missing) }
 // at their sites. It returns one Link for all of them; the caller closes it. The
 // programs remain the caller's and may be closed as soon as Attach returns.
 //
+// Programs at one place run in the plan's order.
+//
 // If anything fails, everything is undone, unless o.Missing says otherwise.
 // Perf events are started together once everything is attached. Begin programs run once
 // after that; End programs run when the Link is closed. Errors name the target and the

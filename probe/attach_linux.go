@@ -37,26 +37,34 @@ func attachPlan(p *Plan, progs map[string]*ebpf.Program, env *Env, o *AttachOpti
 }
 
 func (a *attacher) attachAll(p *Plan, progs map[string]*ebpf.Program) error {
-	var begins []*ebpf.Program
 	for i := range p.Programs {
 		g := &p.Programs[i]
-		if err := a.ended(g.Sites); err != nil {
-			return err
-		}
 		prog, err := progs[g.Name].Clone()
 		if err != nil {
 			return fmt.Errorf("attach %s: %w", g.Place(), err)
 		}
-		a.name = g.Name
 		a.link.progs, a.link.names = append(a.link.progs, prog), append(a.link.names, g.Name)
+	}
+	var begins []*ebpf.Program
+	ends := make([]int, len(p.Programs)) // of the programs' sites
+	order := attachOrder(p)
+	for _, i := range order {
+		g, prog := &p.Programs[i], a.link.progs[i]
+		if err := a.ended(g.Sites); err != nil {
+			return err
+		}
+		a.name = g.Name
 		if g.Method == MethodRun {
 			begins = append(begins, a.runner(g, prog)...)
+			ends[i] = len(a.link.sites)
 			continue
 		}
 		if err := a.program(g, prog); err != nil {
 			return err
 		}
+		ends[i] = len(a.link.sites)
 	}
+	a.link.sortSites(order, ends)
 	if len(a.link.sites) == 0 && a.left != nil {
 		return a.left
 	}
@@ -76,6 +84,65 @@ func (a *attacher) attachAll(p *Plan, progs map[string]*ebpf.Program) error {
 		}
 	}
 	return nil
+}
+
+// attachOrder returns the order in which the plan's programs are attached, so that those at one
+// place run in the plan's order: what was attached last at a function runs first, in every kernel
+// so far (add_new_kprobe in kernel/kprobes.c, consumer_add in kernel/events/uprobes.c,
+// add_ftrace_ops in kernel/trace/ftrace.c, __bpf_trampoline_link_prog in kernel/bpf/trampoline.c).
+// Of kretprobes the first does: their entries run in that order, and their returns are a stack.
+func attachOrder(p *Plan) []int {
+	order := make([]int, len(p.Programs))
+	var late []int
+	for i := range p.Programs {
+		order[i] = i
+		if p.Programs[i].lastFirst() {
+			late = append(late, i)
+		}
+	}
+	for i, at := range late {
+		order[at] = late[len(late)-1-i]
+	}
+	return order
+}
+
+// sortSites puts the sites of programs that were attached in another order into the plan's. ends are
+// the ends of the programs' sites.
+func (l *Link) sortSites(order, ends []int) {
+	if slices.IsSorted(order) {
+		return
+	}
+	begins, begin := make([]int, len(ends)), 0
+	for _, i := range order {
+		begins[i], begin = begin, ends[i]
+	}
+	sorted := make([]Site, 0, len(l.sites))
+	moved := make(map[string]int, len(ends)) // how far those of a program are moved
+	for i, name := range l.names {
+		moved[name] = len(sorted) - begins[i]
+		sorted = append(sorted, l.sites[begins[i]:ends[i]]...)
+	}
+	l.sites = sorted
+	for i := range l.held {
+		h := &l.held[i]
+		h.first, h.last = h.first+moved[h.prog], h.last+moved[h.prog]
+	}
+}
+
+// lastFirst reports whether, of several such programs at a place, that runs first which was attached
+// last.
+func (p *Program) lastFirst() bool {
+	if len(p.Sites) == 0 {
+		return false
+	}
+	switch p.Sites[0].Target.(type) {
+	case Kretprobe:
+		// until 6.14, when fprobe no longer used rethook (kernel/trace/fprobe.c)
+		return p.Method == MethodKprobeMulti && feature.KernelAtLeast("6.14")
+	case Kprobe, Uprobe, Uretprobe, USDT, Fentry, Fexit:
+		return true
+	}
+	return false
 }
 
 // runner records the sites of a begin or end program, and returns it if it is to run now.
