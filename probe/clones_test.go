@@ -164,7 +164,7 @@ func TestListedTrampolines(t *testing.T) {
 	for m := range seq {
 		got = append(got, m.Target.String())
 	}
-	if err := failed(); err != nil || !slices.Equal(got, []string{"fentry:own.isra.0", "fentry:whole"}) {
+	if err := failed(); err != nil || !slices.Equal(got, []string{"fentry:vmlinux:own.isra.0", "fentry:vmlinux:whole"}) {
 		t.Errorf("%q, %v", got, err)
 	}
 	plan, err := Resolve(clonesEnv(t, feature.TracingMulti), []Target{Fentry{Symbol: "*"}}, &Options{

@@ -96,8 +96,8 @@ func TestListRecorded(t *testing.T) {
 	for pattern, want := range map[string][]string{
 		"kprobe:vfs_*":        {"kprobe:vfs_read", "kprobe:vfs_write"},
 		"kretprobe:ext4:*":    {"kretprobe:ext4:ext4_sync_fs", "kretprobe:ext4:ext4_sync_file"},
-		"fentry:*":            {"fentry:vfs_read", "fentry:vfs_write", "fentry:do_exit", "fentry:nine"},
-		"fexit:do_*":          {"fexit:do_exit"},
+		"fentry:*":            {"fentry:vmlinux:vfs_read", "fentry:vmlinux:vfs_write", "fentry:vmlinux:do_exit", "fentry:vmlinux:nine"},
+		"fexit:do_*":          {"fexit:vmlinux:do_exit"},
 		"tracepoint:sched:*":  {"tracepoint:sched:sched_switch"},
 		"tracepoint:*:*open*": {"tracepoint:syscalls:sys_enter_openat"},
 		"rawtracepoint:*":     {"rawtracepoint:sched_switch"},
@@ -113,6 +113,14 @@ func TestListRecorded(t *testing.T) {
 		"profile:hz:99":               {"profile:hz:99"},
 		"kprobe:do_*,iter:task":       {"kprobe:do_exit", "iter:task"},
 		"kprobe:nosuch*":              nil,
+		"kprobe:vmlinu?:do_*":         {"kprobe:do_exit"},
+		"kprobe:v*:ext4*":             nil,
+		"software:cpu-c*":             {"profile:ms:1"},
+		"interval:[mu]s":              {"interval:ms:1", "interval:us:1"},
+		"ite?:*":                      {"iter:task"},
+		"*:vfs_read": {
+			"kprobe:vfs_read", "kretprobe:vfs_read", "fentry:vmlinux:vfs_read", "fexit:vmlinux:vfs_read",
+		},
 	} {
 		var got []string
 		seq, errOf := List(pattern, &ListOptions{Env: env, Args: true})

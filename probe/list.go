@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,12 @@ type ListOptions struct {
 
 // Match is a place that can be attached to. It is plain data.
 type Match struct {
-	// Target names the place; ParseTarget reads its String.
+	// Target names the place; ParseTarget reads its String. The path of a file is relative if
+	// the pattern's is.
 	Target Target
+	// Name is how bpftrace lists the place, if that is not Target's String, with a count or
+	// time of its own: "software:page-faults:", "interval:ms:".
+	Name string
 	// Module is the kernel module that a function is in, "" for the kernel itself and
 	// for places outside the kernel.
 	Module string
@@ -44,11 +49,13 @@ type Match struct {
 	Ret    *Arg
 }
 
-// String returns the target and, below it, its arguments if they are known, one an
-// indented line, as bpftrace -lv prints them.
+// String returns the name and, below it, its arguments if they are known, one an indented
+// line, as bpftrace -lv prints them.
 func (l Match) String() string {
 	var b strings.Builder
-	b.WriteString(l.Target.String())
+	if b.WriteString(l.Name); l.Name == "" {
+		b.WriteString(l.Target.String())
+	}
 	for _, a := range slices.Concat(l.Args, l.Fields) {
 		b.WriteString("\n    " + ctype.Declaration(a.Type, a.Name))
 		if a.Loc.Reason != "" {
@@ -64,8 +71,12 @@ func (l Match) String() string {
 // List yields the places that match a pattern, in bpftrace's syntax with wildcards in
 // any part: "kprobe:tcp_*", "tracepoint:syscalls:sys_enter_*",
 // "uprobe:/usr/bin/python3*:*gc*", "usdt:/usr/bin/postgres:*", "usdt:*" (the files that
-// any process has mapped), "iter:*", "software:*". Only kernel functions that can be
-// traced are listed. Nothing is attached.
+// any process has mapped), "uprobe:*:*main* pid=7" (the files that process has mapped),
+// "iter:*", "software:*", "interval:*". Only kernel functions that can be traced are listed.
+// Nothing is attached.
+//
+// A pattern in place of the kind lists all kinds that match it and that what follows fits; what
+// cannot be listed of them is left out.
 //
 // The second result returns, after the loop, the error that ended it; the matches
 // yielded before the error are valid.
@@ -108,6 +119,9 @@ func (l *lister) put(x Match) error {
 
 func (l *lister) list(pattern string) error {
 	kind, rest, _ := strings.Cut(pattern, ":")
+	if glob.IsPattern(kind) {
+		return l.kinds(kind, rest)
+	}
 	if k := kindNamed(kind); k != nil && k.pattern != nil {
 		complete, listed, err := k.pattern(l, rest)
 		if listed || err != nil {
@@ -120,6 +134,31 @@ func (l *lister) list(pattern string) error {
 		return err
 	}
 	return t.list(l)
+}
+
+// kinds lists what follows of all kinds whose names match.
+func (l *lister) kinds(pattern, rest string) error {
+	g := glob.Compile(pattern)
+	var last error
+	listed := false
+	for _, kind := range kindNames() {
+		switch kind {
+		case "fmod_ret", "perf", "watchpoint", "socket", "begin", "end":
+			continue // what the pattern says is all that is known of them
+		}
+		if !g.Match(kind) {
+			continue
+		}
+		err := l.list(kind + ":" + rest)
+		if errors.Is(err, errStop) {
+			return err
+		}
+		last, listed = cmp.Or(err, last), listed || err == nil
+	}
+	if listed {
+		return nil
+	}
+	return cmp.Or(last, fmt.Errorf("no kind matches %s: kinds are %s", pattern, strings.Join(kindNames(), ", ")))
 }
 
 // functions lists kernel functions. one makes the Match of a function, and reports false if

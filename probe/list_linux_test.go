@@ -3,6 +3,7 @@ package probe
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -29,15 +30,24 @@ func names(list []Match) []string {
 	return out
 }
 
+// TestListUser: paths are listed as they are given.
 func TestListUser(t *testing.T) {
-	got := names(collect(t, "uprobe:"+probetest.TargetPath()+":helper_*", nil))
-	abs, err := filepath.Abs(probetest.TargetPath())
+	abs := probetest.TargetPath()
+	wd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"uprobe:" + abs + ":helper_one", "uprobe:" + abs + ":helper_two"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
+	rel, err := filepath.Rel(wd, abs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{abs, rel, "./" + rel, filepath.Dir(rel) + "/../testdata/*-" + runtime.GOARCH} {
+		got := names(collect(t, "uprobe:"+path+":helper_*", nil))
+		path = strings.ReplaceAll(path, "../testdata/*", "../testdata/target")
+		want := []string{"uprobe:" + path + ":helper_one", "uprobe:" + path + ":helper_two"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 	list := collect(t, "usdt:"+probetest.TargetPath(), &ListOptions{Args: true})
 	if len(list) != 2 || len(list[0].Args) != 2 {

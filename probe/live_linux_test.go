@@ -3,6 +3,7 @@ package probe
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -336,5 +337,47 @@ func TestAttachForeign(t *testing.T) {
 	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times})
 	if _, err := Attach(prog, RawTracepoint{Name: "sys_enter"}, nil); err == nil {
 		t.Error("a kprobe program was attached to a raw tracepoint")
+	}
+}
+
+// TestFilesOfProcess: with a process, a relative path begins at this process's directory, and
+// wildcards alone are the files that it has mapped. Both were errors.
+func TestFilesOfProcess(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Uprobes)
+	w := probetest.Start(t)
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := filepath.Rel(dir, w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]uint64{
+		"uprobe:" + path + ":add":          probetest.Times,
+		"uprobe:./" + path + ":add":        probetest.Times,
+		"uprobe:*:add":                     probetest.Times,
+		"uprobe:*/probetest/testdata*:ad?": 0, // a path: there is none of that name below the directory
+		"usdt:target-*:target:twice":       2 * probetest.Times,
+	} {
+		plan, err := Resolve(nil, []Target{mustParse(t, fmt.Sprintf("%s pid=%d", target, w.PID()))}, nil)
+		if want == 0 {
+			if err == nil {
+				t.Errorf("%s: no error", target)
+			}
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		n, _ := attachCounter(t, plan, probetest.Counting{Value: -1})
+		w.Run()
+		if got := n.read(t, 0).Count; got != want {
+			t.Errorf("%s: counted %d, want %d", target, got, want)
+		}
+	}
+	if got := names(collect(t, fmt.Sprintf("uprobe:*:helper_* pid=%d", w.PID()), nil)); len(got) != 2 {
+		t.Errorf("listed %q", got)
 	}
 }

@@ -1,8 +1,10 @@
 package probe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -79,12 +81,14 @@ var (
 		parse: func(s *spelling.Scanned) (Target, error) {
 			return parseTimer(s, false)
 		},
+		pattern: timers("profile"),
 	}
 	intervalSpelled = spelled{
 		words: []string{"interval", "i"},
 		parse: func(s *spelling.Scanned) (Target, error) {
 			return parseTimer(s, true)
 		},
+		pattern: timers("interval"),
 	}
 	softwareSpelled = counterSpelled(perfring.EventSoftware, "software", "s")
 	hardwareSpelled = counterSpelled(perfring.EventHardware, "hardware", "h")
@@ -97,7 +101,7 @@ func counterSpelled(typ uint32, words ...string) spelled {
 		words: words,
 		parse: func(s *spelling.Scanned) (Target, error) { return parseCounter(s, typ) },
 		pattern: func(l *lister, rest string) (string, bool, error) {
-			return "", true, l.events(typ, rest)
+			return "", true, l.events(typ, words[0], rest)
 		},
 	}
 }
@@ -174,7 +178,7 @@ func parseCounter(s *spelling.Scanned, typ uint32) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	ev, err := parseEvent(s, p[0], p[0].Text)
+	ev, err := parseEvent(s, p[0], perfName(typ, p[0].Text))
 	if err != nil {
 		return nil, err
 	}
@@ -195,6 +199,14 @@ func parseCounter(s *spelling.Scanned, typ uint32) (Target, error) {
 		}
 	}
 	return Perf{Event: ev, Period: period}, nil
+}
+
+// perfName returns perf's name of an event that bpftrace has another for.
+func perfName(typ uint32, name string) string {
+	if name == "cpu" && typ == perfring.EventSoftware {
+		return "cpu-clock"
+	}
+	return name
 }
 
 // parsePerfEvent parses perf:EVENT:period:N and perf:EVENT:hz:N. The event's own
@@ -444,17 +456,67 @@ func (t Perf) cpus(r *resolver) ([]int, error) {
 }
 
 // events lists the generic performance events, whether this CPU has them or not.
-func (l *lister) events(typ uint32, pattern string) error {
+func (l *lister) events(typ uint32, kind, pattern string) error {
 	name, _, _ := strings.Cut(pattern, ":")
 	g := glob.Compile(name)
-	for _, n := range slices.Sorted(maps.Keys(defaultPeriods)) {
-		ev, err := pmc.ParseEvent(n, nil)
+	names := slices.AppendSeq(slices.Collect(maps.Keys(defaultPeriods)), slices.Values(eventAliases))
+	slices.Sort(names)
+	for _, n := range names {
+		ev, err := pmc.ParseEvent(perfName(typ, n), nil)
 		if err != nil || ev.Type != typ || !g.Match(n) {
 			continue
 		}
-		if err := l.put(Match{Target: Perf{Event: ev, Period: defaultPeriods[n]}}); err != nil {
+		target := Perf{Event: ev, Period: defaultPeriods[ev.Name]}
+		if err := l.put(Match{Target: target, Name: kind + ":" + n + ":"}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// eventAliases are bpftrace's other names of generic events, which are listed, too.
+var eventAliases = []string{
+	"cpu", "cs", "faults", "cpu-cycles", "branch-instructions",
+}
+
+// units yields one of each unit of a timer.
+func units(interval bool) iter.Seq2[string, Perf] {
+	return func(yield func(string, Perf) bool) {
+		hz := Perf{Freq: 1}
+		if interval {
+			hz = Perf{Every: time.Second}
+		}
+		if !yield("hz", hz) {
+			return
+		}
+		for _, u := range timeUnits {
+			target := Perf{Event: pmc.CPUClock(), Period: uint64(u.d)}
+			if interval {
+				target = Perf{Every: u.d}
+			}
+			if !yield(u.name, target) {
+				return
+			}
+		}
+	}
+}
+
+// timers lists the units of a timer, each with one of it.
+func timers(kind string) func(l *lister, rest string) (string, bool, error) {
+	return func(l *lister, rest string) (string, bool, error) {
+		unit, _, _ := strings.Cut(rest, ":")
+		if unit != "" && !glob.IsPattern(unit) {
+			return rest, false, nil
+		}
+		g := glob.Compile(cmp.Or(unit, "*"))
+		for u, target := range units(kind == "interval") {
+			if !g.Match(u) {
+				continue
+			}
+			if err := l.put(Match{Target: target, Name: kind + ":" + u + ":"}); err != nil {
+				return "", true, err
+			}
+		}
+		return "", true, nil
+	}
 }

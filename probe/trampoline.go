@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -60,7 +61,7 @@ func (t Fentry) requires(q *requirer) { q.kernel(feature.Fentry, t.Symbol) }
 
 func (t Fentry) list(l *lister) error {
 	return l.trampolines(t.trampoline(), feature.Fentry, func(s kallsyms.Symbol) Target {
-		return Fentry{Module: s.Module, Symbol: s.Name}
+		return Fentry{Module: cmp.Or(s.Module, "vmlinux"), Symbol: s.Name}
 	})
 }
 
@@ -81,7 +82,7 @@ func (t Fexit) requires(q *requirer) { q.kernel(feature.Fexit, t.Symbol) }
 
 func (t Fexit) list(l *lister) error {
 	return l.trampolines(t.trampoline(), feature.Fexit, func(s kallsyms.Symbol) Target {
-		return Fexit{Module: s.Module, Symbol: s.Name}
+		return Fexit{Module: cmp.Or(s.Module, "vmlinux"), Symbol: s.Name}
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -16,7 +15,6 @@ import (
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
-	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe/internal/spelling"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
@@ -201,42 +199,16 @@ func (t USDT) absent(r *resolver, paths, known []string) error {
 }
 
 // paths returns the files to look into: those of the path or, without one, all that the
-// process has mapped executable. A file without a path, or whose path is gone, such as the
-// probes of package usdt/provider, is opened by its mapping.
+// process has mapped executable.
 func (t USDT) paths(r *resolver) ([]string, error) {
 	paths, err := userfile.Paths(r.env, t.Path, t.PID)
 	if err != nil || t.Path != "" {
 		return paths, err
 	}
-	root := procfs.Dir(t.PID) + "/root"
-	f, err := r.env.Root().Open(strings.TrimPrefix(procfs.Dir(t.PID), "/") + "/maps")
-	if err != nil {
-		return paths, nil
+	if mapped, err := userfile.MappedBy(r.env, t.PID, "*"); err == nil {
+		paths = mapped
 	}
-	defer f.Close()
-	type file struct {
-		path  string
-		inode uint64 // files in memory may have one name
-	}
-	seen := map[file]bool{}
-	first := true
-	err = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
-		is := file{m.Path, m.Inode}
-		if m.Perm&procfs.Exec == 0 || !strings.HasPrefix(m.Path, "/") || seen[is] {
-			return true
-		}
-		seen[is] = true
-		switch {
-		case first: // the program, which is there as exe
-		case r.env.Live() && (m.Deleted || strings.HasPrefix(m.Path, "/memfd:")):
-			paths = append(paths, fmt.Sprintf("%s/map_files/%x-%x", procfs.Dir(t.PID), m.Start, m.End))
-		default:
-			paths = append(paths, root+m.Path)
-		}
-		first = false
-		return true
-	})
-	return paths, err
+	return paths, nil
 }
 
 // maxSpecs is how many argument sets a cookie can distinguish.
@@ -395,7 +367,7 @@ func (l *lister) usdtFile(t USDT, path string) error {
 		if t.Provider != "" && !provider.Match(p.Provider) || !name.Match(p.Name) {
 			continue
 		}
-		x := Match{Target: USDT{Path: path, Provider: p.Provider, Name: p.Name, PID: t.PID}}
+		x := Match{Target: USDT{Path: userfile.Spelled(t.Path, path), Provider: p.Provider, Name: p.Name, PID: t.PID}}
 		if l.o.Args {
 			x.Args = usdtArgs(p.Sites[0].Args, p.Sites[0].Err)
 		}

@@ -1,6 +1,7 @@
 package kallsyms
 
 import (
+	"cmp"
 	"bufio"
 	"io"
 	"io/fs"
@@ -84,8 +85,8 @@ func (t Traceable) ByName() map[string][]Symbol {
 	return out
 }
 
-// Match returns the functions that match patterns for module and name. The slice must not be
-// changed.
+// Match returns the functions that match patterns for module and name. Module "" is any, and the
+// kernel itself matches as "vmlinux". The slice must not be changed.
 func (t Traceable) Match(module, pattern string) []Symbol {
 	if module == "" && pattern == "*" {
 		return t
@@ -94,7 +95,7 @@ func (t Traceable) Match(module, pattern string) []Symbol {
 	m := glob.Compile(module)
 	var out []Symbol
 	for _, s := range t {
-		if module != "" && !m.Match(s.Module) && (module != "vmlinux" || s.Module != "") {
+		if module != "" && !m.Match(cmp.Or(s.Module, "vmlinux")) {
 			continue
 		}
 		if g.Match(s.Name) {

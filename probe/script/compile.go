@@ -46,7 +46,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		opts.Env = probe.NewEnv(nil)
 	}
 	if opts.System == nil {
-		opts.System = system.New(opts.Env, &system.Options{DWARF: true})
+		opts.System = system.New(opts.Env, &system.Options{DWARF: true, PID: opts.PID})
 	}
 	if opts.Arch == "" {
 		opts.Arch = opts.Env.Arch()

@@ -65,8 +65,7 @@ func readBeginning(name string, most int64) ([]byte, error) {
 func reason(err error) string {
 	var number syscall.Errno
 	if errors.As(err, &number) {
-		text := number.Error()
-		return strings.ToUpper(text[:1]) + text[1:]
+		return output.Strerror(int64(number))
 	}
 	return err.Error()
 }

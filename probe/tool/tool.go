@@ -267,7 +267,7 @@ func (t *Tool) Parse(args []string, stdout *Output) error {
 			t.fs.StringVar(to, name, "", "")
 		}
 	}
-	args = t.split(args)
+	args = cli.Letters(t.fs, args)
 	err := t.fs.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -298,40 +298,6 @@ func forReplay(args []string) (out []string) {
 		case isFlag && (strings.HasPrefix(name, "record=") || name == "json" || name == "v"):
 		default:
 			out = append(out, args[i])
-		}
-	}
-	return out
-}
-
-// split splits -mT into -m -T, and -p181 into -p 181, as BCC's tools do.
-func (t *Tool) split(args []string) []string {
-	var out []string
-	for i, a := range args {
-		if a == "--" {
-			return append(out, args[i:]...)
-		}
-		out = append(out, t.letters(a)...)
-	}
-	return out
-}
-
-func (t *Tool) letters(arg string) []string {
-	if len(arg) < 3 || arg[0] != '-' || t.fs.Lookup(arg[1:]) != nil {
-		return []string{arg}
-	}
-	var out []string
-	for i, r := range arg[1:] {
-		f := t.fs.Lookup(string(r))
-		if f == nil {
-			return []string{arg}
-		}
-		out = append(out, "-"+string(r))
-		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); !ok || !b.IsBoolFlag() {
-			value := arg[1+i+1:]
-			if value == "" || value[0] < '0' || value[0] > '9' {
-				return []string{arg} // not a number: more likely a mistake
-			}
-			return append(out, value)
 		}
 	}
 	return out

@@ -1,10 +1,14 @@
 package userfile
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"strconv"
 	"strings"
+
+	"github.com/borescope/borescope/internal/glob"
 
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe/env"
@@ -45,6 +49,44 @@ func Mapped(e *env.Env, one func(path string) error) error {
 		}
 	}
 	return nil
+}
+
+// MappedBy returns the paths of the files that a process has mapped executable and whose path, or
+// name, matches, each once, the program first. A file without a path, or whose path is gone, such
+// as the probes of package usdt/provider, is opened by its mapping.
+func MappedBy(e *env.Env, pid int, pattern string) ([]string, error) {
+	dir := procfs.Dir(pid)
+	f, err := e.Root().Open(strings.TrimPrefix(dir, "/") + "/maps")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	type file struct {
+		path  string
+		inode uint64 // files in memory may have one name
+	}
+	g := glob.Compile(pattern)
+	seen := map[file]bool{}
+	var paths []string
+	err = procfs.ReadMaps(f, func(m *procfs.Mapping) bool {
+		is := file{m.Path, m.Inode}
+		if m.Perm&procfs.Exec == 0 || !strings.HasPrefix(m.Path, "/") || seen[is] {
+			return true
+		}
+		first := len(seen) == 0
+		seen[is] = true
+		switch {
+		case !g.Match(m.Path) && !g.Match(path.Base(m.Path)):
+		case first:
+			paths = append(paths, dir+"/exe")
+		case e.Live() && (m.Deleted || strings.HasPrefix(m.Path, "/memfd:")):
+			paths = append(paths, fmt.Sprintf("%s/map_files/%x-%x", dir, m.Start, m.End))
+		default:
+			paths = append(paths, dir+"/root"+m.Path)
+		}
+		return true
+	})
+	return paths, err
 }
 
 // plainPath removes /proc/PID/root from a path that leads to the same file without it.

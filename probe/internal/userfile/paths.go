@@ -23,7 +23,8 @@ import (
 
 // Paths returns the paths, as this process can open them, for the file of a user probe: an
 // absolute or relative path, a pattern, a library's soname, or a program's name. With a pid,
-// it finds them as that process does.
+// it finds them as that process does, but that a relative path begins at this process's
+// directory, and a pattern without a slash is one for the files that it has mapped executable.
 func Paths(e *env.Env, name string, pid int) ([]string, error) {
 	if pid < 0 {
 		return nil, fmt.Errorf("bad pid %d", pid)
@@ -42,6 +43,12 @@ func Paths(e *env.Env, name string, pid int) ([]string, error) {
 		if paths, err := zipPaths(e, name, pid); paths != nil || err != nil {
 			return paths, err
 		}
+	case pid != 0 && glob.IsPattern(name) && !strings.Contains(name, "/"):
+		paths, err := MappedBy(e, pid, name)
+		if err == nil && len(paths) == 0 {
+			err = notexist.Errorf("process %d has mapped no file whose name matches %s", pid, name)
+		}
+		return paths, err
 	case !strings.Contains(name, "/"):
 		p, err := FindByName(e, name, pid)
 		return []string{p}, err
@@ -53,16 +60,16 @@ func Paths(e *env.Env, name string, pid int) ([]string, error) {
 		root = procfs.Dir(pid) + "/root"
 	}
 	if !path.IsAbs(name) {
-		if pid != 0 {
-			return nil, fmt.Errorf("%s: a relative path does not go with a pid: whose directory is meant?",
-				name)
-		}
-		if e.Live() {
+		switch {
+		case e.Live():
 			abs, err := filepath.Abs(name)
 			if err != nil {
 				return nil, err
 			}
 			name = abs
+		case pid != 0:
+			return nil, fmt.Errorf("%s: a relative path does not go with a pid: whose directory is meant?",
+				name)
 		}
 	}
 	if glob.IsPattern(name) {
@@ -74,6 +81,23 @@ func Paths(e *env.Env, name string, pid int) ([]string, error) {
 		return nil, noFile(e, name, pid, err)
 	}
 	return []string{root + name}, nil
+}
+
+// Spelled returns one of the paths that Paths returns for name as name spells it: a relative one
+// stays so.
+func Spelled(name, path string) string {
+	if filepath.IsAbs(name) || !strings.Contains(name, "/") {
+		return path
+	}
+	if !glob.IsPattern(name) {
+		return name
+	}
+	dir := name[:strings.LastIndex(name[:strings.IndexAny(name, "*?[")], "/")+1]
+	abs, err := filepath.Abs(dir)
+	if rest, ok := strings.CutPrefix(path, abs+"/"); ok && err == nil {
+		return dir + rest
+	}
+	return path
 }
 
 // zipPaths returns the paths of a file in archives, none if the archive is not a file.

@@ -57,14 +57,7 @@ func (o *Options) named(t types.Type, v bpf.Value) any {
 func numberName(kind string, n int64, arch string) (name string, ok bool) {
 	switch kind {
 	case "strerror":
-		n = max(n, -n)
-		if n == 0 {
-			return "Success", true
-		}
-		if n > 0 && n < 4096 { // MAX_ERRNO
-			return capital(syscall.Errno(n).Error(), "Unknown error"), true
-		}
-		return "Unknown error", true
+		return Strerror(n), true
 	case "signal_name":
 		if n == 0 {
 			return "Unknown signal 0", true
@@ -85,6 +78,19 @@ func numberName(kind string, n int64, arch string) (name string, ok bool) {
 		return "Unknown syscall", true
 	}
 	return "", false
+}
+
+// Strerror returns the text of an error number of Linux, or of its negative, as the C library has it:
+// "No such file or directory"; "Unknown error" for a number that no error has.
+func Strerror(n int64) string {
+	n = max(n, -n)
+	switch {
+	case n == 0:
+		return "Success"
+	case n > 0 && n < 4096: // MAX_ERRNO
+		return capital(syscall.Errno(n).Error(), "Unknown error")
+	}
+	return "Unknown error"
 }
 
 // capital returns a text of Go's with a capital letter, as the C library has it, or other if Go has

@@ -232,7 +232,7 @@ func (x *expansion) lacks(a *syntax.AttachPoint) bool {
 	case "tracepoint":
 		return !x.listed(a.Provider, n)
 	case "rawtracepoint":
-		return !x.listed(a.Provider, n) && x.planned(a, target(a, n)) == nil
+		return !x.listed(a.Provider, n) && x.planned(a, x.target(a, n)) == nil
 	case "kprobe", "kretprobe":
 		return x.lacksFunction(n)
 	case "uprobe", "uretprobe":
@@ -273,7 +273,7 @@ func (x *expansion) lacksUser(a *syntax.AttachPoint) bool {
 	if a.Target == "" || a.Func == "" {
 		return false
 	}
-	if abs, ok := strings.CutPrefix(a.Target, "/"); ok && !glob.IsPattern(a.Target) && fs.ValidPath(abs) {
+	if abs, ok := strings.CutPrefix(a.Target, "/"); ok && x.o.PID == 0 && !glob.IsPattern(a.Target) && fs.ValidPath(abs) {
 		if _, err := fs.Stat(x.env.Root(), abs); errors.Is(err, fs.ErrNotExist) {
 			return true
 		}
@@ -289,7 +289,7 @@ func (x *expansion) lacksUser(a *syntax.AttachPoint) bool {
 	if x.patterns++; x.patterns > mostUser {
 		return false
 	}
-	matches, failed := probe.List(target(a, name{a.Target, a.Func}).String(), &probe.ListOptions{Env: x.env})
+	matches, failed := probe.List(x.target(a, name{a.Target, a.Func}).String(), &probe.ListOptions{Env: x.env})
 	for range matches {
 		return false
 	}
@@ -308,7 +308,7 @@ func (x *expansion) absentFunctions(file string) map[string]bool {
 		if !ok || a.Target != file || a.Func == "" || wild(a) || absent[key(a)] {
 			continue
 		}
-		if t := target(a, name{a.Target, a.Func}); t != nil {
+		if t := x.target(a, name{a.Target, a.Func}); t != nil {
 			absent[key(a)] = true
 			points, targets = append(points, a), append(targets, t)
 		}
@@ -366,6 +366,20 @@ func target(a *syntax.AttachPoint, n name) probe.Target {
 	return nil
 }
 
+// target is the function target for user probes in the process, if there is one.
+func (s *System) target(a *syntax.AttachPoint, n name) probe.Target {
+	switch t := target(a, n).(type) {
+	case probe.Uprobe:
+		t.PID = s.o.PID
+		return t
+	case probe.Uretprobe:
+		t.PID = s.o.PID
+		return t
+	default:
+		return t
+	}
+}
+
 // set makes an attach point the one for a name.
 func set(a *syntax.AttachPoint, n name) {
 	t := target(a, n)
@@ -397,7 +411,7 @@ func (x *expansion) match(a *syntax.AttachPoint) found {
 		if x.work += mostMatching / mostListed; x.work > mostMatching {
 			return m
 		}
-		if m.names = names(target(a, name{p.group, p.name}), x.env, 1+x.count.Left()+1); len(m.names) > 0 {
+		if m.names = names(x.target(a, name{p.group, p.name}), x.env, 1+x.count.Left()+1); len(m.names) > 0 {
 			m.known = true
 		}
 	}
@@ -455,7 +469,7 @@ func (x *expansion) functions(a *syntax.AttachPoint, p pattern) found {
 			if x.work += each * len(all.Traceable); x.work > mostMatching {
 				return found{}
 			}
-			list := names(target(a, name{p.group, p.name}), x.env, most)
+			list := names(x.target(a, name{p.group, p.name}), x.env, most)
 			return found{list, len(list) > 0 || len(x.prototyped()) > 0}
 		}
 	}

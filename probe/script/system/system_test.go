@@ -256,7 +256,7 @@ func TestExpand(t *testing.T) {
 	}
 	want := []string{
 		"tracepoint:sched:sched_switch", "tracepoint:syscalls:sys_enter_openat", "kprobe::vfs_*",
-		"fexit::vfs_read", "fexit::vfs_write",
+		"fexit:vmlinux:vfs_read", "fexit:vmlinux:vfs_write",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("points are\n%q\nwant\n%q", got, want)
