@@ -37,7 +37,7 @@ func TestLive(t *testing.T) {
 			`{"type": "attached_probes", "count": 1, "data": {"probes": 1}}` + "\n" +
 				`{"type": "map", "data": {"@": {"0": 3}}}` + "\n", "", 0,
 		},
-		{"exit", []string{"-q", "-e", `begin { printf("%s %d\n", str($1), getopt("n", 1)); exit(3); }`, "text", "--n=7"}, "text 7\n", "", 3},
+		{"exit", []string{"-q", "-e", `begin { printf("%s %d\n", str($1), getopt("n", 1)); exit(3); }`, "text", "--", "--n=7"}, "text 7\n", "", 3},
 		{
 			"join",
 			[]string{"-c", "sh -c 'exec echo one two'", "-e", `tracepoint:syscalls:sys_enter_execve /comm == "sh"/ { join(args.argv); join(args.argv, "+"); }`},

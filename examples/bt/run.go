@@ -9,11 +9,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script"
+	"github.com/borescope/borescope/probe/script/output"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/system"
 	"github.com/borescope/borescope/probe/tool"
@@ -22,9 +25,10 @@ import (
 
 const usage = `bt runs scripts in bpftrace's language, as of 0.26.1.
 
+USAGE:
   bt -e 'tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }'
                                            until Ctrl-C, then the maps
-  bt -c 'ls /' script.bt 7 --name=value    while a command runs; $1 is 7, getopt("name") value
+  bt -c 'ls /' script.bt 7 -- --name=value while a command runs; $1 is 7, getopt("name") value
   bt -f json script.bt                     lines of JSON
   bt -p 1234 script.bt                     events of that process, until it ends
   bt -l 'tracepoint:syscalls:*open*'       what can be traced; with -v its arguments
@@ -40,7 +44,9 @@ const usage = `bt runs scripts in bpftrace's language, as of 0.26.1.
 A file "-" is standard input. Structs and arguments of probes are those of this machine's
 kernel; with -root those of a machine whose files are in a folder, such as
 sys/kernel/btf/vmlinux and sys/kernel/tracing/events. Environment variables such as
-BPFTRACE_MAX_PROBES=2000 precede a script's config block.
+BPFTRACE_MAX_PROBES=2000 precede a script's config block. Flags may stand behind the script;
+what stands behind "--" is the script's. --list, --verbose, --pid, --cmd, --output, --quiet,
+--debug and --version are flags, too.
 
 Flags:
 `
@@ -52,11 +58,14 @@ const mostText = 256 << 10
 type options struct {
 	script, stage, root   string
 	output, command       string
+	file, buffering       string
+	process               string
 	pid, child            int
 	check, format, unsafe bool
 	quiet, raw, self      bool
 	list, verbose, dry    bool
-	names                 bool
+	names, info, version  bool
+	unwarned              bool
 	stdin                 io.Reader
 	stdout, stderr        *cli.Output
 	name, text            string
@@ -64,44 +73,45 @@ type options struct {
 	values                map[string]string
 }
 
+// longNames are bpftrace's other names of flags.
+var longNames = map[string]string{
+	"list": "l", "verbose": "v", "pid": "p", "cmd": "c", "output": "o", "quiet": "q", "debug": "d", "version": "V",
+}
+
 // run is the command. status is the script's, if that calls exit().
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr *cli.Output) (status int, err error) {
 	o := options{stdin: stdin, stdout: stdout, stderr: stderr}
-	fs := flag.NewFlagSet("bt", flag.ContinueOnError)
-	fs.Usage = func() {
-		io.WriteString(fs.Output(), usage)
-		fs.PrintDefaults()
+	fs := o.flags()
+	flags, operands, rest := cli.Permute(fs, longNames, args)
+	if err := cli.Parse(fs, flags, stdout); err != nil {
+		return 0, o.misused(err)
 	}
-	fs.StringVar(&o.script, "e", "", "the `SCRIPT` itself")
-	fs.StringVar(&o.command, "c", "", "run this `COMMAND`, and end with it")
-	fs.IntVar(&o.pid, "p", 0, "restrict probes to the process `PID`, and end with it")
-	fs.BoolVar(&o.list, "l", false, "list the probes that match a pattern, or those of a script")
-	fs.BoolVar(&o.verbose, "v", false, "with -l: their arguments, too")
-	fs.BoolVar(&o.dry, "dry-run", false, "attach the script's probes, and end")
-	fs.StringVar(&o.output, "f", "text", "the `FORMAT` of the output: text, json")
-	fs.BoolVar(&o.quiet, "q", false, "do not say how many probes are attached")
-	fs.BoolVar(&o.raw, "raw", false, "print text of traced processes as it is, also what terminals act on")
-	fs.BoolVar(&o.self, "include-self", false, "have probes fire for bt itself, too")
-	fs.BoolVar(&o.unsafe, "unsafe", false, "allow functions that change the system")
-	fs.BoolVar(&o.check, "check", false, "only check the script")
-	fs.BoolVar(&o.format, "fmt", false, "format the script")
-	fs.BoolVar(&o.names, "names", false, "print the builtins and functions of the language, and the versions of\n"+
-		"bpftrace that brought them")
-	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types, ir")
-	fs.StringVar(&o.root, "root", "", "the `FOLDER` with the files of another machine")
-	if err := cli.Parse(fs, args, stdout); err != nil {
+	if err := o.checkFlags(); err != nil {
 		return 0, err
 	}
-	if o.output != "text" && o.output != "json" {
-		return 0, fmt.Errorf("-f %s: there is no such format: use text or json", o.output)
+	if o.file != "" {
+		f, err := os.Create(o.file)
+		if err != nil {
+			return 0, o.failed("Failed to open output file: %w", err)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		o.stdout = cli.NewOutput(f)
 	}
-	if o.names {
+	if o.buffering == "full" {
+		o.stdout = o.stdout.Buffered()
+		defer func() { err = errors.Join(err, o.stdout.Flush()) }()
+	}
+	switch {
+	case o.version:
+		return 0, o.stdout.Text("bpftrace v" + language + " (bt, " + build() + ")\n")
+	case o.info:
+		return 0, o.printInfo()
+	case o.names:
 		return 0, o.listNames()
+	case o.list && o.script == "" && len(operands) < 2 && !o.isFile(operands):
+		return 0, o.listMatches(strings.Join(operands, ""))
 	}
-	if o.list && o.script == "" && fs.NArg() < 2 && !strings.HasSuffix(fs.Arg(0), ".bt") && fs.Arg(0) != "-" {
-		return 0, o.listMatches(fs.Arg(0))
-	}
-	if err := o.read(fs.Args()); err != nil {
+	if err := o.read(operands, rest); err != nil {
 		return 0, err
 	}
 	switch {
@@ -115,29 +125,105 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr *cl
 	return o.live(ctx)
 }
 
-// read reads the script and its arguments: parameters, and options as --name=value.
-func (o *options) read(args []string) error {
+// flags returns the flags, which set the options.
+func (o *options) flags() *flag.FlagSet {
+	fs := flag.NewFlagSet("bt", flag.ContinueOnError)
+	fs.StringVar(&o.script, "e", "", "the `SCRIPT` itself")
+	fs.StringVar(&o.command, "c", "", "run this `COMMAND`, and end with it")
+	fs.StringVar(&o.process, "p", "", "restrict probes to the process `PID`, and end with it")
+	fs.BoolVar(&o.list, "l", false, "list the probes that match a pattern, or those of a script")
+	fs.BoolVar(&o.verbose, "v", false, "with -l: their arguments, too")
+	fs.BoolVar(&o.dry, "dry-run", false, "attach the script's probes, and end")
+	fs.StringVar(&o.output, "f", "text", "the `FORMAT` of the output: text, json")
+	fs.StringVar(&o.file, "o", "", "print to this `FILE`")
+	fs.StringVar(&o.buffering, "B", "line", "the `MODE` of writing: line, none (as printed), full (in large pieces)")
+	fs.BoolVar(&o.quiet, "q", false, "do not say how many probes are attached")
+	fs.BoolVar(&o.unwarned, "no-warnings", false, "do not warn of what a script may not mean")
+	fs.BoolVar(&o.raw, "raw", false, "print text of traced processes as it is, also what terminals act on")
+	fs.BoolVar(&o.self, "include-self", false, "have probes fire for bt itself, too")
+	fs.BoolVar(&o.unsafe, "unsafe", false, "allow functions that change the system")
+	fs.BoolVar(&o.check, "check", false, "only check the script")
+	fs.BoolVar(&o.format, "fmt", false, "format the script")
+	fs.BoolVar(&o.names, "names", false, "print the builtins and functions of the language, and the versions of\n"+
+		"bpftrace that brought them")
+	fs.BoolVar(&o.info, "info", false, "print what this kernel has, and why it lacks the rest")
+	fs.BoolVar(&o.version, "V", false, "print the version of the language")
+	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types, ir")
+	fs.StringVar(&o.root, "root", "", "the `FOLDER` with the files of another machine")
+	fs.Usage = func() {
+		io.WriteString(fs.Output(), usage)
+		fs.PrintDefaults()
+	}
+	return fs
+}
+
+// checkFlags reads the flags' values.
+func (o *options) checkFlags() error {
+	switch {
+	case o.output != "text" && o.output != "json":
+		return o.failed("Invalid output format %q: use text or json", o.output)
+	case o.buffering != "line" && o.buffering != "full" && o.buffering != "none":
+		return o.failed("Invalid output buffering mode %q: use line, full or none", o.buffering)
+	case o.process == "":
+		return nil
+	}
+	digits := len(o.process) - len(strings.TrimLeft(o.process, "0123456789"))
+	pid, err := strconv.Atoi(o.process[:digits])
+	switch {
+	case digits == 0:
+		return o.failed("Failed to parse pid: invalid integer: %s", o.process)
+	case digits < len(o.process):
+		return o.failed("Failed to parse pid: invalid trailing bytes: %s", o.process)
+	case err != nil || pid < 1 || pid > mostPID:
+		return o.failed("Pid out of range: %s", o.process)
+	}
+	o.pid = pid
+	return nil
+}
+
+// mostPID is the greatest number that a process can have (PID_MAX_LIMIT, linux/threads.h).
+const mostPID = 4 << 20
+
+// isFile reports whether the operand of -l is a script, and warns if it only looks like one.
+func (o *options) isFile(operands []string) bool {
+	if len(operands) == 0 {
+		return false
+	}
+	name := operands[0]
+	if st, err := os.Stat(name); name == "-" || err == nil && st.Mode().IsRegular() {
+		return true
+	}
+	if strings.HasSuffix(name, ".bt") {
+		o.stderr.Printf("WARNING: It appears that '%s' is a filename but the file does not exist. "+
+			"Treating '%s' as a search pattern.\n", name, name)
+	}
+	return false
+}
+
+// read reads the script and its arguments: parameters, and behind "--" options as --name=value, too.
+func (o *options) read(operands, rest []string) error {
 	o.name, o.text = "stdin", o.script
 	if o.script == "" {
-		if len(args) == 0 {
-			return errors.New("give a file, - for standard input, or -e SCRIPT")
+		if len(operands) == 0 {
+			return o.misused(errors.New("give a file, - for standard input, or -e SCRIPT"))
 		}
 		r := o.stdin
-		if args[0] != "-" {
-			f, err := os.Open(args[0])
+		if name := operands[0]; name != "-" {
+			f, err := os.Open(name)
 			if err != nil {
-				return err
+				return o.failed("failed to open file '%s': %s", name, cause(err))
 			}
 			defer f.Close()
-			r, o.name = f, args[0]
+			r, o.name = f, name
 		}
 		text, err := io.ReadAll(io.LimitReader(r, mostText+1)) // Parse reports that it is too long
 		if err != nil {
 			return err
 		}
-		o.text, args = string(text), args[1:]
+		o.text, operands = string(text), operands[1:]
 	}
-	for _, a := range args {
+	o.params = operands
+	for _, a := range rest {
 		option, ok := strings.CutPrefix(a, "--")
 		if !ok || option == "" {
 			o.params = append(o.params, a)
@@ -164,7 +250,7 @@ func (o *options) options() *script.Options {
 	}
 	env := probe.NewEnv(e)
 	return &script.Options{
-		Env: env, System: system.New(env, &system.Options{DWARF: true}),
+		Env: env, System: system.New(env, &system.Options{DWARF: true, PID: o.pid}),
 		Imports: []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}, Environ: os.LookupEnv,
 		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, Child: o.child, IncludeSelf: o.self,
 	}
@@ -201,7 +287,7 @@ func (o *options) show() error {
 	if err != nil {
 		return o.refused(err)
 	}
-	if err := o.stderr.Text(c.Warnings.String()); err != nil {
+	if err := o.warn(c.Warnings); err != nil {
 		return err
 	}
 	return o.stdout.Text(string(shown(c)))
@@ -213,7 +299,7 @@ func (o *options) compile() (*script.Program, error) {
 	if err != nil {
 		return nil, o.refused(err)
 	}
-	return p, o.stderr.Text(p.Warnings.String())
+	return p, o.warn(p.Warnings)
 }
 
 // live runs the script, with the command if there is one.
@@ -261,6 +347,15 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 	if o.dry {
 		r.Attached = func() error { return errDry }
 	}
+	if _, set := os.LookupEnv(notify); set {
+		then := r.Attached
+		r.Attached = func() error {
+			if then == nil {
+				return o.stdout.Text(notify + "\n")
+			}
+			return cmp.Or(o.stdout.Text(notify+"\n"), then())
+		}
+	}
 	status, err = p.Run(ctx, r)
 	if errors.Is(err, errDry) {
 		return 0, nil
@@ -268,10 +363,38 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 	return status, err
 }
 
+// notify is the variable with which bpftrace prints its name when the probes are attached, for programs
+// that wait for that.
+const notify = "__BPFTRACE_NOTIFY_PROBES_ATTACHED"
+
 // errDry ends a run when everything is attached.
 var errDry = errors.New("dry run")
 
-var errRefused = errors.New("the script has errors")
+// cause returns the text of an error of a system call without what failed, as bpftrace prints it.
+func cause(err error) string {
+	if number := syscall.Errno(0); errors.As(err, &number) {
+		return output.Strerror(int64(number))
+	}
+	return err.Error()
+}
+
+// errSaid is an error whose text is printed already, as bpftrace prints it.
+var errSaid = errors.New("the error is printed")
+
+// failed prints an error as bpftrace does.
+func (o *options) failed(format string, args ...any) error {
+	return cmp.Or(o.stderr.Text("ERROR: "+fmt.Errorf(format, args...).Error()+"\n"), errSaid)
+}
+
+// misused prints how bt is called, behind what is wrong with this call.
+func (o *options) misused(err error) error {
+	if errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	head, _, _ := strings.Cut(usage, "\n\n  bt -check")
+	_, head, _ = strings.Cut(head, "\n\n")
+	return cmp.Or(o.stderr.Text(head+"\n\n"), cli.Usage("bt", err))
+}
 
 // refused prints the errors of a script. Other errors are returned.
 func (o *options) refused(err error) error {
@@ -279,7 +402,15 @@ func (o *options) refused(err error) error {
 	if !ok {
 		return err
 	}
-	return cmp.Or(o.stderr.Text(es.String()), fmt.Errorf("%s: %w", o.name, errRefused))
+	return cmp.Or(o.stderr.Text(es.String()), errSaid)
+}
+
+// warn prints the warnings of a script.
+func (o *options) warn(warnings syntax.Errors) error {
+	if o.unwarned {
+		return nil
+	}
+	return o.stderr.Text(warnings.String())
 }
 
 func nothing(*script.Checked) []byte { return nil }

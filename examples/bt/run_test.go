@@ -124,7 +124,7 @@ func TestLimits(t *testing.T) {
 func TestErrors(t *testing.T) {
 	var out, said bytes.Buffer
 	_, err := run(t.Context(), []string{"-check", "-e", `begin { @ = 1; @ = "a" }`}, nil, cli.NewOutput(&out), cli.NewOutput(&said))
-	if !errors.Is(err, errRefused) || out.Len() > 0 ||
+	if !errors.Is(err, errSaid) || out.Len() > 0 ||
 		!strings.Contains(said.String(), "ERROR: Type mismatch for @") {
 		t.Errorf("%v, printed\n%s%s", err, out.String(), said.String())
 	}
