@@ -13,18 +13,29 @@ var everything = []string{
 	"hardware:", "software:", "tracepoint:*:", "rawtracepoint:", "iter:", "fentry:", "kprobe:",
 }
 
-// listMatches prints the probes that match a pattern. Without a kind, it is looked for in all.
+// ofProcess are the kinds that are in the files of a process.
+var ofProcess = []string{"uprobe:*:", "usdt:*:*:"}
+
+// listMatches prints the probes that match a pattern: with -p those in the files of the process. Without
+// a kind, it is looked for in all.
 func (o *options) listMatches(pattern string) error {
 	patterns := []string{pattern}
 	if !strings.Contains(pattern, ":") {
-		patterns = nil
-		for _, kind := range everything {
-			patterns = append(patterns, kind+"*"+pattern+"*")
+		kinds := everything
+		if o.pid != 0 {
+			kinds = ofProcess
 		}
-		if pattern == "" || strings.Contains(pattern, "*") {
-			for i, kind := range everything {
-				patterns[i] = kind + max(pattern, "*")
-			}
+		if pattern == "" || !strings.Contains(pattern, "*") {
+			pattern = "*" + strings.TrimLeft(pattern+"*", "*")
+		}
+		patterns = nil
+		for _, kind := range kinds {
+			patterns = append(patterns, kind+pattern)
+		}
+	}
+	if o.pid != 0 {
+		for i, p := range patterns {
+			patterns[i] = fmt.Sprintf("%s pid=%d", inFiles(p), o.pid)
 		}
 	}
 	env := probe.NewEnv(nil)
@@ -45,6 +56,15 @@ func (o *options) listMatches(pattern string) error {
 	return errors.Join(errs...)
 }
 
+// inFiles completes a pattern that names no file by a pattern for one.
+func inFiles(pattern string) string {
+	kind, name, _ := strings.Cut(pattern, ":")
+	if strings.Contains(name, ":") {
+		return pattern
+	}
+	return kind + ":*:" + name
+}
+
 // listed returns the lines of a match: its name and, if they are known, its arguments, as bpftrace -lv
 // has them.
 func listed(m probe.Match) string { return m.String() + "\n" }
@@ -55,10 +75,28 @@ func (o *options) listScript() error {
 	if err != nil {
 		return err
 	}
+	said := map[string]bool{}
 	for _, name := range p.Probes() {
+		if name = withoutCount(name); said[name] {
+			continue
+		}
+		said[name] = true
 		if err := o.stdout.Text(name + "\n"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// withoutCount returns the name of an attach point without the number of events or times after which it
+// fires, as bpftrace lists it.
+func withoutCount(name string) string {
+	parts := strings.Split(name, ":")
+	switch parts[0] {
+	case "interval", "profile", "software", "hardware":
+		if len(parts) == 3 {
+			return parts[0] + ":" + parts[1] + ":"
+		}
+	}
+	return name
 }

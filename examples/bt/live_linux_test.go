@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,8 +45,12 @@ func TestLive(t *testing.T) {
 			"echo one two\necho+one+two\n", "Attached 1 probe\n", 0,
 		},
 		{"list", []string{"-l", "-v", "tracepoint:syscalls:sys_enter_mkdirat"}, "tracepoint:syscalls:sys_enter_mkdirat\n    int __syscall_nr\n    int dfd\n", "", 0},
+		{"list of letters", []string{"-lv", "tracepoint:syscalls:sys_enter_mkdirat"}, "tracepoint:syscalls:sys_enter_mkdirat\n    int __syscall_nr\n    int dfd\n", "", 0},
+		{"list of a process", []string{"--list", "uprobe:*bt.run", "--pid", strconv.Itoa(os.Getpid())}, "/bt.run pid=", "", 0},
+		{"list of a process's all", []string{"-l", "*bt.run", "-p", strconv.Itoa(os.Getpid())}, "/bt.run pid=", "", 0},
+		{"flags behind", []string{"-e", `begin { printf("%s%d", str($1), $2); exit() }`, "-q", "a", "-B", "full", "7"}, "a7", "", 0},
 		{"list of all kinds", []string{"-l", "sys_enter_mkdirat"}, "tracepoint:syscalls:sys_enter_mkdirat\n", "", 0},
-		{"list of a script", []string{"-l", "-e", "interval:s:1 { @[ustack] = count(); } begin { }"}, "interval:s:1\nbegin\n", "", 0},
+		{"list of a script", []string{"-l", "-e", "interval:s:1 { @[ustack] = count(); } begin { }"}, "interval:s:\nbegin\n", "", 0},
 		{"dry run", []string{"-q", "-dry-run", "-e", `interval:s:1 { } end { printf("ended"); }`}, "", "", 0},
 		{"loss", []string{"-q", "-e", "config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; }"}, "@[1]: 1\n", "Map full; can't update element (1 times)", 0},
 	} {

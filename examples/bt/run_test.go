@@ -133,4 +133,40 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%q is accepted", args)
 		}
 	}
+	// With bpftrace's texts.
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"USAGE:\n", []string{"-idonotexist"}},
+		{"USAGE:\n", nil},
+		{"ERROR: failed to open file 'no.bt': No such file or directory\n", []string{"no.bt"}},
+		{"ERROR: Failed to parse pid: invalid integer: a1\n", []string{"-p", "a1", "-e", "begin { }"}},
+		{"ERROR: Failed to parse pid: invalid trailing bytes: 1a\n", []string{"-e", "begin { }", "--pid=1a"}},
+		{"ERROR: Pid out of range: 5000000\n", []string{"-p", "5000000"}},
+		{"ERROR: Pid out of range: 99999999999999999999\n", []string{"-p99999999999999999999"}},
+		{"ERROR: Invalid output format \"xml\"", []string{"-f", "xml", "-e", "begin { }"}},
+		{"ERROR: Invalid output buffering mode", []string{"-B", "some", "-e", "begin { }"}},
+	} {
+		var out, said bytes.Buffer
+		_, err := run(t.Context(), c.args, nil, cli.NewOutput(&out), cli.NewOutput(&said))
+		if err == nil || !strings.HasPrefix(said.String(), c.want) || out.Len() > 0 {
+			t.Errorf("%q: %v, printed\n%s%s\nwant %q", c.args, err, &out, &said, c.want)
+		}
+	}
+}
+
+// TestOutputFile: -o has what would be printed, also if it is written in large pieces.
+func TestOutputFile(t *testing.T) {
+	for _, args := range [][]string{{}, {"-B", "full"}} {
+		name := filepath.Join(t.TempDir(), "out")
+		var out, said bytes.Buffer
+		args = append(args, "-fmt", "-e", "begin{@=1}", "-o", name)
+		if _, err := run(t.Context(), args, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
+			t.Fatal(err, said.String())
+		}
+		if b, err := os.ReadFile(name); string(b) != "begin\n{\n  @ = 1;\n}\n" || err != nil || out.Len() > 0 {
+			t.Errorf("%q: %q, %v; printed %q", args, b, err, &out)
+		}
+	}
 }
