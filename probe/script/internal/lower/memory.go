@@ -72,8 +72,11 @@ func (l *lowerer) address(x syntax.Expr) *ir.Expr {
 		default:
 			return nil
 		}
-		elem := ir.PtrType(cType(t), base.Type.User || user(of))
-		base = castTo(elem, base)
+		elem := cType(t)
+		if t.Kind == types.Array { // an index behind a pointer to an array is one into that array
+			elem = &btf.Array{Index: index, Type: elem}
+		}
+		base = castTo(ir.PtrType(elem, base.Type.User || user(of)), base)
 		return &ir.Expr{Op: ir.OpAddrOf, Args: []*ir.Expr{base, l.expr(x.I)}}
 	case *syntax.Block:
 		if len(x.Stmts) == 0 {
@@ -220,7 +223,7 @@ func (l *lowerer) buf(c *syntax.Call) *ir.Expr {
 		if from = l.address(c.Args[0]); from == nil {
 			return l.missing(c, "buf() of a value")
 		}
-		from = castTo(ir.PtrType(nil, from.Type.User), from)
+		from = castTo(ir.PtrType(nil, from.Type.User || user(of)), from)
 	} else {
 		from = l.pointer(c.Args[0], types.Type{})
 	}
