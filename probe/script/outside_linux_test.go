@@ -134,7 +134,8 @@ begin { @last["a"] = tseries(7, 100s, 3); @last["a"] = tseries(-5, 100s, 3); @la
 func TestIter(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Feature(feature.Iter))
 	child := startWork(t)
-	const text = `iter:task { @[ctx.task.tgid, ctx.task.comm] = count(); if (ctx.task.tgid == $1) { print(ctx.task.comm); } }`
+	// exit() ends the run after the last task.
+	const text = `iter:task { @[ctx.task.tgid, ctx.task.comm] = count(); if (ctx.task.tgid == $1) { print(ctx.task.comm); } exit(); }`
 	p := script.MustCompile(t, text, &script.Options{Params: child.params()})
 	var out bytes.Buffer
 	if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out}); err != nil {

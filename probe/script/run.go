@@ -118,6 +118,8 @@ type run struct {
 	started time.Time // when CLOCK_MONOTONIC was 0
 	exited  bool
 	status  int
+	// The program is an iterator's, which exit() ends after its last object, as bpftrace.
+	iterating bool
 	// Of a replay: what reads files and runs commands is left out.
 	replay bool
 	// Of a Session: what is printed goes to its events, and mu is held while a record is handled
@@ -257,6 +259,7 @@ func (s *run) iterate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.iterating = true
 	reading, done := context.WithCancel(ctx)
 	read := make(chan error, 1)
 	go func() {
@@ -295,7 +298,7 @@ func (s *run) follow(ctx context.Context) error {
 	wait, stop := s.wait(ctx)
 	defer func() { stop() }()
 	var rec mapx.Record
-	for !s.exited && ctx.Err() == nil { // also while records never end
+	for (!s.exited || s.iterating) && ctx.Err() == nil { // also while records never end
 		err := s.ring.ReadInto(wait, &rec)
 		switch {
 		case err == nil:
@@ -450,7 +453,7 @@ func (s *run) record(ctx context.Context, rec *mapx.Record) error {
 		return fmt.Errorf("record %d is none of the script's", n)
 	}
 	at := &s.low.Sites[n]
-	if s.exited && !at.End {
+	if s.exited && !at.End && !s.iterating {
 		return nil // as bpftrace, which prints nothing after exit() but what end probes do
 	}
 	s.mu.Lock()

@@ -199,17 +199,38 @@ func (l *lowerer) probe(p *syntax.Probe) {
 	if len(p.Points) == 0 {
 		return
 	}
-	l.point, l.walks = p.Points[0], 0
-	body := l.block(func() { l.blockOf(p.Body) })
-	for _, a := range p.Points {
-		target := l.target(a)
-		if target == nil {
-			continue
+	for _, points := range apart(p.Points) {
+		l.point, l.walks = points[0], 0
+		body := l.block(func() { l.blockOf(p.Body) })
+		for _, a := range points {
+			target := l.target(a)
+			if target == nil {
+				continue
+			}
+			l.out.IR.Actions = append(l.out.IR.Actions, ir.Action{
+				Target: target, Body: append(l.only(a), body...), Pos: pos(a.Loc),
+			})
 		}
-		l.out.IR.Actions = append(l.out.IR.Actions, ir.Action{
-			Target: target, Body: append(l.only(a), body...), Pos: pos(a.Loc),
-		})
 	}
+}
+
+// apart splits the attach points of a probe into those of end and the others: they have sites of
+// their own, since what an end probe prints is printed after exit(), too.
+func apart(points []*syntax.AttachPoint) (groups [][]*syntax.AttachPoint) {
+	var ends, others []*syntax.AttachPoint
+	for _, a := range points {
+		if a.Provider == "end" {
+			ends = append(ends, a)
+		} else {
+			others = append(others, a)
+		}
+	}
+	for _, g := range [][]*syntax.AttachPoint{others, ends} {
+		if len(g) > 0 {
+			groups = append(groups, g)
+		}
+	}
+	return groups
 }
 
 // only returns the statements that end an action outside of the process that probes are restricted
