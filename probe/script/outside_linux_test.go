@@ -16,6 +16,7 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/script"
 )
 
@@ -180,6 +181,35 @@ func TestExitedNames(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "script_test.scriptCall"); n != 3 || !strings.Contains(out.String(), "script_test.scriptCall]: 30\n") {
 		t.Errorf("the function is named %d times, want 3, in\n%s", n, &out)
+	}
+}
+
+// TestFunctionOfReturn: func in a uretprobe is the function that returns. It was the one that is
+// returned to.
+func TestFunctionOfReturn(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Uprobes, testenv.Feature(feature.GetFuncIP))
+	w := probetest.StartOwn(t)
+	text := fmt.Sprintf("uprobe:%[1]q:add { @in[func] = count(); } uretprobe:%[1]q:add, uretprobe:%[1]q:helper_one { @out[func] = count(); }", w.Path())
+	p, err := script.Compile("stdin", text, nil)
+	if err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err = p.Run(ctx, &script.RunOptions{Stdout: &out, Attached: func() error {
+		w.Run()
+		cancel()
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"@in[add]: 23\n", "@out[add]: 23\n", "@out[helper_one]: 23\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
 	}
 }
 

@@ -151,7 +151,7 @@ var rows = []Row{
 	{
 		Name: "func", Value: KernelAddress, GPL: true, Since: [2]int{5, 15},
 		Helper: asm.FnGetFuncIp, Context: true,
-		Doc: "address of the probed function; before 5.15 only where a program has one site",
+		Doc: "address of the probed function; before 5.15 only where a program has one site, and in uretprobes since 6.6",
 	},
 	{
 		Name: "probe", Value: Site, Since: [2]int{5, 15},

@@ -360,12 +360,17 @@ func (l *locator) goFrame() (*typed.Node, error) {
 
 // funcAddress returns the address of the probed function.
 func (l *locator) funcAddress(t ir.Type) (*typed.Node, error) {
-	if len(l.pp.Sites) == 1 && l.pp.Sites[0].Address != 0 {
+	switch {
+	case !l.pp.UserRegs && len(l.pp.Sites) == 1 && l.pp.Sites[0].Address != 0:
 		s := l.pp.Sites[0]
 		return constOf(t, s.Address-s.Offset), nil
-	}
-	if l.pp.UserRegs {
+	case l.pp.UserRegs && (!l.pp.Returns || l.pp.Go != nil):
 		return l.register(l.specialReg("ip"), t.WithFormat(ir.FormatUsym))
+	case l.pp.UserRegs && l.kern.AtLeast(ir.Version{6, 6}): // bpf_get_func_ip_kprobe and …_uprobe_multi
+		return builtinOf("func", t.WithFormat(ir.FormatUsym)), nil
+	case l.pp.UserRegs:
+		return nil, Unsupported("builtin func", ir.Version{6, 6},
+			"at its return, a user function's address is known to bpf_get_func_ip alone, and "+l.plan.Kernel+" has none for it")
 	}
 	if l.pp.Type != ebpf.Kprobe && l.pp.Type != ebpf.Tracing {
 		return nil, fmt.Errorf("%s is at no function", l.targetName())

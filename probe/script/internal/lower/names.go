@@ -30,7 +30,7 @@ func (l *lowerer) userAddress(n syntax.Expr, address *ir.Expr) *ir.Expr {
 // function is the address of the probed function.
 func (l *lowerer) function(x *syntax.Builtin) *ir.Expr {
 	if l.typ(x).Kind == types.Usym {
-		return l.userAddress(x, ir.NewBuiltin("ip"))
+		return l.userAddress(x, ir.NewBuiltin("func"))
 	}
 	return castTo(ir.Uint64Type(), ir.NewBuiltin("func"))
 }
