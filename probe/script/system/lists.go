@@ -2,6 +2,8 @@ package system
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
 	"math"
 	"slices"
 	"strings"
@@ -66,7 +68,18 @@ func (s *System) listed(provider string, n name) bool {
 	_, found := slices.BinarySearchFunc(list, n, func(a, b name) int {
 		return cmp.Or(strings.Compare(a.group, b.group), strings.Compare(a.name, b.name))
 	})
-	return found || len(list) == 0
+	return found || len(list) == 0 && !s.unloaded(n.group)
+}
+
+// unloaded reports whether the machine, which lists its modules, has none of that name.
+func (s *System) unloaded(module string) bool {
+	if module == "" || module == "vmlinux" {
+		return false
+	}
+	const loaded = "sys/module"
+	_, err := fs.Stat(s.env.Root(), loaded+"/"+module)
+	_, listed := fs.Stat(s.env.Root(), loaded)
+	return errors.Is(err, fs.ErrNotExist) && listed == nil
 }
 
 // mostAlone is how many tracepoints are looked for one by one before all are listed: that takes

@@ -107,6 +107,7 @@ func TestMissing(t *testing.T) {
 			"It is being removed", "It is being removed",
 		}},
 		{"rawOfModule", `rawtracepoint:mod:nosuch, begin { @ = 1; }`, 2, nil, nil}, // its types are not known
+		{"rawOfNoModule", `rawtracepoint:nonsense:nosuch, begin { @ = 1; }`, 0, []string{"No matches for rawtracepoint nonsense:nosuch."}, nil},
 		{"rawOfKernel", `rawtracepoint:vmlinux:nosuch { @ = 1; }`, 0, []string{"No matches for rawtracepoint vmlinux:nosuch."}, nil},
 		{"ignore", `config = { missing_probes = "ignore" }` + alone, 2, nil, nil},
 		// Missing functions were refused when the script was compiled.
@@ -124,9 +125,10 @@ func TestMissing(t *testing.T) {
 		{"onlyWild", `tracepoint:no:such* { @ = 1; }`, 0, []string{"Probe has no valid attach points."}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, err := script.Check("stdin", test.script, &script.Options{
-				System: system.New(probetest.Env(t), nil), Arch: "amd64",
-			})
+			root := probetest.Root(t)
+			root["sys/module/mod/refcnt"] = &fstest.MapFile{}
+			env := probe.NewEnv(&probe.EnvOptions{Root: root, Features: probetest.Features(), BTF: probetest.BTF(t), Release: "6.12.0", Arch: "amd64"})
+			c, err := script.Check("stdin", test.script, &script.Options{System: system.New(env, nil), Arch: "amd64"})
 			said, _ := errors.AsType[syntax.Errors](err)
 			messages(t, "errors", said, test.errors)
 			if messages(t, "warnings", c.Warnings, test.warnings); err != nil {
