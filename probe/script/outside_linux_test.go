@@ -213,6 +213,41 @@ func TestFunctionOfReturn(t *testing.T) {
 	}
 }
 
+// TestUSDTNames: with wildcards, each USDT probe counts under its own name, and as one, however many
+// places it is at. They counted under the pattern, and as many as the places.
+func TestUSDTNames(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Uprobes, testenv.Feature(feature.AttachCookie))
+	w := probetest.StartOwn(t)
+	for _, c := range []struct {
+		text string
+		want []string
+	}{
+		{"usdt:%[1]s:* { @[probe] = count(); }", []string{"@[usdt:%[1]s:target:guarded]: 23\n", "@[usdt:%[1]s:target:twice]: 46\n"}},
+		{"usdt:%[1]s:targ*:* { @ = count(); }", []string{"@: 69\n"}},
+	} {
+		var out, said bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := script.MustCompile(t, fmt.Sprintf(c.text, w.Path()), nil).Run(ctx, &script.RunOptions{
+			Stdout: &out, Stderr: &said, Attached: func() error {
+				w.Run()
+				cancel()
+				return nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), strings.ReplaceAll(want, "%[1]s", w.Path())) {
+				t.Errorf("%s: no %s in\n%s", c.text, want, &out)
+			}
+		}
+		if !strings.HasPrefix(said.String(), "Attached 2 probes\n") {
+			t.Errorf("%s: it said %s", c.text, &said)
+		}
+	}
+}
+
 // TestWholeStacks: stacks of a program without frame pointers go to its start, once its files were
 // read.
 func TestWholeStacks(t *testing.T) {

@@ -220,11 +220,10 @@ func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
 
 // attached says that the probes are attached.
 func (s *run) attached() error {
-	n := 0
+	n := -s.low.Added
 	for i := range s.plan.Programs {
-		n += len(s.plan.Programs[i].Sites)
+		n += probes(&s.plan.Programs[i])
 	}
-	n -= s.low.Added
 	if !s.Quiet {
 		text, err := s.out.Attached(n)
 		if err != nil {
@@ -238,6 +237,22 @@ func (s *run) attached() error {
 		return s.Attached()
 	}
 	return nil
+}
+
+// probes returns the number of probes that a program serves. A USDT probe may be at several places.
+func probes(p *probe.Program) int {
+	var seen []probe.Target
+	n := 0
+	for _, s := range p.Sites {
+		if _, ok := s.Target.(probe.USDT); ok {
+			if slices.Contains(seen, s.Target) {
+				continue
+			}
+			seen = append(seen, s.Target)
+		}
+		n++
+	}
+	return n
 }
 
 // split returns the plan's begin programs, its end programs, and the others, each as a plan.

@@ -43,10 +43,10 @@ func (s *System) resolve(p *syntax.AttachPoint) *btf.Struct {
 		return s.function(p)
 	case "tracepoint":
 		s.readFormats()
-		return s.event(p, probe.Tracepoint{Group: p.Target, Name: p.Func}, name{p.Target, p.Func})
+		return s.event(p, probe.Tracepoint{Group: p.Target, Name: p.Func}, name{group: p.Target, name: p.Func})
 	case "rawtracepoint":
 		m := module(p.Target)
-		return s.event(p, probe.RawTracepoint{Module: m, Name: p.Func}, name{m, p.Func})
+		return s.event(p, probe.RawTracepoint{Module: m, Name: p.Func}, name{group: m, name: p.Func})
 	case "uprobe":
 		if s.o.DWARF {
 			return s.user(p)

@@ -100,7 +100,7 @@ func (x *expansion) probe(p *syntax.Probe) *syntax.Error {
 	for _, a := range points {
 		switch {
 		case a.Provider == "tracepoint":
-			x.wanted = append(x.wanted, name{a.Target, a.Func})
+			x.wanted = append(x.wanted, name{group: a.Target, name: a.Func})
 		case a.Provider == "uprobe" && !wild(a):
 			x.files[a.Target] = append(x.files[a.Target], a)
 		}
@@ -190,8 +190,8 @@ func (x *expansion) append(points []*syntax.AttachPoint, a *syntax.AttachPoint, 
 	[]*syntax.AttachPoint, *syntax.Error,
 ) {
 	switch {
-	case a.Provider == "usdt":
-		return append(points, a), nil
+	case a.Provider == "usdt" && !(named && generates(a)):
+		return append(points, a), nil // of several probes that have as many arguments, one program
 	case !generates(a) && !(named && wild(a) && byFunction(a)):
 		if x.lacks(a) {
 			// In any module: bpftrace takes it for a wildcard, too.
@@ -227,7 +227,7 @@ func (x *expansion) append(points []*syntax.AttachPoint, a *syntax.AttachPoint, 
 // lacks reports whether the machine does not have an event or a function. Events of modules may be
 // missing in the list of raw tracepoints.
 func (x *expansion) lacks(a *syntax.AttachPoint) bool {
-	n := name{group(a), a.Func}
+	n := name{group: group(a), name: a.Func}
 	switch a.Provider {
 	case "tracepoint":
 		return !x.listed(a.Provider, n)
@@ -289,7 +289,7 @@ func (x *expansion) lacksUser(a *syntax.AttachPoint) bool {
 	if x.patterns++; x.patterns > mostUser {
 		return false
 	}
-	matches, failed := probe.List(x.target(a, name{a.Target, a.Func}).String(), &probe.ListOptions{Env: x.env})
+	matches, failed := probe.List(x.target(a, name{group: a.Target, name: a.Func}).String(), &probe.ListOptions{Env: x.env})
 	for range matches {
 		return false
 	}
@@ -308,7 +308,7 @@ func (x *expansion) absentFunctions(file string) map[string]bool {
 		if !ok || a.Target != file || a.Func == "" || wild(a) || absent[key(a)] {
 			continue
 		}
-		if t := x.target(a, name{a.Target, a.Func}); t != nil {
+		if t := x.target(a, name{group: a.Target, name: a.Func}); t != nil {
 			absent[key(a)] = true
 			points, targets = append(points, a), append(targets, t)
 		}
@@ -362,6 +362,8 @@ func target(a *syntax.AttachPoint, n name) probe.Target {
 		return probe.Uprobe{Path: n.group, Symbol: n.name, Lang: a.Lang}
 	case "uretprobe":
 		return probe.Uretprobe{Path: n.group, Symbol: n.name, Lang: a.Lang}
+	case "usdt":
+		return probe.USDT{Path: n.group, Provider: n.provider, Name: n.name}
 	}
 	return nil
 }
@@ -375,6 +377,9 @@ func (s *System) target(a *syntax.AttachPoint, n name) probe.Target {
 	case probe.Uretprobe:
 		t.PID = s.o.PID
 		return t
+	case probe.USDT:
+		t.PID = s.o.PID
+		return t
 	default:
 		return t
 	}
@@ -386,14 +391,15 @@ func set(a *syntax.AttachPoint, n name) {
 	if a.Provider == "rawtracepoint" {
 		n.group = a.Target
 	}
-	a.Target, a.Func, a.Text = n.group, n.name, t.String()
+	a.Target, a.Namespace, a.Func, a.Text = n.group, n.provider, n.name, t.String()
 }
 
 // match returns the names that an attach point's pattern matches. Equal patterns are matched
 // once.
 func (x *expansion) match(a *syntax.AttachPoint) found {
-	p := pattern{a.Provider + ":" + a.Lang, a.Target, a.Func}
-	if a.Provider != "tracepoint" && a.Provider != "uprobe" && a.Provider != "uretprobe" {
+	p := pattern{a.Provider + ":" + a.Lang + a.Namespace, a.Target, a.Func}
+	switch a.Provider {
+	case "rawtracepoint", "fentry", "fexit", "kprobe", "kretprobe":
 		p.group = module(p.group)
 	}
 	m, ok := x.matches[p]
@@ -411,7 +417,7 @@ func (x *expansion) match(a *syntax.AttachPoint) found {
 		if x.work += mostMatching / mostListed; x.work > mostMatching {
 			return m
 		}
-		if m.names = names(x.target(a, name{p.group, p.name}), x.env, 1+x.count.Left()+1); len(m.names) > 0 {
+		if m.names = names(x.target(a, name{p.group, a.Namespace, p.name}), x.env, 1+x.count.Left()+1); len(m.names) > 0 {
 			m.known = true
 		}
 	}
@@ -469,7 +475,7 @@ func (x *expansion) functions(a *syntax.AttachPoint, p pattern) found {
 			if x.work += each * len(all.Traceable); x.work > mostMatching {
 				return found{}
 			}
-			list := names(x.target(a, name{p.group, p.name}), x.env, most)
+			list := names(x.target(a, name{group: p.group, name: p.name}), x.env, most)
 			return found{list, len(list) > 0 || len(x.prototyped()) > 0}
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/borescope/borescope/probe/internal/prototype"
 )
 
-// name is the name of a tracepoint or a kernel function, and its group: a tracepoint's
-// category, or the module.
-type name struct{ group, name string }
+// name is the name of a tracepoint or a function, and its group: a tracepoint's category, the
+// module, or the file. USDT probes have a provider between these.
+type name struct{ group, provider, name string }
 
 // tracepoints returns all tracepoints, nil if they cannot be listed.
 func (s *System) tracepoints() []name {
@@ -47,7 +47,7 @@ func (s *System) prototyped() []name {
 	if !ok {
 		functions, _ := prototype.Names[*btf.Func](s.env, "", "")
 		for _, f := range functions {
-			list = append(list, name{"", f})
+			list = append(list, name{name: f})
 		}
 		s.lists[all] = list
 	}
@@ -106,21 +106,23 @@ func names(t probe.Target, e *probe.Env, most int) []name {
 	for m := range matches {
 		switch t := m.Target.(type) {
 		case probe.Tracepoint:
-			list = append(list, name{t.Group, t.Name})
+			list = append(list, name{group: t.Group, name: t.Name})
 		case probe.RawTracepoint:
-			list = append(list, name{t.Module, t.Name})
+			list = append(list, name{group: t.Module, name: t.Name})
 		case probe.Fentry:
-			list = append(list, name{t.Module, t.Symbol})
+			list = append(list, name{group: t.Module, name: t.Symbol})
 		case probe.Fexit:
-			list = append(list, name{t.Module, t.Symbol})
+			list = append(list, name{group: t.Module, name: t.Symbol})
 		case probe.Kprobe:
-			list = append(list, name{t.Module, t.Symbol})
+			list = append(list, name{group: t.Module, name: t.Symbol})
 		case probe.Kretprobe:
-			list = append(list, name{t.Module, t.Symbol})
+			list = append(list, name{group: t.Module, name: t.Symbol})
 		case probe.Uprobe:
-			list = append(list, name{t.Path, t.Symbol})
+			list = append(list, name{group: t.Path, name: t.Symbol})
 		case probe.Uretprobe:
-			list = append(list, name{t.Path, t.Symbol})
+			list = append(list, name{group: t.Path, name: t.Symbol})
+		case probe.USDT:
+			list = append(list, name{t.Path, t.Provider, t.Name})
 		}
 		if len(list) >= most {
 			break
