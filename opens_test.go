@@ -23,6 +23,7 @@ var openers = []string{
 // can write, are opened with internal/procfs.
 var opens = map[string]string{
 	"examples/bt/run.go read":                        "the script that the user names",
+	"examples/bt/run.go run":                         "the file that the user names with -o",
 	"examples/elfnotes/run.go open":                  "the file that the user names",
 	"internal/cpus/cpus.go read":                     "reads below /sys",
 	"internal/feature/btfid_linux.go btfID":          "a constant below /sys",

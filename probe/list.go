@@ -31,8 +31,8 @@ type Match struct {
 	// Target names the place; ParseTarget reads its String. The path of a file is relative if
 	// the pattern's is.
 	Target Target
-	// Name is how bpftrace lists the place, if that is not Target's String, with a count or
-	// time of its own: "software:page-faults:", "interval:ms:".
+	// Name is how bpftrace lists the place, if that is not Target's String, which has a count or
+	// a time of its own, or a process: "software:page-faults:", "interval:ms:".
 	Name string
 	// Module is the kernel module that a function is in, "" for the kernel itself and
 	// for places outside the kernel.
@@ -115,6 +115,14 @@ func (l *lister) put(x Match) error {
 		return errStop
 	}
 	return nil
+}
+
+// putIn is put for a place in a process, if pid is not 0, whose name does not have that.
+func (l *lister) putIn(pid int, x Match) error {
+	if t, ok := x.Target.(interface{ withPID(pid int) Target }); ok && pid != 0 {
+		x.Name = t.withPID(0).String()
+	}
+	return l.put(x)
 }
 
 func (l *lister) list(pattern string) error {

@@ -366,7 +366,7 @@ func (l *lister) userFunctions(name, pattern string, pid int, returns bool,
 			return err
 		}
 		for _, n := range slices.Sorted(maps.Keys(names)) {
-			if err := l.put(Match{Target: target(userfile.Spelled(name, p), n)}); err != nil {
+			if err := l.putIn(pid, Match{Target: target(userfile.Spelled(name, p, pid), n)}); err != nil {
 				return err
 			}
 		}

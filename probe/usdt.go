@@ -367,11 +367,11 @@ func (l *lister) usdtFile(t USDT, path string) error {
 		if t.Provider != "" && !provider.Match(p.Provider) || !name.Match(p.Name) {
 			continue
 		}
-		x := Match{Target: USDT{Path: userfile.Spelled(t.Path, path), Provider: p.Provider, Name: p.Name, PID: t.PID}}
+		x := Match{Target: USDT{Path: userfile.Spelled(t.Path, path, t.PID), Provider: p.Provider, Name: p.Name, PID: t.PID}}
 		if l.o.Args {
 			x.Args = usdtArgs(p.Sites[0].Args, p.Sites[0].Err)
 		}
-		if err := l.put(x); err != nil {
+		if err := l.putIn(t.PID, x); err != nil {
 			return err
 		}
 	}

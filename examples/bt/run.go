@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,7 +60,8 @@ type options struct {
 	script, stage, root   string
 	output, command       string
 	file, buffering       string
-	process               string
+	process, filter       string
+	keep                  func(point string) bool
 	pid, child            int
 	check, format, unsafe bool
 	quiet, raw, self      bool
@@ -139,6 +141,7 @@ func (o *options) flags() *flag.FlagSet {
 	fs.StringVar(&o.buffering, "B", "line", "the `MODE` of writing: line, none (as printed), full (in large pieces)")
 	fs.BoolVar(&o.quiet, "q", false, "do not say how many probes are attached")
 	fs.BoolVar(&o.unwarned, "no-warnings", false, "do not warn of what a script may not mean")
+	fs.StringVar(&o.filter, "probe-filter", "", "run only the probes whose names match the regular expression `RE`, and begin and end")
 	fs.BoolVar(&o.raw, "raw", false, "print text of traced processes as it is, also what terminals act on")
 	fs.BoolVar(&o.self, "include-self", false, "have probes fire for bt itself, too")
 	fs.BoolVar(&o.unsafe, "unsafe", false, "allow functions that change the system")
@@ -148,6 +151,7 @@ func (o *options) flags() *flag.FlagSet {
 		"bpftrace that brought them")
 	fs.BoolVar(&o.info, "info", false, "print what this kernel has, and why it lacks the rest")
 	fs.BoolVar(&o.version, "V", false, "print the version of the language")
+	fs.Bool("usdt-file-activation", true, "as always: semaphores of USDT probes are raised in all processes of a file")
 	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types, ir")
 	fs.StringVar(&o.root, "root", "", "the `FOLDER` with the files of another machine")
 	fs.Usage = func() {
@@ -164,7 +168,15 @@ func (o *options) checkFlags() error {
 		return o.failed("Invalid output format %q: use text or json", o.output)
 	case o.buffering != "line" && o.buffering != "full" && o.buffering != "none":
 		return o.failed("Invalid output buffering mode %q: use line, full or none", o.buffering)
-	case o.process == "":
+	}
+	if o.filter != "" {
+		re, err := regexp.Compile(o.filter)
+		if err != nil {
+			return o.failed("Invalid --probe-filter regex: %w", err)
+		}
+		o.keep = re.MatchString
+	}
+	if o.process == "" {
 		return nil
 	}
 	digits := len(o.process) - len(strings.TrimLeft(o.process, "0123456789"))
@@ -253,6 +265,7 @@ func (o *options) options() *script.Options {
 		Env: env, System: system.New(env, &system.Options{DWARF: true, PID: o.pid}),
 		Imports: []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}, Environ: os.LookupEnv,
 		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, Child: o.child, IncludeSelf: o.self,
+		Keep: o.keep,
 	}
 }
 
@@ -398,6 +411,9 @@ func (o *options) misused(err error) error {
 
 // refused prints the errors of a script. Other errors are returned.
 func (o *options) refused(err error) error {
+	if errors.Is(err, script.ErrNoProbes) {
+		return cmp.Or(o.stderr.Text("No probes to attach\n"), errSaid)
+	}
 	es, ok := errors.AsType[syntax.Errors](err)
 	if !ok {
 		return err

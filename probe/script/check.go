@@ -3,6 +3,7 @@ package script
 import (
 	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script/config"
@@ -50,9 +51,16 @@ type Options struct {
 	Child int
 	// IncludeSelf makes probes fire for the process that runs the script, too.
 	IncludeSelf bool
+	// Keep says by its text which attach points are kept, after wildcards are replaced; begin and end
+	// are. Nil: all.
+	Keep func(point string) bool
 	// Arch is the machine, as GOARCH names it. "": that of this program.
 	Arch string
 }
+
+// ErrNoProbes is the error for a script of which nothing is left to attach: Options.Keep keeps none of
+// its probes, or the machine has none of them and the script says that they may be missing.
+var ErrNoProbes = errors.New("no probes to attach")
 
 // Checked is a script that was read, and its types if it has no errors. It does not change any
 // more, and holds no descriptor.
@@ -146,6 +154,12 @@ func (c *Checked) check(o *Options) error {
 			return err
 		}
 	}
+	if o.Keep != nil {
+		c.keep(o.Keep)
+	}
+	if !slices.ContainsFunc(c.File.Decls, isProbe) {
+		return ErrNoProbes
+	}
 	p, err := types.Check(c.File, &types.Options{
 		System: o.System, Config: c.Config, Params: o.Params, Unsafe: o.Unsafe, Arch: o.Arch,
 	})
@@ -156,6 +170,22 @@ func (c *Checked) check(o *Options) error {
 	c.Warnings = append(c.Warnings, p.Warnings...)
 	return nil
 }
+
+// keep removes the attach points that are not kept, and probes without one.
+func (c *Checked) keep(keep func(point string) bool) {
+	c.File.Decls = slices.DeleteFunc(c.File.Decls, func(d syntax.Decl) bool {
+		p, ok := d.(*syntax.Probe)
+		if !ok {
+			return false
+		}
+		p.Points = slices.DeleteFunc(p.Points, func(a *syntax.AttachPoint) bool {
+			return a.Provider != "begin" && a.Provider != "end" && !keep(a.Text)
+		})
+		return len(p.Points) == 0
+	})
+}
+
+func isProbe(d syntax.Decl) bool { _, ok := d.(*syntax.Probe); return ok }
 
 // expander is a machine that knows the matches of wildcards.
 type expander interface {

@@ -77,7 +77,7 @@ func MappedBy(e *env.Env, pid int, pattern string) ([]string, error) {
 		seen[is] = true
 		switch {
 		case !g.Match(m.Path) && !g.Match(path.Base(m.Path)):
-		case first:
+		case first && (m.Deleted || !exists(e, dir+"/root"+m.Path)):
 			paths = append(paths, dir+"/exe")
 		case e.Live() && (m.Deleted || strings.HasPrefix(m.Path, "/memfd:")):
 			paths = append(paths, fmt.Sprintf("%s/map_files/%x-%x", dir, m.Start, m.End))
@@ -87,6 +87,11 @@ func MappedBy(e *env.Env, pid int, pattern string) ([]string, error) {
 		return true
 	})
 	return paths, err
+}
+
+func exists(e *env.Env, path string) bool {
+	_, err := Stat(e, path)
+	return err == nil
 }
 
 // plainPath removes /proc/PID/root from a path that leads to the same file without it.

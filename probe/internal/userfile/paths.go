@@ -83,9 +83,12 @@ func Paths(e *env.Env, name string, pid int) ([]string, error) {
 	return []string{root + name}, nil
 }
 
-// Spelled returns one of the paths that Paths returns for name as name spells it: a relative one
-// stays so.
-func Spelled(name, path string) string {
+// Spelled returns one of the paths that Paths returns for name, and a process if there is one, as name
+// spells it: a relative one stays so, and one in the process's root begins there.
+func Spelled(name, path string, pid int) string {
+	if pid != 0 {
+		path = strings.TrimPrefix(path, procfs.Dir(pid)+"/root")
+	}
 	if filepath.IsAbs(name) || !strings.Contains(name, "/") {
 		return path
 	}
