@@ -140,7 +140,7 @@ func (o *options) flags() *flag.FlagSet {
 	fs.StringVar(&o.file, "o", "", "print to this `FILE`")
 	fs.StringVar(&o.buffering, "B", "line", "the `MODE` of writing: line, none (as printed), full (in large pieces)")
 	fs.BoolVar(&o.quiet, "q", false, "do not say how many probes are attached")
-	fs.BoolVar(&o.unwarned, "no-warnings", false, "do not warn of what a script may not mean")
+	fs.BoolVar(&o.unwarned, "no-warnings", false, "do not warn: neither of what a script may not mean, nor by its warnf()")
 	fs.StringVar(&o.filter, "probe-filter", "", "run only the probes whose names match the regular expression `RE`, and begin and end")
 	fs.BoolVar(&o.raw, "raw", false, "print text of traced processes as it is, also what terminals act on")
 	fs.BoolVar(&o.self, "include-self", false, "have probes fire for bt itself, too")
@@ -321,6 +321,7 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 	defer stop()
 	r := &script.RunOptions{
 		Stdout: o.stdout.Raw(), Stderr: o.stderr.Raw(), JSON: o.output == "json", Raw: o.raw, Quiet: o.quiet,
+		NoWarnings: o.unwarned,
 	}
 	if o.command != "" {
 		child, err := tool.StartCommand(o.command, os.Stdout) // it waits until the probes are attached

@@ -148,6 +148,18 @@ func TestErrors(t *testing.T) {
 		{"ERROR: Invalid output format \"xml\"", []string{"-f", "xml", "-e", "begin { }"}},
 		{"ERROR: Invalid --probe-filter regex: ", []string{"--probe-filter", "[a", "-e", "begin { }"}},
 		{"No probes to attach\n", []string{"--probe-filter", "x", "-e", "interval:s:1 { }", "-check"}},
+		{
+			"ERROR: unexpected program command line options: --bb\nHINT: expected program options: --cc\n",
+			[]string{"-d", "ir", "-e", `begin { print(getopt("cc", 1)); }`, "--", "--bb"},
+		},
+		{
+			"ERROR: unexpected program command line options: --help\nHINT: expected program options:\n--cc: what it is\n--dd\n",
+			[]string{"-d", "ir", "-e", `begin { print((getopt("cc", 1, "what it is"), getopt("dd"))); }`, "--", "--help"},
+		},
+		{
+			"ERROR: program command line option --cc invalid integer (value: False)\n",
+			[]string{"-d", "ir", "-e", `begin { print(getopt("cc", 1)); }`, "--", "--cc=False"},
+		},
 		{"ERROR: Invalid output buffering mode", []string{"-B", "some", "-e", "begin { }"}},
 	} {
 		var out, said bytes.Buffer

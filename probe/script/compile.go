@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
@@ -56,7 +57,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		return nil, err
 	}
 	if err := known(c.Types.Options(), opts.Values); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	low, err := lower.Program(c.Types, &lower.Options{
 		Name: programName, Arch: opts.Arch, License: c.Config.License,
@@ -89,18 +90,36 @@ func (o *Options) cgroupID() func(string) (uint64, error) {
 	return kernel.CgroupID
 }
 
-// known returns an error if a value is given for an option that the script does not have.
+// known returns an error if a value is given for an option that the script does not have. That lists
+// those that it has: "help" with what they are for.
 func known(options []types.Option, values map[string]string) error {
-	var names []string
+	var names, given, about []string
 	for _, o := range options {
-		names = append(names, o.Name)
+		names, given = append(names, o.Name), append(given, "--"+o.Name)
+		if o.About != "" {
+			o.Name += ": " + o.About
+		}
+		about = append(about, "--"+o.Name)
 	}
+	hint := "expected program options: " + strings.Join(given, ", ")
+	if _, help := values["help"]; help {
+		hint = "expected program options:\n" + strings.Join(about, "\n")
+	}
+	if len(options) == 0 {
+		hint = "no custom program options defined."
+	}
+	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("the script has no option %q%s", name, near.Hint(name, names))
+			unknown = append(unknown, "--"+name+near.Hint(name, names))
 		}
 	}
-	return nil
+	if len(unknown) == 0 {
+		return nil
+	}
+	return syntax.Errors{{
+		Msg: "unexpected program command line options: " + strings.Join(unknown, ", "), Hints: []string{hint},
+	}}
 }
 
 // programName is the name of all scripts' programs: the kernel shows its beginning.

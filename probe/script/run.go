@@ -36,6 +36,8 @@ type RunOptions struct {
 	Raw bool
 	// Quiet does not say how many probes are attached.
 	Quiet bool
+	// NoWarnings leaves out what warnf() prints.
+	NoWarnings bool
 	// Record, if not nil, records what is read of the running program, for Replay. The caller
 	// closes it after Run.
 	Record *recording.Recorder
@@ -530,6 +532,9 @@ func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
 func (s *run) message(at *lower.Site, message string) error {
 	severity := syntax.SeverityError
 	if at.Severity == "warnf" {
+		if s.NoWarnings {
+			return nil
+		}
 		severity = syntax.SeverityWarning
 	}
 	e := syntax.Error{Loc: at.Loc, Msg: severity.String() + ": " + message}

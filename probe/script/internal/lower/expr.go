@@ -464,14 +464,21 @@ func (l *lowerer) option(x *syntax.MapAccess) *ir.Expr {
 		case "0", "false", "off", "no":
 			return zero(t)
 		}
-		l.fail(x, "the option "+o.Name+" expects a boolean (e.g. 'true'), not "+strconv.Quote(text))
+		l.invalid(o.Name, "boolean", text)
 		return zero(t)
 	}
 	n, err := number(text, t.Signed)
 	if err != nil {
-		l.fail(x, "the option "+o.Name+" expects an integer, not "+strconv.Quote(text))
+		l.invalid(o.Name, "integer", text)
 	}
 	return constant(t, n)
+}
+
+// invalid reports the value of an option that is not of its type.
+func (l *lowerer) invalid(option, want, text string) {
+	l.errs = append(l.errs, &syntax.Error{
+		Msg: "program command line option --" + option + " invalid " + want + " (value: " + text + ")",
+	})
 }
 
 // number returns the bits of an integer.
