@@ -33,7 +33,11 @@ func stage(work, suite, bt string) error {
 		"runtime": "runtime", "testprogs": sourceDir + "/testprogs", "testlibs": sourceDir + "/testlibs",
 		"include": sourceDir + "/include",
 	} {
-		if err := os.CopyFS(filepath.Join(work, to), os.DirFS(filepath.Join(tests, from))); err != nil {
+		to = filepath.Join(work, to)
+		if err := os.RemoveAll(to); err != nil { // of a run before
+			return err
+		}
+		if err := os.CopyFS(to, os.DirFS(filepath.Join(tests, from))); err != nil {
 			return err
 		}
 	}

@@ -119,6 +119,13 @@ func (p *place) test(name string, test func() error) error {
 	return err
 }
 
+// confirms reports whether the library finds, too, that a feature is not here which bt says is not
+// supported. bt also says so of what no kernel supports, and that is no excuse.
+func (p *place) confirms(name string) bool {
+	f, err := feature.Parse(name)
+	return err == nil && p.test(name, of(f)) != nil
+}
+
 // kinds are the probes that not every kernel has.
 var kinds = []struct {
 	spelled *regexp.Regexp
@@ -217,7 +224,7 @@ func (p *place) judge(fsys fs.FS, c *testCase, text string, res *result) verdict
 	if m := aForm.FindStringSubmatch(res.output); m != nil {
 		return verdict{notYet, m[1]}
 	}
-	if m := unsupported.FindStringSubmatch(res.output); m != nil {
+	if m := unsupported.FindStringSubmatch(res.output); m != nil && p.confirms(m[1]) {
 		return verdict{notHere, m[1] + ": " + m[2]}
 	}
 	if why == "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -95,8 +97,14 @@ func (r *runner) start(c *testCase, out *os.File, argv ...string) (*exec.Cmd, er
 		cmd.Stdout, cmd.Stderr = out, out
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if stopped.Load() {
+		return nil, context.Canceled
+	}
 	return cmd, cmd.Start()
 }
+
+// stopped says that the run was ended: nothing is started any more.
+var stopped atomic.Bool
 
 // shell runs a line, and returns an error if that fails.
 func (r *runner) shell(line string) error {
@@ -106,6 +114,9 @@ func (r *runner) shell(line string) error {
 	cmd.Dir, cmd.Env, cmd.WaitDelay = r.dir, r.environ(&testCase{}), time.Second
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if stopped.Load() {
+		return context.Canceled
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -249,6 +260,9 @@ func (r *runner) command(c *testCase, line, within string) (res result) {
 			}
 		}
 	}
+	if c.exact() && !res.attached {
+		out = withoutWarnings(out)
+	}
 	res.output = readable(out)
 	if cmd.ProcessState != nil {
 		res.status = cmd.ProcessState.ExitCode() // -1: by a signal
@@ -259,6 +273,15 @@ func (r *runner) command(c *testCase, line, within string) (res result) {
 		after.Wait()
 	}
 	return res
+}
+
+// withoutWarnings returns what follows the lines that are no JSON: with -q, bt does not say when what
+// precedes the attachment is over, and that are the warnings of the compiler.
+func withoutWarnings(out []byte) []byte {
+	for len(out) > 0 && out[0] != '{' {
+		_, out, _ = bytes.Cut(out, []byte("\n"))
+	}
+	return out
 }
 
 // readLines sends the lines of a pipe until it ends, or nobody wants them.

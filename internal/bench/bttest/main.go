@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -111,7 +112,17 @@ func again(work string) error {
 	cmd := exec.Command(self, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	return cmd.Run()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for range stop {
+			cmd.Process.Signal(syscall.SIGTERM) // it ends what it has started
+		}
+	}()
+	return cmd.Wait()
 }
 
 // here is the folder in which the suite runs, in the namespace of mounts of the run.
@@ -154,7 +165,18 @@ func (o *options) cases() error {
 			return err
 		}
 	}
-	if err := cmp.Or(settle(o.in), buildPrograms(here), adopt()); err != nil {
+	if err := cmp.Or(settle(o.in), adopt()); err != nil {
+		return err
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-stop
+		stopped.Store(true)
+		killAll()
+		os.Exit(1)
+	}()
+	if err := buildPrograms(here); err != nil {
 		return err
 	}
 	all, err := readSuite(os.DirFS("runtime"))
@@ -186,11 +208,24 @@ func (o *options) cases() error {
 		}
 		fmt.Printf("%s%s\t%s\t%s\t%s\n", caseLine, c.file, c.name, v.outcome, oneLine(v.cause))
 		if o.verbose && v.outcome == fails {
-			fmt.Printf("\t$ %s\n\t| %s\n", strings.ReplaceAll(c.command("bt"), "\n", "\n\t$ "),
-				strings.ReplaceAll(strings.TrimRight(res.output, "\n"), "\n", "\n\t| "))
+			show("$ ", c.command("bt"))
+			show("| ", res.output)
 		}
 	}
 	return nil
+}
+
+// show prints the first lines of a text.
+func show(mark, text string) {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	const most = 40
+	for i, l := range lines {
+		if i == most {
+			fmt.Printf("\t%s… and %d lines more\n", mark, len(lines)-most)
+			return
+		}
+		fmt.Printf("\t%s%s\n", mark, l)
+	}
 }
 
 // mostCause is the length of a cause in bytes.
