@@ -132,11 +132,17 @@ var kinds = []struct {
 	name    string
 	test    func() error
 }{
-	{regexp.MustCompile(`\b(?:k|kr|kprobe|kretprobe)s?[:*']|grep kprobe`), "kprobe", of(feature.Kprobe)},
-	{regexp.MustCompile(`\b(?:f|fr|fentry|fexit|kfunc|kretfunc)[:*']|grep fentry`), "fentry", of(feature.Fentry)},
-	{regexp.MustCompile(`\b(?:it|iter)[:*']`), "iter", of(feature.Iter)},
-	{regexp.MustCompile(`\b(?:h|hardware)[:*']`), "hardware", of(feature.HardwarePMU)},
+	{spelled("kprobes?|kretprobe", "k|kr"), "kprobe", of(feature.Kprobe)},
+	{spelled("fentry|fexit|kfunc|kretfunc", "f|fr"), "fentry", of(feature.Fentry)},
+	{spelled("iter", "it"), "iter", of(feature.Iter)},
+	{spelled("hardware", "h"), "hardware", of(feature.HardwarePMU)},
 	{watchpoint, "watchpoint", of(feature.Watchpoint)},
+}
+
+// spelled finds kinds of probes, which have to stand where a probe begins, and a target after them; a
+// member of a struct has a number there. They are also looked for in lists.
+func spelled(long, short string) *regexp.Regexp {
+	return regexp.MustCompile(`(?:^|[\s'"},;])(?:(?:` + long + `):[^\s\d]|(?:` + short + `):[*\pL]|(?:` + long + `)\*)|grep (?:` + long + `)\b`)
 }
 
 // lacksKind returns why probes of a kind that a case has are not here, or "".

@@ -57,7 +57,7 @@ func main() {
 	flag.BoolVar(&o.table, "table", false, "print the table of what runs printed")
 	flag.BoolVar(&o.inside, "inside", false, "for -in's own use")
 	flag.Parse()
-	err := errors.Join()
+	var err error
 	if o.only, err = regexp.Compile(only); err == nil {
 		err = o.run()
 	}
@@ -165,7 +165,9 @@ func (o *options) cases() error {
 			return err
 		}
 	}
-	if err := cmp.Or(settle(o.in), adopt()); err != nil {
+	// No case may take the machine's memory.
+	limit := unix.Rlimit{Cur: mostMemory, Max: mostMemory}
+	if err := cmp.Or(settle(o.in), adopt(), unix.Setrlimit(unix.RLIMIT_DATA, &limit)); err != nil {
 		return err
 	}
 	stop := make(chan os.Signal, 1)
@@ -227,6 +229,9 @@ func show(mark, text string) {
 		fmt.Printf("\t%s%s\n", mark, l)
 	}
 }
+
+// mostMemory is what each process may have for its data, in bytes.
+const mostMemory = 3 << 30
 
 // mostCause is the length of a cause in bytes.
 const mostCause = 300

@@ -50,8 +50,34 @@ func (e expect) unmet(fsys fs.FS, local time.Time, output string) string {
 	if none {
 		return fmt.Sprintf("has %q", e.text)
 	}
-	return fmt.Sprintf("wants %q", e.text)
+	return fmt.Sprintf("wants %q%s", e.text, closest(e.text, output))
 }
+
+// closest says which line of an output is most like what is wanted: that which begins like it, or the
+// first one that is not about the attachment.
+func closest(want, output string) string {
+	best, most := "", -1
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		if line == "" || attached.MatchString(line) {
+			continue
+		}
+		n := 0
+		for n < min(len(line), len(want)) && line[n] == want[n] {
+			n++
+		}
+		if n > most {
+			best, most = line, n
+		}
+	}
+	if best == "" {
+		return ", has nothing"
+	}
+	return fmt.Sprintf(", has %q", best[:min(len(best), mostLine)])
+}
+
+// mostLine is how much of a line a cause has, in bytes.
+const mostLine = 100
 
 var manyTimes = regexp.MustCompile(`(\\.|\[[^\]]*\]|[^\\()\[\]])\{(\d{4,})\}`)
 

@@ -114,6 +114,18 @@ func TestUnmet(t *testing.T) {
 	}
 }
 
+func TestClosest(t *testing.T) {
+	for output, want := range map[string]string{
+		"Attached 2 probes\n\nx\nResult: 6\n": `, has "Result: 6"`,
+		"Attached 2 probes\n x\ny\n":          `, has "x"`,
+		"Attached 1 probe\n":                  ", has nothing",
+	} {
+		if got := closest("Result: 7", output); got != want {
+			t.Errorf("%q: %s", output, got)
+		}
+	}
+}
+
 func TestReadable(t *testing.T) {
 	if got := readable([]byte("a\r\nb\xffü\r")); got != "a\nb\\xffü\n" {
 		t.Errorf("%q", got)
@@ -141,6 +153,30 @@ func TestHarmful(t *testing.T) {
 	}
 }
 
+func TestKinds(t *testing.T) {
+	for text, want := range map[string]string{
+		"kprobe:f {}":                               "kprobe",
+		"begin { }kr:f* {}":                         "kprobe",
+		"bt -l 'kprobe*'":                           "kprobe",
+		"bt -l | grep fentry":                       "fentry",
+		"iter:task {}":                              "iter",
+		"h:cache-misses:1 {}":                       "hardware",
+		"struct A { int h:2, k:4 } i:s:1 {}":        "",
+		"struct A { int h:2; } software:faults: {}": "",
+		"begin { printf(\"k: %d\", 1) }":            "",
+	} {
+		got := ""
+		for _, k := range kinds {
+			if k.spelled.MatchString(text) {
+				got = k.name
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	p := &place{tested: map[string]error{}}
 	line := &testCase{expects: []expect{{"EXPECT", "a"}}}
@@ -153,7 +189,7 @@ func TestJudge(t *testing.T) {
 		{line, result{output: "a\n"}, verdict{passes, ""}},
 		{line, result{output: "a\n", status: 1}, verdict{fails, "ends with status 1"}},
 		{line, result{output: "a\n", status: 1, timedOut: true}, verdict{passes, ""}},
-		{line, result{output: "b\n", timedOut: true}, verdict{fails, `wants "a", until its time was over`}},
+		{line, result{output: "b\n", timedOut: true}, verdict{fails, `wants "a", has "b", until its time was over`}},
 		{line, result{output: "x: ERROR: args is not supported in programs yet\nbt: x", status: 1}, verdict{notYet, "args"}},
 		{line, result{output: "bt: flag provided but not defined: -k (bt -h)", status: 1}, verdict{fails, "bt has no flag -k"}},
 		{line, result{output: "x:1:2: ERROR: no\nbt: y", status: 1}, verdict{fails, "x:1:2: ERROR: no"}},
