@@ -17,6 +17,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -110,8 +111,13 @@ func again(work string) error {
 	}
 	args := append(slices.Clone(os.Args[1:]), "-inside", "-in", work)
 	cmd := exec.Command(self, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	alive, err := cmd.StdinPipe() // its end is that of this process
+	if err != nil {
+		return err
+	}
+	defer alive.Close()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -172,6 +178,10 @@ func (o *options) cases() error {
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		stop <- os.Interrupt
+	}()
 	go func() {
 		<-stop
 		stopped.Store(true)
