@@ -145,10 +145,11 @@ func spelled(long, short string) *regexp.Regexp {
 	return regexp.MustCompile(`(?:^|[\s'"},;])(?:(?:` + long + `):[^\s\d]|(?:` + short + `):[*\pL]|(?:` + long + `)\*)|grep (?:` + long + `)\b`)
 }
 
-// lacksKind returns why probes of a kind that a case has are not here, or "".
-func (p *place) lacksKind(text string) string {
+// lacksKind returns why probes of a kind that a case has are not here, or "". Those that bt has listed
+// are.
+func (p *place) lacksKind(text, output string) string {
 	for _, k := range kinds {
-		if k.spelled.MatchString(text) {
+		if k.spelled.MatchString(text) && !strings.Contains("\n"+output, "\n"+k.name+":") {
 			if err := p.test(k.name, k.test); err != nil {
 				return k.name + ": " + feature.Reason(err)
 			}
@@ -244,7 +245,12 @@ func (p *place) judge(fsys fs.FS, c *testCase, text string, res *result) verdict
 			return verdict{notHere, "the kernel does not say where " + m[1] + " is"}
 		}
 	}
-	if why := p.lacksKind(text); why != "" {
+	for _, e := range c.expects {
+		if !strings.HasSuffix(e.mode, "_NONE") {
+			text += "\n" + e.text // what a list has to have
+		}
+	}
+	if why := p.lacksKind(text, res.output); why != "" {
 		return verdict{notHere, why}
 	}
 	if m := anError.FindString(res.output); m != "" && !c.willFail {
