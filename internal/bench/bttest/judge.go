@@ -147,9 +147,10 @@ func spelled(long, short string) *regexp.Regexp {
 
 // lacksKind returns why probes of a kind that a case has are not here, or "". Those that bt has listed
 // are.
-func (p *place) lacksKind(text, output string) string {
+func (p *place) lacksKind(text string, res *result) string {
 	for _, k := range kinds {
-		if k.spelled.MatchString(text) && !strings.Contains("\n"+output, "\n"+k.name+":") {
+		listed := res.status == 0 && strings.Contains("\n"+res.output, "\n"+k.name+":")
+		if k.spelled.MatchString(text) && !listed {
 			if err := p.test(k.name, k.test); err != nil {
 				return k.name + ": " + feature.Reason(err)
 			}
@@ -250,7 +251,7 @@ func (p *place) judge(fsys fs.FS, c *testCase, text string, res *result) verdict
 			text += "\n" + e.text // what a list has to have
 		}
 	}
-	if why := p.lacksKind(text, res.output); why != "" {
+	if why := p.lacksKind(text, res); why != "" {
 		return verdict{notHere, why}
 	}
 	if m := anError.FindString(res.output); m != "" && !c.willFail {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -173,6 +174,24 @@ func TestKinds(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Probes that bt lists are here, whatever else is wrong. A line of a script in an error is no list.
+func TestListed(t *testing.T) {
+	p := &place{tested: map[string]error{"fentry": errors.New("never")}}
+	c := &testCase{expects: []expect{{"EXPECT", "x"}}}
+	for _, test := range []struct {
+		res  result
+		want string
+	}{
+		{result{output: "fentry:f\n"}, fails},
+		{result{output: "stdin:1: ERROR: y\nfentry:f { }\n", status: 1}, notHere},
+		{result{}, notHere},
+	} {
+		if got := p.judge(fstest.MapFS{}, c, "fentry:f { }", &test.res); got.outcome != test.want {
+			t.Errorf("%+v: %+v", test.res, got)
 		}
 	}
 }
