@@ -149,7 +149,8 @@ func spelled(long, short string) *regexp.Regexp {
 // are.
 func (p *place) lacksKind(text string, res *result) string {
 	for _, k := range kinds {
-		listed := res.status == 0 && strings.Contains("\n"+res.output, "\n"+k.name+":")
+		listed := res.status == 0 && strings.Contains("\n"+res.output, "\n"+k.name+":") ||
+			k.name == "hardware" && strings.Contains(text, "{{BPFTRACE}} -l") // that needs no PMU
 		if k.spelled.MatchString(text) && !listed {
 			if err := p.test(k.name, k.test); err != nil {
 				return k.name + ": " + feature.Reason(err)

@@ -53,7 +53,9 @@ func (all *rows) read(r io.Reader) error {
 	for lines.Scan() {
 		if p, ok := strings.CutPrefix(lines.Text(), placeLine); ok {
 			place = strings.TrimSpace(p)
-			all.places = append(all.places, place)
+			if !slices.Contains(all.places, place) {
+				all.places = append(all.places, place)
+			}
 		}
 		rest, ok := strings.CutPrefix(lines.Text(), caseLine)
 		if !ok {
