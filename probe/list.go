@@ -21,8 +21,9 @@ type ListOptions struct {
 	// Env is where to look; nil is this machine.
 	Env *Env
 	// Args fills in arguments, fields and return values, with their types, as far as
-	// BTF, format files and USDT notes have them. Reading kernel types takes 10 to 20 ms
-	// once, and some microseconds for each function.
+	// BTF, format files, USDT notes and, for user functions, DWARF have them. Reading kernel
+	// types takes 10 to 20 ms once, and some microseconds for each function; reading a file's
+	// DWARF takes from milliseconds to seconds.
 	Args bool
 }
 
@@ -89,7 +90,7 @@ func List(pattern string, o *ListOptions) (iter.Seq[Match], func() error) {
 	if l.env == nil {
 		l.env = NewEnv(nil)
 	}
-	l.r = &resolver{ctx: context.Background(), env: l.env, o: &Options{}, plan: &Plan{}}
+	l.r = &resolver{ctx: context.Background(), env: l.env, o: &Options{DWARF: o.Args}, plan: &Plan{}}
 	seq := func(yield func(Match) bool) {
 		failed = nil
 		l.yield = yield

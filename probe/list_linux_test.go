@@ -49,6 +49,10 @@ func TestListUser(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
+	typed := collect(t, "uprobe:"+abs+":add", &ListOptions{Args: true})
+	if len(typed) != 1 || !strings.HasSuffix(typed[0].String(), ":add\n    long a\n    int b\n    unsigned char c\n    const char *s") {
+		t.Errorf("got %v", typed)
+	}
 	list := collect(t, "usdt:"+probetest.TargetPath(), &ListOptions{Args: true})
 	if len(list) != 2 || len(list[0].Args) != 2 {
 		t.Errorf("got %v", list)

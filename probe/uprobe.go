@@ -343,30 +343,40 @@ func (l *lister) userFunctions(name, pattern string, pid int, returns bool,
 	}
 	g := glob.Compile(pattern)
 	for _, p := range paths {
-		names := map[string]bool{}
+		found := map[string]Match{}
 		err := userfile.WithELF(l.env, userfile.Sources{}, p, func(f *elffile.File) error {
+			goProgram := userfile.IsGo(f)
+			l.r.code = newUserCode(l.r.ctx, f)
+			add := func(s userfile.Symbol) {
+				x := Match{Target: target(userfile.Spelled(name, p, pid), s.Name)}
+				if l.o.Args {
+					program := Program{Returns: returns}
+					l.r.typeUser(&program, f, s, goProgram)
+					x.Args, x.Fields, x.Ret = program.Args, program.Fields, program.Ret
+				}
+				found[s.Name] = x
+			}
 			want := func(b []byte) bool { return g.Match(string(b)) }
 			err := userfile.Symbols(context.Background(), f, want, func(s userfile.Symbol) error {
-				if !returns || !kernelcode.IsSplit(s.Name) || userfile.IsGo(f) {
-					names[s.Name] = true
+				if !returns || !kernelcode.IsSplit(s.Name) || goProgram {
+					add(s)
 				}
 				return nil
 			})
-			if err != nil || len(names) > 0 || !userfile.IsGo(f) {
+			if err != nil || len(found) > 0 || !goProgram {
 				return err
 			}
-			l.r.code = newUserCode(l.r.ctx, f)
-			found, err := l.r.code.GoFunctions(p, want, l.r.take)
-			for _, s := range found {
-				names[s.Name] = true
+			functions, err := l.r.code.GoFunctions(p, want, l.r.take)
+			for _, s := range functions {
+				add(s)
 			}
 			return err
 		})
 		if err != nil && len(paths) == 1 {
 			return err
 		}
-		for _, n := range slices.Sorted(maps.Keys(names)) {
-			if err := l.putIn(pid, Match{Target: target(userfile.Spelled(name, p, pid), n)}); err != nil {
+		for _, n := range slices.Sorted(maps.Keys(found)) {
+			if err := l.putIn(pid, found[n]); err != nil {
 				return err
 			}
 		}

@@ -165,9 +165,9 @@ func (o *options) flags() *flag.FlagSet {
 func (o *options) checkFlags() error {
 	switch {
 	case o.output != "text" && o.output != "json":
-		return o.failed("Invalid output format %q: use text or json", o.output)
+		return o.failed("Invalid output format %q\nHINT: use text or json", o.output)
 	case o.buffering != "line" && o.buffering != "full" && o.buffering != "none":
-		return o.failed("Invalid output buffering mode %q: use line, full or none", o.buffering)
+		return o.failed("Invalid output buffering mode %q\nHINT: use line, full or none", o.buffering)
 	}
 	if o.filter != "" {
 		re, err := regexp.Compile(o.filter)
