@@ -147,7 +147,7 @@ func TestErrors(t *testing.T) {
 		{"ERROR: Pid out of range: 99999999999999999999\n", []string{"-p99999999999999999999"}},
 		{"ERROR: Invalid output format \"xml\"", []string{"-f", "xml", "-e", "begin { }"}},
 		{"ERROR: Invalid --probe-filter regex: ", []string{"--probe-filter", "[a", "-e", "begin { }"}},
-		{"No probes to attach\n", []string{"--probe-filter", "x", "-e", "interval:s:1 { }", "-check"}},
+		{"No probes to attach\n", []string{"--probe-filter", "x", "-e", "interval:s:1 { }", "-d", "ir"}},
 		{
 			"ERROR: unexpected program command line options: --bb\nHINT: expected program options: --cc\n",
 			[]string{"-d", "ir", "-e", `begin { print(getopt("cc", 1)); }`, "--", "--bb"},

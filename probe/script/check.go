@@ -58,8 +58,8 @@ type Options struct {
 	Arch string
 }
 
-// ErrNoProbes is the error for a script of which nothing is left to attach: Options.Keep keeps none of
-// its probes, or the machine has none of them and the script says that they may be missing.
+// ErrNoProbes is Compile's error for a script of which nothing is left to attach: Options.Keep keeps none
+// of its probes, or the machine has none of them and the script says that they may be missing.
 var ErrNoProbes = errors.New("no probes to attach")
 
 // Checked is a script that was read, and its types if it has no errors. It does not change any
@@ -156,9 +156,6 @@ func (c *Checked) check(o *Options) error {
 	}
 	if o.Keep != nil {
 		c.keep(o.Keep)
-	}
-	if !slices.ContainsFunc(c.File.Decls, isProbe) {
-		return ErrNoProbes
 	}
 	p, err := types.Check(c.File, &types.Options{
 		System: o.System, Config: c.Config, Params: o.Params, Unsafe: o.Unsafe, Arch: o.Arch,

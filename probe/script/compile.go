@@ -56,6 +56,9 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !slices.ContainsFunc(c.File.Decls, isProbe) {
+		return nil, ErrNoProbes
+	}
 	if err := known(c.Types.Options(), opts.Values); err != nil {
 		return nil, err
 	}
