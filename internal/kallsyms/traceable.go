@@ -1,8 +1,8 @@
 package kallsyms
 
 import (
-	"cmp"
 	"bufio"
+	"cmp"
 	"io"
 	"io/fs"
 	"slices"
