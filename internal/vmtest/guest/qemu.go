@@ -59,8 +59,14 @@ func newMachine(o *Options, tmp string) (*machine, error) {
 		names = append([]string{"virtio_pci", "virtio_blk"}, names...)
 	}
 	if o.Root != "" {
-		// ext4 loads this one by its algorithm; it is not a dependency.
-		names = append(names, "crc32c_generic", "ext4")
+		// ext4 loads this one by its algorithm, it is not a dependency; newer kernels have a library.
+		const checksum = "crc32c_generic"
+		if has, err := o.Kernel.HasModule(checksum); err != nil {
+			return nil, err
+		} else if has {
+			names = append(names, checksum)
+		}
+		names = append(names, "ext4")
 	}
 	modules, err := o.Kernel.LoadModules(names...)
 	if err != nil {

@@ -115,6 +115,11 @@ func TestLoadModules(t *testing.T) {
 			t.Errorf("%s before %s in %v", order[0], order[1], names)
 		}
 	}
+	for name, want := range map[string]bool{"virtio_blk": true, "no_such_module": false} {
+		if has, err := k.HasModule(name); has != want || err != nil {
+			t.Errorf("%s: %v, %v", name, has, err)
+		}
+	}
 	if _, err := k.LoadModules("no_such_module"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}

@@ -39,6 +39,15 @@ func (k *Kernel) LoadModules(names ...string) ([]Module, error) {
 	return l.modules, nil
 }
 
+// HasModule reports whether the kernel has a module, built in or not.
+func (k *Kernel) HasModule(name string) (bool, error) {
+	l := loader{kernel: k}
+	if err := l.index(); err != nil {
+		return false, err
+	}
+	return l.builtin[name] || l.files[name] != "", nil
+}
+
 type loader struct {
 	kernel  *Kernel
 	files   map[string]string // module name to path
