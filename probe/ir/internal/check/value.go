@@ -142,7 +142,7 @@ func elementType(t ir.Type) (ir.Type, error) {
 		if elem, ok := arrayOf(t.Elem); ok {
 			et, err := FromBTF(elem, false)
 			if err != nil || !et.Scalar() || et.Kind == ir.KindBool {
-				return ir.Type{}, fmt.Errorf("elements of %s cannot be picked from a value: use its address",
+				return ir.Type{}, fmt.Errorf("an element that is %s can be picked from a value by a constant index alone: use its address",
 					ctype.String(elem))
 			}
 			return et, nil
@@ -164,6 +164,14 @@ func elementType(t ir.Type) (ir.Type, error) {
 func indexValue(a, i *typed.Node) (*typed.Node, error) {
 	if !i.Type.Scalar() {
 		return nil, fmt.Errorf("%s is %s, not an index", shortString(i), i.Type)
+	}
+	if elem, ok := arrayOf(a.Type.Elem); ok && i.Const() {
+		if t, err := FromBTF(elem, false); err == nil && isAggregate(t) {
+			if i.Int < 0 {
+				return nil, fmt.Errorf("index %d of %s", i.Int, ctype.String(a.Type.Elem))
+			}
+			return partOf(a, min(i.Int, 1<<32)*int64(t.Size), t)
+		}
 	}
 	t, err := elementType(a.Type)
 	if err != nil {
