@@ -109,6 +109,13 @@ func (c *checker) castCall(n *syntax.Call) {
 		return
 	}
 	switch n.Name {
+	case "has_key", "find", "delete":
+		if m, ok := n.Args[0].(*syntax.Map); ok && len(n.Args) > 1 {
+			t, want := c.types.at(n.Args[1]), c.types.at(keyOf(m.Name))
+			if want.Kind != None && t.Kind != None {
+				c.castTo(&n.Args[1], t, want)
+			}
+		}
 	case "percpu_kaddr":
 		if len(n.Args) == 2 {
 			if t := c.types.at(n.Args[1]); t.Kind == Integer && !t.Equal(integer(4, false)) {
