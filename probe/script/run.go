@@ -787,9 +787,11 @@ func (s *run) zero(m *lower.Map) error {
 			return err
 		}
 		for _, e := range list {
-			if v, ok := zeroOf(e.Value); ok {
-				s.zeroed[m] = append(s.zeroed[m], output.Entry{Key: e.Key, Value: v})
+			v, err := s.zeroOf(m.IR, e.Value)
+			if err != nil {
+				return err
 			}
+			s.zeroed[m] = append(s.zeroed[m], output.Entry{Key: e.Key, Value: v})
 		}
 		return nil
 	}
@@ -811,17 +813,19 @@ func (s *run) zero(m *lower.Map) error {
 	return t.Zero()
 }
 
-// zeroOf returns zero of a value's type; histograms have none.
-func zeroOf(v any) (any, bool) {
+// zeroOf returns zero of an aggregation's value.
+func (s *run) zeroOf(m *ir.Map, v any) (any, error) {
 	switch v.(type) {
 	case uint64:
-		return uint64(0), true
-	case int64:
-		return int64(0), true
+		return uint64(0), nil
 	case mapx.Average:
-		return mapx.Average{}, true
+		return mapx.Average{}, nil
 	case mapx.Totals:
-		return mapx.Totals{}, true
+		return mapx.Totals{}, nil
+	case hist.Distribution:
+		return distribution(m, nil)
+	case *hist.Series:
+		return s.series(m, nil)
 	}
-	return nil, false
+	return int64(0), nil
 }
