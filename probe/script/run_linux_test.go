@@ -154,6 +154,31 @@ tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ { @n++; print((@n, str(args.pa
 	}
 }
 
+// TestOutOfBounds: an index that is not in the array is said, with its place, when the program runs.
+func TestOutOfBounds(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	child := startWork(t)
+	p := script.MustCompile(t, `struct a { uint8_t x[4]; }
+tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ {
+  $i = (uint64)3;
+  $a = (struct a *)args.pathname;
+  @v[0] = $a.x;
+  printf("%c%c", $a.x[$i], @v[0][$i]);
+  @ = ($a.x[$i + 1], @v[0][$i + 2]);
+  exit();
+}`, &script.Options{Params: child.params()})
+	var out, said bytes.Buffer
+	_, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out, Stderr: &said, Quiet: true, Attached: child.work})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const what = "WARNING: Array access out of bounds. This can lead to unexpected results.\n"
+	if !strings.HasPrefix(out.String(), "//") || strings.Count(said.String(), what) != 2 ||
+		!strings.Contains(said.String(), "stdin:7:8-20: "+what) {
+		t.Errorf("printed %q, and said %s", &out, &said)
+	}
+}
+
 // TestReplay: a recording prints what the run printed.
 func TestReplay(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)

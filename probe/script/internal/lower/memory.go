@@ -77,7 +77,7 @@ func (l *lowerer) address(x syntax.Expr) *ir.Expr {
 			elem = &btf.Array{Index: index, Type: elem}
 		}
 		base = castTo(ir.PtrType(elem, base.Type.User || user(of)), base)
-		return &ir.Expr{Op: ir.OpAddrOf, Args: []*ir.Expr{base, l.expr(x.I)}}
+		return &ir.Expr{Op: ir.OpAddrOf, Args: []*ir.Expr{base, l.within(x, l.expr(x.I))}}
 	case *syntax.Block:
 		if len(x.Stmts) == 0 {
 			return l.address(x.Value)
@@ -160,7 +160,24 @@ func (l *lowerer) index(x *syntax.Index) *ir.Expr {
 		return l.loaded(x, &ir.Expr{Op: ir.OpDeref, Args: []*ir.Expr{base}})
 	}
 	args := l.in(x.X, x.I)
+	args[1] = l.within(x, args[1])
 	return l.loaded(x, ir.NewExpr(ir.OpIndex, args...))
+}
+
+// within warns if an index, which is only known when the program runs, is not in the array.
+func (l *lowerer) within(x *syntax.Index, i *ir.Expr) *ir.Expr {
+	of := l.typ(x.X)
+	if _, known := literalOf(x.I); known || of.Kind != types.Array || of.Len == 0 {
+		return i
+	}
+	i = l.kept(x, castTo(ir.Uint64Type(), i), ir.Uint64Type())
+	l.add(x, &ir.Stmt{
+		Op: ir.StmtIf, X: ir.NewExpr(ir.OpGe, i, constant(ir.Uint64Type(), int64(of.Len))),
+		Body: l.block(func() {
+			l.emit(x, Site{Kind: Warning, Format: "Array access out of bounds. This can lead to unexpected results."})
+		}),
+	})
+	return i
 }
 
 // offset returns pointer + n or pointer - n, where n counts what the pointer points to.
