@@ -343,42 +343,40 @@ func (l *lister) userFunctions(name, pattern string, pid int, returns bool,
 	}
 	g := glob.Compile(pattern)
 	for _, p := range paths {
-		found := map[string]Match{}
 		err := userfile.WithELF(l.env, userfile.Sources{}, p, func(f *elffile.File) error {
 			goProgram := userfile.IsGo(f)
-			l.r.code = newUserCode(l.r.ctx, f)
-			add := func(s userfile.Symbol) {
-				x := Match{Target: target(userfile.Spelled(name, p, pid), s.Name)}
-				if l.o.Args {
-					program := Program{Returns: returns}
-					l.r.typeUser(&program, f, s, goProgram)
-					x.Args, x.Fields, x.Ret = program.Args, program.Fields, program.Ret
-				}
-				found[s.Name] = x
-			}
+			found := map[string]userfile.Symbol{}
 			want := func(b []byte) bool { return g.Match(string(b)) }
 			err := userfile.Symbols(context.Background(), f, want, func(s userfile.Symbol) error {
 				if !returns || !kernelcode.IsSplit(s.Name) || goProgram {
-					add(s)
+					found[s.Name] = s
 				}
 				return nil
 			})
-			if err != nil || len(found) > 0 || !goProgram {
+			l.r.code = newUserCode(l.r.ctx, f)
+			if err == nil && len(found) == 0 && goProgram {
+				var functions []userfile.Symbol
+				functions, err = l.r.code.GoFunctions(p, want, l.r.take)
+				for _, s := range functions {
+					found[s.Name] = s
+				}
+			}
+			if err != nil {
 				return err
 			}
-			functions, err := l.r.code.GoFunctions(p, want, l.r.take)
-			for _, s := range functions {
-				add(s)
+			for _, n := range slices.Sorted(maps.Keys(found)) {
+				x := Match{Target: target(userfile.Spelled(name, p, pid), n)}
+				typed := Program{Returns: returns}
+				l.r.typeUser(&typed, f, found[n], goProgram)
+				x.Args, x.Fields, x.Ret = typed.Args, typed.Fields, typed.Ret
+				if err := l.putIn(pid, x); err != nil {
+					return err
+				}
 			}
-			return err
+			return nil
 		})
-		if err != nil && len(paths) == 1 {
+		if err != nil && (len(paths) == 1 || errors.Is(err, errStop)) {
 			return err
-		}
-		for _, n := range slices.Sorted(maps.Keys(found)) {
-			if err := l.putIn(pid, found[n]); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
