@@ -13,6 +13,7 @@ import (
 
 // names names what a running script prints. Symbols are read when the first is asked for.
 type names struct {
+	source    bool // source lines and inlined calls, too
 	kernel    *symbol.Kernel
 	processes *symbol.Processes
 	users     map[uint64]string
@@ -45,7 +46,7 @@ func (n *names) User(pid int, pc uint64) []output.Function {
 // files returns the processes whose addresses are named.
 func (n *names) files() *symbol.Processes {
 	if n.processes == nil {
-		n.processes = symbol.NewProcesses(nil)
+		n.processes = symbol.NewProcesses(&symbol.Options{Source: n.source, NoInline: !n.source})
 	}
 	return n.processes
 }
@@ -54,6 +55,9 @@ func (n *names) functions() []output.Function {
 	list := make([]output.Function, len(n.frames))
 	for i, f := range n.frames {
 		list[i] = output.Function{Name: f.Name, Offset: f.Offset, Module: f.Module, Inlined: f.Inlined}
+		if n.source { // Go programs have it without being asked
+			list[i].File, list[i].Line = f.File, f.Line
+		}
 	}
 	return list
 }

@@ -182,6 +182,9 @@ func TestExitedNames(t *testing.T) {
 	if n := strings.Count(out.String(), "script_test.scriptCall"); n != 3 || !strings.Contains(out.String(), "script_test.scriptCall]: 30\n") {
 		t.Errorf("the function is named %d times, want 3, in\n%s", n, &out)
 	}
+	if !regexp.MustCompile(`scriptCall\+0@/.*/run_linux_test\.go:[0-9]+\n`).MatchString(out.String()) {
+		t.Errorf("the stack has no source line:\n%s", &out)
+	}
 }
 
 // TestFunctionOfReturn: func in a uretprobe is the function that returns. It was the one that is

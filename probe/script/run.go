@@ -83,7 +83,7 @@ func (p *Program) newRun(o *RunOptions) *run {
 		o = &RunOptions{}
 	}
 	s := &run{
-		Program: p, RunOptions: *o,
+		Program: p, RunOptions: *o, names: names{source: p.conf.ShowDebugInfo},
 		tables: map[*lower.Map]mapx.Table[bpf.Value, any]{}, zeroed: map[*lower.Map][]output.Entry{},
 		joins: map[uint64][]string{},
 	}

@@ -189,9 +189,12 @@ func (o *Options) frame(f Function, pc uint64) string {
 	if f.Name == "" {
 		return address(pc)
 	}
-	text := o.safe(f.Name) + "+" + strconv.FormatUint(f.Offset, 10)
-	if f.Inlined {
-		return "[inlined] " + text
+	text := "[inlined] " + o.safe(f.Name)
+	if !f.Inlined {
+		text = o.safe(f.Name) + "+" + strconv.FormatUint(f.Offset, 10)
+	}
+	if f.Line > 0 {
+		text += "@" + o.safe(f.File) + ":" + strconv.Itoa(f.Line)
 	}
 	return text
 }
@@ -203,7 +206,7 @@ func (o *Options) perf(f Function, pc uint64, k types.Kind) string {
 	}
 	switch {
 	case f.Inlined:
-		return text + " (inlined)"
+		return o.safe(f.Name) + " (inlined)"
 	case k == types.Kstack:
 		return text
 	case f.Name == "":

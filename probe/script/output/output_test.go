@@ -24,7 +24,7 @@ type names struct{}
 func (names) Kernel(pc uint64) []output.Function {
 	switch pc {
 	case 0x10:
-		return []output.Function{{Name: "inner", Offset: 2, Inlined: true}, {Name: "outer", Offset: 6}}
+		return []output.Function{{Name: "inner", Offset: 2, Inlined: true, File: "/a.c", Line: 3}, {Name: "outer", Offset: 6, File: "/b.c", Line: 12}}
 	case 0x20:
 		return []output.Function{{Name: "called", Offset: 4, Module: "/bin/x\x1b"}}
 	}
@@ -109,8 +109,8 @@ func TestNamed(t *testing.T) {
 		{types.Type{Kind: types.Ksym}, ir.Uint64Type(), u64(0x99), "0x99"},
 		{types.Type{Kind: types.Usym}, usym, u64(0x20, 5), "called"},
 		{types.Type{Kind: types.Usym}, usym, u64(0x20, 6), "0x20"},
-		{stack(types.Kstack, "bpftrace"), pcs, u64(0x20, 0x10, 0x99), "\n        called+4\n        [inlined] inner+2\n        outer+6\n        0x99\n"},
-		{stack(types.Kstack, "perf"), pcs, u64(0x20, 0x10, 0), "\n\t20 called+4\n\t10 inner+2 (inlined)\n\t10 outer+6\n"},
+		{stack(types.Kstack, "bpftrace"), pcs, u64(0x20, 0x10, 0x99), "\n        called+4\n        [inlined] inner@/a.c:3\n        outer+6@/b.c:12\n        0x99\n"},
+		{stack(types.Kstack, "perf"), pcs, u64(0x20, 0x10, 0), "\n\t20 called+4\n\t10 inner (inlined)\n\t10 outer+6\n"},
 		{stack(types.Ustack, "perf"), upcs, u64(5, 0x20, 0x99, 0), "\n\t20 called+4 (/bin/x?)\n\t99 0x99 ([unknown])\n"},
 		{stack(types.Ustack, "raw"), upcs, u64(5, 0x20, 0x99, 0), "\n20\n99\n"},
 		{types.Type{Kind: types.Inet}, addr, u64(2, 0x0100007f, 0), "127.0.0.1"},

@@ -32,6 +32,8 @@ type Function struct {
 	Offset  uint64 // of the address, from the function's start
 	Module  string // the file that has it
 	Inlined bool   // it is part of the next function
+	File    string // the source file of the address, and
+	Line    int    // the line, 0 if it is not known
 }
 
 // Tuple is a value of several parts.
