@@ -29,6 +29,8 @@
 //     process is called must not be run (RunOptions.Raw). A command that fails has printed what it
 //     printed.
 //   - The texts of strerror() are the C library's.
+//   - Bit fields of signed types are signed, as in C: bpftrace 0.26 prints -39 in eight bits as 217.
+//   - Functions that the kernel lets be probed are not refused by their names (bpftrace: rcu_*).
 //   - A text that is a key is cut to 511 bytes before Linux 6.1, whose keys have no more room.
 //   - What was lost, did not fit or was missed is said at the end.
 //
