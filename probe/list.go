@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf/btf"
+
 	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/kallsyms"
@@ -68,6 +70,10 @@ func (l Match) String() string {
 	}
 	return b.String()
 }
+
+// TypeDefinition returns the definition of a struct, union or enum, such as [Env.BTF] has, as C has it,
+// over several lines; of another type it returns its name.
+func TypeDefinition(t btf.Type) string { return ctype.Definition(t) }
 
 // List yields the places that match a pattern, in bpftrace's syntax with wildcards in
 // any part: "kprobe:tcp_*", "tracepoint:syscalls:sys_enter_*",

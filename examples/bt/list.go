@@ -3,7 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
+
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/probe"
 )
@@ -15,6 +19,66 @@ var everything = []string{
 
 // ofProcess are the kinds that are in the files of a process.
 var ofProcess = []string{"uprobe:*:", "usdt:*:*:"}
+
+// listAll prints what matches a pattern, or several behind commas, some of which are for types.
+func (o *options) listAll(pattern string) error {
+	parts := strings.Split(pattern, ",")
+	if !slices.ContainsFunc(parts, isType) {
+		return o.listMatches(pattern)
+	}
+	for _, part := range parts {
+		list := o.listMatches
+		if isType(part) {
+			list = o.listTypes
+		}
+		if err := list(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isType reports whether a pattern is one for types.
+func isType(pattern string) bool {
+	kind, _, named := strings.Cut(strings.TrimSpace(pattern), " ")
+	return named && (kind == "struct" || kind == "union" || kind == "enum")
+}
+
+// listTypes prints the kernel's types that match a pattern, with -v their definitions.
+func (o *options) listTypes(pattern string) error {
+	spec, err := probe.NewEnv(nil).BTF()
+	if err != nil {
+		return err
+	}
+	kind, name, _ := strings.Cut(strings.TrimSpace(pattern), " ")
+	said := map[string]bool{}
+	for t, err := range spec.All() {
+		if err != nil {
+			return err
+		}
+		switch t.(type) {
+		case *btf.Struct, *btf.Union, *btf.Enum:
+		default:
+			continue
+		}
+		ok, err := path.Match(name, t.TypeName())
+		if err != nil {
+			return fmt.Errorf("-l %s: %w", pattern, err)
+		}
+		text := probe.TypeDefinition(t)
+		if !ok || t.TypeName() == "" || !strings.HasPrefix(text, kind+" ") || said[t.TypeName()] {
+			continue
+		}
+		said[t.TypeName()] = true
+		if !o.verbose {
+			text = kind + " " + t.TypeName()
+		}
+		if err := o.stdout.Text(text + "\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // listMatches prints the probes that match a pattern: with -p those in the files of the process. Without
 // a kind, it is looked for in all.

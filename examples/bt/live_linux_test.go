@@ -51,6 +51,7 @@ func TestLive(t *testing.T) {
 		{"flags behind", []string{"-e", `begin { printf("%s%d", str($1), $2); exit() }`, "-q", "a", "-B", "full", "7"}, "a7", "", 0},
 		{"filter", []string{"-q", "--probe-filter", "ms:[23]", "-e", `begin { printf("b"); } interval:ms:1 { printf("1"); } interval:ms:2 { printf("2"); exit(); } end { printf("e"); }`}, "b2e", "", 0},
 		{"no warnings", []string{"-q", "--no-warnings", "-e", `begin { 1; warnf("no"); errorf("yes"); }`}, "", "yes", 0},
+		{"list of types", []string{"-lv", "struct list_head,tracepoint:syscalls:sys_enter_mkdirat"}, "struct list_head {\n\tstruct list_head *next;\n\tstruct list_head *prev;\n}\ntracepoint:syscalls:sys_enter_mkdirat\n", "", 0},
 		{"list of all kinds", []string{"-l", "sys_enter_mkdirat"}, "tracepoint:syscalls:sys_enter_mkdirat\n", "", 0},
 		{"list of a script", []string{"-l", "-e", "interval:s:1 { @[ustack] = count(); } begin { }"}, "interval:s:\nbegin\n", "", 0},
 		{"dry run", []string{"-q", "-dry-run", "-e", `interval:s:1 { } end { printf("ended"); }`}, "", "", 0},

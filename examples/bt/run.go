@@ -34,6 +34,7 @@ USAGE:
   bt -p 1234 script.bt                     events of that process, until it ends
   bt -l 'tracepoint:syscalls:*open*'       what can be traced; with -v its arguments
   bt -l script.bt                          what the script would trace
+  bt -lv 'struct task_struct'              the kernel's types
 
   bt -check script.bt                      only what is wrong with it, if anything is
   bt -fmt script.bt                        as bpftrace --fmt formats it
@@ -111,7 +112,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr *cl
 	case o.names:
 		return 0, o.listNames()
 	case o.list && o.script == "" && len(operands) < 2 && !o.isFile(operands):
-		return 0, o.listMatches(strings.Join(operands, ""))
+		return 0, o.listAll(strings.Join(operands, ""))
 	}
 	if err := o.read(operands, rest); err != nil {
 		return 0, err

@@ -1,6 +1,7 @@
 package ctype
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -73,5 +74,41 @@ func TestSigned(t *testing.T) {
 		if got := Signed(tt.typ); got != tt.want {
 			t.Errorf("%v: %v", tt.typ, got)
 		}
+	}
+}
+
+// TestDefinition: anonymous members are written out.
+func TestDefinition(t *testing.T) {
+	i := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	inner := &btf.Union{Size: 4, Members: []btf.Member{{Name: "a", Type: i}, {Name: "b", Type: i, BitfieldSize: 3}}}
+	self := &btf.Struct{Name: "self", Size: 32}
+	self.Members = []btf.Member{
+		{Name: "next", Type: &btf.Pointer{Target: self}},
+		{Type: inner},
+		{Name: "u", Type: &btf.Array{Type: inner, Nelems: 2, Index: i}},
+		{Name: "e", Type: &btf.Enum{Size: 4, Signed: true, Values: []btf.EnumValue{{Name: "X", Value: math.MaxUint64}, {Name: "Y", Value: 1}}}},
+		{Name: "name", Type: &btf.Array{Type: i, Nelems: 0, Index: i}},
+	}
+	const want = `struct self {
+	struct self *next;
+	union {
+		int a;
+		int b:3;
+	};
+	union {
+		int a;
+		int b:3;
+	} u[2];
+	enum {
+		X = -1,
+		Y = 1,
+	} e;
+	int name[];
+}`
+	if got := Definition(self); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := Definition(i); got != "int" {
+		t.Errorf("got %s", got)
 	}
 }

@@ -92,3 +92,70 @@ func tag(name string) string {
 	}
 	return name
 }
+
+// Definition returns the definition of a struct, union or enum as C has it, over several lines, with
+// the members of anonymous ones in it; of another type it is String.
+func Definition(t btf.Type) string {
+	var b strings.Builder
+	define(&b, t, "", maxDepth)
+	return b.String()
+}
+
+func define(b *strings.Builder, t btf.Type, indent string, depth int) {
+	head := func(s string) {
+		b.WriteString(strings.TrimSuffix(strings.TrimSuffix(s, "{…}"), " ") + " {\n")
+	}
+	switch v := t.(type) {
+	case *btf.Struct:
+		head(text(v, 1))
+		members(b, v.Members, indent+"\t", depth)
+	case *btf.Union:
+		head(text(v, 1))
+		members(b, v.Members, indent+"\t", depth)
+	case *btf.Enum:
+		head(text(v, 1))
+		for _, e := range v.Values {
+			if v.Signed {
+				fmt.Fprintf(b, "%s\t%s = %d,\n", indent, e.Name, int64(e.Value))
+			} else {
+				fmt.Fprintf(b, "%s\t%s = %d,\n", indent, e.Name, e.Value)
+			}
+		}
+	default:
+		b.WriteString(String(t))
+		return
+	}
+	b.WriteString(indent + "}")
+}
+
+func members(b *strings.Builder, list []btf.Member, indent string, depth int) {
+	for _, m := range list {
+		b.WriteString(indent)
+		t, dims := m.Type, ""
+		for arr, ok := t.(*btf.Array); ok; arr, ok = t.(*btf.Array) {
+			t, dims = arr.Type, dims+dimension(arr)
+		}
+		switch {
+		case depth > 1 && t.TypeName() == "" && composite(t):
+			define(b, t, indent, depth-1)
+			if m.Name != "" {
+				b.WriteString(" " + m.Name + dims)
+			}
+		default:
+			b.WriteString(Declaration(m.Type, m.Name))
+		}
+		if m.BitfieldSize > 0 {
+			fmt.Fprintf(b, ":%d", m.BitfieldSize)
+		}
+		b.WriteString(";\n")
+	}
+}
+
+// composite reports whether a type has members.
+func composite(t btf.Type) bool {
+	switch t.(type) {
+	case *btf.Struct, *btf.Union, *btf.Enum:
+		return true
+	}
+	return false
+}
