@@ -72,8 +72,19 @@ type options struct {
 	stdin                 io.Reader
 	stdout, stderr        *cli.Output
 	name, text            string
+	include, folders      list
 	params                []string
 	values                map[string]string
+}
+
+// list is a flag that is given once for each of its values.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, " ") }
+
+func (l *list) Set(s string) error {
+	*l = append(*l, s)
+	return nil
 }
 
 // longNames are bpftrace's other names of flags.
@@ -138,6 +149,8 @@ func (o *options) flags() *flag.FlagSet {
 	fs.BoolVar(&o.verbose, "v", false, "with -l: their arguments, too")
 	fs.BoolVar(&o.dry, "dry-run", false, "attach the script's probes, and end")
 	fs.StringVar(&o.output, "f", "text", "the `FORMAT` of the output: text, json")
+	fs.Var(&o.include, "include", "read the header `FILE` before the script")
+	fs.Var(&o.folders, "I", "look up headers and imports in this `FOLDER`, too")
 	fs.StringVar(&o.file, "o", "", "print to this `FILE`")
 	fs.StringVar(&o.buffering, "B", "line", "the `MODE` of writing: line, none (as printed), full (in large pieces)")
 	fs.BoolVar(&o.quiet, "q", false, "do not say how many probes are attached")
@@ -262,9 +275,21 @@ func (o *options) options() *script.Options {
 		dir = filepath.Dir(o.name)
 	}
 	env := probe.NewEnv(e)
+	dirs := []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}
+	for _, d := range o.folders {
+		dirs = append(dirs, script.Dir{Name: d, FS: hostfs.Dir(d)})
+	}
+	var include []string
+	for _, name := range o.include {
+		if filepath.IsAbs(name) {
+			d := filepath.Dir(name)
+			dirs, name = append(dirs, script.Dir{Name: d, FS: hostfs.Dir(d)}), filepath.Base(name)
+		}
+		include = append(include, filepath.Clean(name))
+	}
 	return &script.Options{
 		Env: env, System: system.New(env, &system.Options{DWARF: true, PID: o.pid}),
-		Imports: []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}, Environ: os.LookupEnv,
+		Imports: dirs, Include: include, Environ: os.LookupEnv,
 		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, Child: o.child, IncludeSelf: o.self,
 		Keep: o.keep,
 	}

@@ -72,6 +72,37 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// TestInclude: headers are read before the script, from its folder, folders that are given, or a path.
+func TestInclude(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		dir + "/a.bt":      `begin { @ = ((struct one *)0).two; }`,
+		dir + "/one.h":     "#include \"two.h\"\nstruct one { TWO two; };",
+		other + "/two.h":   "typedef short TWO;",
+		other + "/three.h": "struct one { char two; };",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"int16", []string{"--include", "one.h", "-I", other}},
+		{"int8", []string{"--include", other + "/three.h", "--include", "errno.h"}},
+	} {
+		var out, said bytes.Buffer
+		args := append(c.args, "-d", "types", dir+"/a.bt")
+		if _, err := run(t.Context(), args, nil, cli.NewOutput(&out), cli.NewOutput(&said)); err != nil {
+			t.Fatal(err, said.String())
+		}
+		if !strings.Contains(out.String(), "/* "+c.want+" */") || said.Len() > 0 {
+			t.Errorf("%q printed\n%s%s", args, &out, &said)
+		}
+	}
+}
+
 // TestRoot: a script is typed for another machine, by its files.
 func TestRoot(t *testing.T) {
 	root := t.TempDir()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strconv"
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/script/config"
@@ -33,6 +34,10 @@ type Options struct {
 	// Imports are the folders in which imports are looked up, in this order. bpftrace has the
 	// script's folder first.
 	Imports []Dir
+	// Include are headers that are read before the script, as #include "NAME" in it reads them.
+	// Those that no folder of Imports has are the kernel's or the C library's, whose types and
+	// constants the machine has.
+	Include []string
 	// Environ returns the value of an environment variable and whether it is set, as
 	// os.LookupEnv does. Variables such as BPFTRACE_MAX_PROBES precede the script's config
 	// block. Nil: there are no variables.
@@ -108,6 +113,15 @@ func Check(name, text string, o *Options) (*Checked, error) {
 	return c, c.finish(err)
 }
 
+// has reports whether a folder has a file.
+func (d Dir) has(name string) bool {
+	if !fs.ValidPath(name) {
+		return false
+	}
+	st, err := fs.Stat(d.FS, name)
+	return err == nil && !st.IsDir()
+}
+
 // defined reports whether a name is defined for #ifdef: types come from BTF, not from headers.
 func defined(name string) bool { return name == "BPFTRACE_HAVE_BTF" }
 
@@ -122,6 +136,13 @@ func (c *Checked) read(name, text string, o *Options) error {
 	for i, d := range o.Imports {
 		dirs[i] = imports.Dir(d)
 	}
+	var headers []syntax.Decl
+	for _, name := range o.Include {
+		if slices.ContainsFunc(o.Imports, func(d Dir) bool { return d.has(name) }) {
+			headers = append(headers, &syntax.C{Loc: f.Loc, Text: "#include " + strconv.Quote(name)})
+		}
+	}
+	f.Decls = append(headers, f.Decls...)
 	said, err := imports.Load(f, &imports.Options{Dirs: dirs, Syntax: conditions})
 	c.Warnings = append(c.Warnings, said...)
 	if err != nil {
