@@ -21,7 +21,7 @@ func (r *resolver) kernelSites(p Program, t Target, module, symbol string, offse
 	if err := r.canKprobe(); err != nil {
 		return err
 	}
-	if glob.IsPattern(symbol) {
+	if glob.IsPattern(symbol) || glob.IsPattern(module) {
 		return r.kernelMatches(p, module, symbol, offset, site)
 	}
 	fn, err := kernelcode.Find(r.env, module, symbol, r.o.NoTypes)

@@ -1,12 +1,14 @@
 package probe
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/testenv"
@@ -115,4 +117,24 @@ func appendDigit(typ ebpf.ProgramType, m *ebpf.Map, pid, digit int) asm.Instruct
 		asm.Mov.Imm(asm.R0, kernel.Idle(typ)).WithSymbol("exit"),
 		asm.Return(),
 	})
+}
+
+// TestFunctionOfModule: a function of a module is found by its name alone, and by a pattern for the
+// module. There was no prototype for it.
+func TestFunctionOfModule(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Guest, testenv.Fentry, testenv.File("/sys/kernel/btf/overlay"))
+	for _, target := range []string{"fentry:ovl_init_fs_context", "fentry:overla?:ovl_init_fs_context", "kprobe:over*:ovl_init_fs_context"} {
+		plan, err := Resolve(thisMachine(), []Target{mustParse(t, target)}, nil)
+		if err != nil {
+			t.Errorf("%s: %v", target, err)
+			continue
+		}
+		n, _ := attachCounter(t, plan, probetest.Counting{Value: -1, PID: os.Getpid()})
+		fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unix.Close(fd)
+		probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 1})
+	}
 }

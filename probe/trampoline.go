@@ -180,7 +180,7 @@ func (t trampoline) tracing(r *resolver) error {
 	if err := t.checkType(r); err != nil {
 		return err
 	}
-	if glob.IsPattern(t.symbol) {
+	if glob.IsPattern(t.symbol) || glob.IsPattern(t.module) {
 		return t.matches(r)
 	}
 	if isTracingMulti(t.at) {
@@ -198,6 +198,12 @@ func (t trampoline) tracing(r *resolver) error {
 // its own.
 func (t *trampoline) prototype(r *resolver) (*btf.FuncProto, error) {
 	proto, err := prototype.Of(r.env, t.module, t.symbol)
+	if errors.Is(err, btf.ErrNotFound) && t.module == "" {
+		module := prototype.ModuleOf(r.env, t.symbol)
+		if p, merr := prototype.Of(r.env, module, t.symbol); module != "" && merr == nil {
+			t.module, proto, err = module, p, nil
+		}
+	}
 	if err != nil {
 		return nil, t.refused(r, err)
 	}

@@ -42,6 +42,23 @@ func Of(e *env.Env, module, name string) (*btf.FuncProto, error) {
 	return protos[0], nil
 }
 
+// ModuleOf returns the module that has the function of that name: "" if the kernel itself has one,
+// none has, or several do.
+func ModuleOf(e *env.Env, name string) string {
+	k, err := e.Functions()
+	if err != nil {
+		return ""
+	}
+	module := ""
+	for _, s := range k.Lookup("", name) {
+		if s.Module == "" || module != "" && module != s.Module {
+			return ""
+		}
+		module = s.Module
+	}
+	return module
+}
+
 // In returns the types of the functions of that name, at least one. The error matches
 // btf.ErrNotFound if there is none.
 func In(spec *btf.Spec, name string) ([]*btf.FuncProto, error) {

@@ -146,7 +146,11 @@ func (s *System) function(p *syntax.AttachPoint) *btf.Struct {
 		return nil
 	}
 	specs := s.types()
-	if m := module(p.Target); m != "" {
+	m := module(p.Target)
+	if m == "" {
+		m = prototype.ModuleOf(s.env, p.Func)
+	}
+	if m != "" {
 		if spec, err := prototype.Types(s.env, m); err == nil {
 			specs = []*btf.Spec{spec}
 		}
