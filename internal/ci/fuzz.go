@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/borescope/borescope/internal/testlog"
@@ -38,16 +41,61 @@ func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
 	}
 	each := min(max(fuzzBudget/time.Duration(len(targets)), least),
 		10*time.Second).Truncate(time.Second)
-	var n testlog.Counts
+	packages := map[string][]target{}
+	for _, t := range targets {
+		packages[t.dir] = append(packages[t.dir], t)
+	}
+	dirs := slices.SortedFunc(maps.Keys(packages), func(a, b string) int {
+		return cmp.Or(len(packages[b])-len(packages[a]), strings.Compare(a, b))
+	})
+	next := make(chan string, len(dirs))
+	for _, dir := range dirs {
+		next <- dir
+	}
+	close(next)
+	// It writes the inputs that fail beside the tests.
+	lane := harmless(func(ctx context.Context, c *check) (n testlog.Counts, err error) {
+		for dir := range next {
+			of, perr := c.fuzzPackage(ctx, packages[dir], each)
+			n.Add(of)
+			err = errors.Join(err, perr)
+		}
+		return n, err
+	}, ".")
+	var sum testlog.Counts
 	var errs []error
-	binaries := map[string]string{}
+	var lanes sync.WaitGroup
+	// Two packages at a time: a target is built, starts and reads its seeds on one CPU. Each lane is
+	// confined by itself, because what one command leaves is looked for when it has ended.
+	for range 2 {
+		lanes.Go(func() {
+			var log bytes.Buffer
+			one := &check{out: &log, logs: c.logs, tmp: c.tmp, via: c.via, patience: c.patience}
+			n, err := lane(ctx, one)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			log.WriteTo(c.out)
+			c.worth.WriteString(one.worth.String())
+			sum.Add(n)
+			errs = append(errs, err)
+		})
+	}
+	lanes.Wait()
+	return sum, errors.Join(errs...)
+}
+
+// fuzzPackage runs the targets of a package, each for a while.
+func (c *check) fuzzPackage(ctx context.Context, targets []target, each time.Duration) (n testlog.Counts,
+	err error,
+) {
+	var errs []error
 	for _, t := range targets {
 		if ctx.Err() != nil {
 			n.Failed++
 			errs = append(errs, fmt.Errorf("%s %s and what follows: not run", t.dir, t.name))
 			break
 		}
-		rate, err := c.fuzzOne(ctx, t, each, binaries)
+		rate, err := c.fuzzOne(ctx, t, each)
 		fmt.Fprintf(c.out, "%s %s: %.0f executions a second\n", t.dir, t.name, rate)
 		if err == nil && rate == 0 {
 			err = errors.New("it executed nothing")
@@ -63,18 +111,14 @@ func fuzz(ctx context.Context, c *check) (testlog.Counts, error) {
 }
 
 // fuzzOne builds a package's instrumented test binary once, and runs one of its targets for a
-// while after its seeds. It returns the number of executions in two seconds of CPU time.
-func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration,
-	binaries map[string]string,
-) (rate float64, err error) {
-	bin := binaries[t.dir]
-	if bin == "" {
-		bin = filepath.Join(c.tmp, strings.ReplaceAll(t.dir, string(filepath.Separator), "_")+".fuzz")
+// while after its seeds. It returns the number of executions in a second of CPU time.
+func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration) (rate float64, err error) {
+	bin := filepath.Join(c.tmp, strings.ReplaceAll(t.dir, string(filepath.Separator), "_")+".fuzz")
+	if _, err := os.Stat(bin); err != nil {
 		if err := c.exec(ctx, nil, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-fuzz=.", "-o", bin,
 			"./"+filepath.ToSlash(t.dir)); err != nil {
 			return 0, err
 		}
-		binaries[t.dir] = bin
 	}
 	corpus := filepath.Join(c.tmp, "fuzzcache", t.dir)
 	if err := os.MkdirAll(corpus, 0o755); err != nil {
@@ -87,7 +131,7 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration,
 		// The engine minimizes each input that reaches new code before it continues, by
 		// default for up to a minute: FuzzELF did one execution a second. In a short run, all
 		// the time should go into new inputs.
-		"-test.fuzzcachedir="+corpus, "-test.parallel=2", "-test.fuzzminimizetime=0x")
+		"-test.fuzzcachedir="+corpus, "-test.parallel=1", "-test.fuzzminimizetime=0x")
 	if err != nil {
 		return 0, err
 	}
@@ -116,7 +160,7 @@ func (c *check) fuzzOne(ctx context.Context, t target, d time.Duration,
 	}
 	// This includes the workers' time, because the engine waits for them.
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	return 2 * float64(engine.executed) / cpu.Seconds(), errors.Join(err, c.keepCrashers(t, before))
+	return float64(engine.executed) / cpu.Seconds(), errors.Join(err, c.keepCrashers(t, before))
 }
 
 // fuzzEngine parses the engine's output (logStats in internal/fuzz).

@@ -64,10 +64,7 @@ var steps = []step{
 		harmless(compare),
 	},
 	{"race", "go test -race -short of what has goroutines", 10 * time.Minute, harmless(race)},
-	{
-		"fuzz", "every fuzz target for a second or more", 10 * time.Minute,
-		harmless(fuzz, "."), // it writes the inputs that fail beside the tests
-	},
+	{"fuzz", "every fuzz target for a second or more", 10 * time.Minute, fuzz},
 	{"bench", "every benchmark once", 8 * time.Minute, harmless(bench)},
 	{
 		"vmtest", "the guests' own test: jobs that fail, hang, leave things and crash", 3 * time.Minute,
