@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -479,28 +478,6 @@ var eventAliases = []string{
 	"cpu", "cs", "faults", "cpu-cycles", "branch-instructions",
 }
 
-// units yields one of each unit of a timer.
-func units(interval bool) iter.Seq2[string, Perf] {
-	return func(yield func(string, Perf) bool) {
-		hz := Perf{Freq: 1}
-		if interval {
-			hz = Perf{Every: time.Second}
-		}
-		if !yield("hz", hz) {
-			return
-		}
-		for _, u := range timeUnits {
-			target := Perf{Event: pmc.CPUClock(), Period: uint64(u.d)}
-			if interval {
-				target = Perf{Every: u.d}
-			}
-			if !yield(u.name, target) {
-				return
-			}
-		}
-	}
-}
-
 // timers lists the units of a timer, each with one of it.
 func timers(kind string) func(l *lister, rest string) (string, bool, error) {
 	return func(l *lister, rest string) (string, bool, error) {
@@ -509,14 +486,27 @@ func timers(kind string) func(l *lister, rest string) (string, bool, error) {
 			return rest, false, nil
 		}
 		g := glob.Compile(cmp.Or(unit, "*"))
-		for u, target := range units(kind == "interval") {
-			if !g.Match(u) {
-				continue
+		put := func(unit string, each Perf) error {
+			if !g.Match(unit) {
+				return nil
 			}
-			if err := l.put(Match{Target: target, Name: kind + ":" + u + ":"}); err != nil {
-				return "", true, err
+			return l.put(Match{Target: each, Name: kind + ":" + unit + ":"})
+		}
+		interval := kind == "interval"
+		hz := Perf{Freq: 1}
+		if interval {
+			hz = Perf{Every: time.Second}
+		}
+		err := put("hz", hz)
+		for _, u := range timeUnits {
+			each := Perf{Event: pmc.CPUClock(), Period: uint64(u.d)}
+			if interval {
+				each = Perf{Every: u.d}
+			}
+			if err == nil {
+				err = put(u.name, each)
 			}
 		}
-		return "", true, nil
+		return "", true, err
 	}
 }

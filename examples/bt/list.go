@@ -56,28 +56,40 @@ func (o *options) listTypes(pattern string) error {
 		if err != nil {
 			return err
 		}
-		switch t.(type) {
-		case *btf.Struct, *btf.Union, *btf.Enum:
-		default:
+		of := t.TypeName()
+		if kindOf(t) != kind || of == "" || said[of] {
 			continue
 		}
-		ok, err := path.Match(name, t.TypeName())
+		ok, err := path.Match(name, of)
 		if err != nil {
 			return fmt.Errorf("-l %s: %w", pattern, err)
 		}
-		text := probe.TypeDefinition(t)
-		if !ok || t.TypeName() == "" || !strings.HasPrefix(text, kind+" ") || said[t.TypeName()] {
+		if !ok {
 			continue
 		}
-		said[t.TypeName()] = true
-		if !o.verbose {
-			text = kind + " " + t.TypeName()
+		said[of] = true
+		text := kind + " " + of
+		if o.verbose {
+			text = probe.TypeDefinition(t)
 		}
 		if err := o.stdout.Text(text + "\n"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// kindOf returns the word before the name of a type that has members.
+func kindOf(t btf.Type) string {
+	switch t.(type) {
+	case *btf.Struct:
+		return "struct"
+	case *btf.Union:
+		return "union"
+	case *btf.Enum:
+		return "enum"
+	}
+	return ""
 }
 
 // listMatches prints the probes that match a pattern: with -p those in the files of the process. Without

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
@@ -24,9 +23,8 @@ import (
 	"github.com/borescope/borescope/probe/tool/cli"
 )
 
-const usage = `bt runs scripts in bpftrace's language, as of 0.26.1.
-
-USAGE:
+// calls are what is printed of the usage behind a wrong call, too.
+const calls = `USAGE:
   bt -e 'tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }'
                                            until Ctrl-C, then the maps
   bt -c 'ls /' script.bt 7 -- --name=value while a command runs; $1 is 7, getopt("name") value
@@ -36,7 +34,11 @@ USAGE:
   bt -l script.bt                          what the script would trace
   bt -lv 'struct task_struct'              the kernel's types
 
-  bt -check script.bt                      only what is wrong with it, if anything is
+`
+
+const usage = `bt runs scripts in bpftrace's language, as of 0.26.1.
+
+` + calls + `  bt -check script.bt                      only what is wrong with it, if anything is
   bt -fmt script.bt                        as bpftrace --fmt formats it
   bt -d ast -e 'begin { @ = 1 + 2 }'       the tree, macros expanded
   bt -d types -e 'begin { @ = (1, "a") }'  the same with the type of each expression
@@ -237,7 +239,7 @@ func (o *options) read(operands, rest []string) error {
 		if name := operands[0]; name != "-" {
 			f, err := os.Open(name)
 			if err != nil {
-				return o.failed("failed to open file '%s': %s", name, cause(err))
+				return o.failed("failed to open file '%s': %s", name, output.Reason(err))
 			}
 			defer f.Close()
 			r, o.name = f, name
@@ -410,14 +412,6 @@ const notify = "__BPFTRACE_NOTIFY_PROBES_ATTACHED"
 // errDry ends a run when everything is attached.
 var errDry = errors.New("dry run")
 
-// cause returns the text of an error of a system call without what failed, as bpftrace prints it.
-func cause(err error) string {
-	if number := syscall.Errno(0); errors.As(err, &number) {
-		return output.Strerror(int64(number))
-	}
-	return err.Error()
-}
-
 // errSaid is an error whose text is printed already, as bpftrace prints it.
 var errSaid = errors.New("the error is printed")
 
@@ -431,9 +425,7 @@ func (o *options) misused(err error) error {
 	if errors.Is(err, flag.ErrHelp) {
 		return err
 	}
-	head, _, _ := strings.Cut(usage, "\n\n  bt -check")
-	_, head, _ = strings.Cut(head, "\n\n")
-	return cmp.Or(o.stderr.Text(head+"\n\n"), cli.Usage("bt", err))
+	return cmp.Or(o.stderr.Text(calls), cli.Usage("bt", err))
 }
 
 // refused prints the errors of a script. Other errors are returned.

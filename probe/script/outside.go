@@ -42,12 +42,12 @@ func (s *run) cat(ctx context.Context, name string) error {
 	case r := <-done:
 		var open *fs.PathError
 		if errors.As(r.err, &open) && open.Op == "open" {
-			return s.failed("failed to open file '" + name + "' (" + reason(open.Err) + ")")
+			return s.failed("failed to open file '" + name + "' (" + output.Reason(open.Err) + ")")
 		}
 		if err := s.out.Cat(s.foreign(r.data)); err != nil || r.err == nil {
 			return err
 		}
-		return s.failed("failed to read file '" + name + "' (" + reason(r.err) + ")")
+		return s.failed("failed to read file '" + name + "' (" + output.Reason(r.err) + ")")
 	}
 }
 
@@ -59,15 +59,6 @@ func readBeginning(name string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, most))
-}
-
-// reason returns the text of a system call's error as the C library has it.
-func reason(err error) string {
-	var number syscall.Errno
-	if errors.As(err, &number) {
-		return output.Strerror(int64(number))
-	}
-	return err.Error()
 }
 
 // foreign returns text that the script did not write, which a terminal is not to act on.

@@ -91,16 +91,22 @@ func (r *runner) environ(c *testCase) []string {
 
 // start starts a command in a session of its own.
 func (r *runner) start(c *testCase, out *os.File, argv ...string) (*exec.Cmd, error) {
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = r.dir, r.environ(c)
+	cmd := r.prepare(c, argv...)
 	if out != nil {
 		cmd.Stdout, cmd.Stderr = out, out
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if stopped.Load() {
 		return nil, context.Canceled
 	}
 	return cmd, cmd.Start()
+}
+
+// prepare returns a command in a session of its own, which ends with this program.
+func (r *runner) prepare(c *testCase, argv ...string) *exec.Cmd {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = r.dir, r.environ(c)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd
 }
 
 // stopped says that the run was ended: nothing is started any more.
@@ -109,11 +115,9 @@ var stopped atomic.Bool
 // shell runs a line, and returns an error if that fails.
 func (r *runner) shell(line string) error {
 	var out bytes.Buffer
-	argv := shellLine(line)
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = r.dir, r.environ(&testCase{}), time.Second
+	cmd := r.prepare(&testCase{}, shellLine(line)...)
+	cmd.WaitDelay = time.Second
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if stopped.Load() {
 		return context.Canceled
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/glob"
-
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe/env"
 )

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -57,7 +58,7 @@ func (o *Options) named(t types.Type, v bpf.Value) any {
 func numberName(kind string, n int64, arch string) (name string, ok bool) {
 	switch kind {
 	case "strerror":
-		return Strerror(n), true
+		return strerror(n), true
 	case "signal_name":
 		if n == 0 {
 			return "Unknown signal 0", true
@@ -80,9 +81,9 @@ func numberName(kind string, n int64, arch string) (name string, ok bool) {
 	return "", false
 }
 
-// Strerror returns the text of an error number of Linux, or of its negative, as the C library has it:
+// strerror returns the text of an error number of Linux, or of its negative, as the C library has it:
 // "No such file or directory"; "Unknown error" for a number that no error has.
-func Strerror(n int64) string {
+func strerror(n int64) string {
 	n = max(n, -n)
 	switch {
 	case n == 0:
@@ -91,6 +92,16 @@ func Strerror(n int64) string {
 		return capital(syscall.Errno(n).Error(), "Unknown error")
 	}
 	return "Unknown error"
+}
+
+// Reason returns the text of a system call's error as the C library has it, without what failed; of
+// another error it is its text.
+func Reason(err error) string {
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return strerror(int64(number))
+	}
+	return err.Error()
 }
 
 // capital returns a text of Go's with a capital letter, as the C library has it, or other if Go has

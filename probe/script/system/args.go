@@ -147,9 +147,6 @@ func (s *System) function(p *syntax.AttachPoint) *btf.Struct {
 	}
 	specs := s.types()
 	m := module(p.Target)
-	if m == "" {
-		m = prototype.ModuleOf(s.env, p.Func)
-	}
 	if m != "" {
 		if spec, err := prototype.Types(s.env, m); err == nil {
 			specs = []*btf.Spec{spec}
@@ -160,7 +157,17 @@ func (s *System) function(p *syntax.AttachPoint) *btf.Struct {
 			return parameters(p.Provider, protos[0])
 		}
 	}
-	return nil
+	if m == "" { // which reads all names of the kernel's functions
+		m = prototype.ModuleOf(s.env, p.Func)
+	}
+	if m == "" {
+		return nil
+	}
+	proto, err := prototype.Of(s.env, m, p.Func)
+	if err != nil {
+		return nil
+	}
+	return parameters(p.Provider, proto)
 }
 
 // parameters returns a function's parameters, as a struct of slots of 8 bytes.

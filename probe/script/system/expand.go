@@ -343,8 +343,9 @@ func group(a *syntax.AttachPoint) string {
 	return module(a.Target)
 }
 
-// target returns a point's target in package probe, with a name in place of its own.
-func target(a *syntax.AttachPoint, n name) probe.Target {
+// target returns a point's target in package probe, with a name in place of its own; a user probe is in
+// the process with the number pid, or in all.
+func target(a *syntax.AttachPoint, n name, pid int) probe.Target {
 	switch a.Provider {
 	case "tracepoint":
 		return probe.Tracepoint{Group: n.group, Name: n.name}
@@ -359,35 +360,21 @@ func target(a *syntax.AttachPoint, n name) probe.Target {
 	case "kretprobe":
 		return probe.Kretprobe{Module: n.group, Symbol: n.name}
 	case "uprobe":
-		return probe.Uprobe{Path: n.group, Symbol: n.name, Lang: a.Lang}
+		return probe.Uprobe{Path: n.group, Symbol: n.name, Lang: a.Lang, PID: pid}
 	case "uretprobe":
-		return probe.Uretprobe{Path: n.group, Symbol: n.name, Lang: a.Lang}
+		return probe.Uretprobe{Path: n.group, Symbol: n.name, Lang: a.Lang, PID: pid}
 	case "usdt":
-		return probe.USDT{Path: n.group, Provider: n.provider, Name: n.name}
+		return probe.USDT{Path: n.group, Provider: n.provider, Name: n.name, PID: pid}
 	}
 	return nil
 }
 
-// target is the function target for user probes in the process, if there is one.
-func (s *System) target(a *syntax.AttachPoint, n name) probe.Target {
-	switch t := target(a, n).(type) {
-	case probe.Uprobe:
-		t.PID = s.o.PID
-		return t
-	case probe.Uretprobe:
-		t.PID = s.o.PID
-		return t
-	case probe.USDT:
-		t.PID = s.o.PID
-		return t
-	default:
-		return t
-	}
-}
+// target is the function target for probes in the process, if there is one.
+func (s *System) target(a *syntax.AttachPoint, n name) probe.Target { return target(a, n, s.o.PID) }
 
 // set makes an attach point the one for a name.
 func set(a *syntax.AttachPoint, n name) {
-	t := target(a, n)
+	t := target(a, n, 0)
 	if a.Provider == "rawtracepoint" {
 		n.group = a.Target
 	}
