@@ -96,7 +96,7 @@ var imports = map[string][]string{
 	"probe/script/output":         {"probe/script/types", "probe/ir/bpf", "probe/sysnames", "mapx", "hist", btf},
 	// collect assembles its programs itself, with bpfwalk's walker in them.
 	"stack/collect": {
-		"stack", "stack/bpfwalk", "stack/profile", "stack/python", "probe", "mapx", "mapx/recording", "symbol", cilium, asm, btf,
+		"stack", "stack/bpfwalk", "stack/profile", "stack/python", "probe", "mapx", "mapx/recording", "symbol", "symbol/lifecycle", cilium, asm, btf,
 	},
 	"probe/sysnames": {},
 	"probe/tool":     {"all"},
@@ -494,9 +494,10 @@ func TestLibraryManners(t *testing.T) {
 				if strings.HasPrefix(problem, "symbol/readahead.go:") && strings.HasSuffix(problem, startsGoroutine) {
 					continue
 				}
-				// A caller of Watch, of NewProfiler or of a Handler asks for goroutines, and ends them by
-				// a call.
-				asked := strings.HasPrefix(problem, "stack/collect/watch.go:") || p.dir == "stack/collect/collecthttp"
+				// A caller of Follow, of Watch, of NewProfiler or of a Handler asks for goroutines, and
+				// ends them by a call.
+				asked := strings.HasPrefix(problem, "stack/collect/watch.go:") || p.dir == "stack/collect/collecthttp" ||
+					strings.HasPrefix(problem, "symbol/lifecycle/follow.go:")
 				if asked && strings.HasSuffix(problem, startsGoroutine) {
 					continue
 				}

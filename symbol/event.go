@@ -13,6 +13,8 @@ const (
 	EventMmap
 	// EventExit is the end of PID.
 	EventExit
+	// EventLost says that events were lost, of whichever processes.
+	EventLost
 )
 
 // Event is a step in the life of a process, as reported by perf's mmap, comm and exit records
@@ -24,6 +26,9 @@ type Event struct {
 	PID    int       // the process (thread group), as /proc numbers it
 	Parent int       // EventFork
 	Comm   string    // EventExec, if known
+	// Time is when it happened, in nanoseconds of CLOCK_MONOTONIC; 0 if that is not known. What
+	// happened before a process's mappings were read changes nothing.
+	Time uint64
 
 	// EventMmap: the mapping.
 	Addr   uint64

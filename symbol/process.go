@@ -24,9 +24,14 @@ type Process struct {
 	comm   string
 	exited bool
 	read   time.Time // when maps was read
-	text   int64     // what was read then, in bytes
-	cut    bool      // maps is not all of it
-	maps   []mapping
+	// followed is Processes.followed as of then: events have told what happened since, if it is
+	// that still. asOf is the time of that reading, or of the last event, and readAsOf the first.
+	followed       uint64
+	readAsOf, asOf uint64
+	text           int64 // what was read then, in bytes
+	cut            bool  // maps is not all of it
+	maps           []mapping
+	version        uint64 // of maps and old; no two processes have one
 	// old are earlier states of maps, the newest first: a sample may have been
 	// taken before an exec or a dlclose.
 	old   []oldMaps
@@ -115,9 +120,11 @@ func (p *Process) Exited() bool {
 // refresh reads the mappings again. Mappings that are still there keep what is known of them.
 func (p *Process) refresh() error {
 	p.read = p.ps.now()
+	p.followed, p.asOf = p.ps.followed, p.ps.monotonic()
+	p.readAsOf = p.asOf
 	f, err := p.ps.root.Open(procPath(p.pid, "maps"))
 	if err != nil {
-		p.exited = p.exited || isGone(err)
+		p.exited, p.followed = p.exited || isGone(err), 0
 		return err
 	}
 	defer f.Close()
@@ -175,8 +182,35 @@ func (p *Process) gap(age time.Duration) time.Duration {
 	return age * time.Duration(1+p.text>>20)
 }
 
+// Version returns a number that changes whenever the process maps something else: the names of
+// addresses in files stay the same until then. It is 0 while processes are not followed
+// (Processes.Follow), since what happens to them is not known then. No two processes have the same.
+func (p *Process) Version() uint64 {
+	p.ps.mu.Lock()
+	defer p.ps.mu.Unlock()
+	if !p.current() {
+		return 0
+	}
+	return p.version
+}
+
+// lastVersion is the version as of the last time that the mappings were known; 0 of no process.
+func (p *Process) lastVersion() uint64 {
+	if p == nil {
+		return 0
+	}
+	return p.version
+}
+
+// changed gives the process another version.
+func (p *Process) changed() {
+	p.ps.version++
+	p.version = p.ps.version
+}
+
 // set sets the mappings, and accounts for their images and their memory.
 func (p *Process) set(maps []mapping) {
+	p.changed()
 	p.ps.ref(maps)
 	p.ps.unref(p.maps)
 	p.maps = maps
@@ -310,12 +344,37 @@ func (p *Process) covers(fresh []mapping) bool {
 
 // retire makes the mappings an earlier state.
 func (p *Process) retire() {
+	p.changed()
 	p.old = append([]oldMaps{{p.maps, sizeOf(p.maps)}}, p.old...)
 	if len(p.old) > maxOld {
 		p.ps.unref(p.old[maxOld].maps)
 		p.old = p.old[:maxOld]
 	}
 	p.maps = nil
+}
+
+// current reports whether the mappings are known to be those that the process has now.
+func (p *Process) current() bool { return p.followed != 0 && p.followed == p.ps.followed }
+
+// apply applies an exec or mmap event.
+func (p *Process) apply(ev *Event) {
+	switch {
+	case ev.Time != 0 && ev.Time < p.readAsOf: // it was read with the others
+	case ev.Time != 0 && ev.Time < p.asOf: // what came in between may have undone it
+		p.unknown()
+	case ev.Kind == EventExec:
+		p.asOf = max(p.asOf, ev.Time)
+		p.exec(ev.Comm)
+	default:
+		p.asOf = max(p.asOf, ev.Time)
+		p.mmap(ev)
+	}
+}
+
+// unknown has the mappings read again at the next lookup.
+func (p *Process) unknown() {
+	p.read, p.followed = time.Time{}, 0
+	p.changed()
 }
 
 // exec begins a new program.
@@ -343,12 +402,16 @@ func (p *Process) mmap(ev *Event) {
 		Start: ev.Addr, End: ev.Addr + ev.Len, Offset: ev.Offset, Dev: ev.Dev, Inode: ev.Inode,
 		Path: ev.Path, Perm: procfs.Read | procfs.Exec,
 	}
-	if n := findMapping(p.maps, m.Start); n != nil && n.end >= m.End && n.path == m.Path {
+	if m.Path == "//anon" {
+		m.Path = "" // as /proc has it
+	}
+	if n := findMapping(p.maps, m.Start); n != nil && n.end >= m.End && n.path == m.Path && n.isOf(&m) {
 		return // read from /proc already
 	}
 	if len(p.maps) >= maxEventMaps || p.size.cost > p.room() {
 		// Reading all of them again, for the next address, costs less than this for each.
-		p.read, p.cut = time.Time{}, true
+		p.cut = true
+		p.unknown()
 		return
 	}
 	// Earlier mappings of the range are replaced (MAP_FIXED): maps[i:j].
@@ -374,7 +437,18 @@ func (p *Process) mmap(ev *Event) {
 	}
 	p.ps.unref(p.maps[i:j])
 	p.maps = slices.Replace(p.maps, i, j, fresh...)
+	p.changed()
 	p.recount()
+}
+
+// isOf reports whether a mapping has the same bytes of the same file as a part of it of the same
+// name.
+func (m *mapping) isOf(o *procfs.Mapping) bool {
+	if m.img == nil {
+		return true
+	}
+	same := o.Inode == 0 || m.img.key.path != "" || m.img.key == imageKey{dev: o.Dev, inode: o.Inode}
+	return same && o.Start-m.start == o.Offset-m.offset
 }
 
 // maxEventMaps is the most mappings of a process to which those of events are added.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/stranger"
@@ -94,6 +95,8 @@ type Processes struct {
 	live bool
 	// now is the clock that limits how often mappings are read again.
 	now func() time.Time
+	// monotonic is the clock of events.
+	monotonic func() uint64
 
 	names *names
 
@@ -124,6 +127,11 @@ type Processes struct {
 	elfBytes, procBytes, imageBytes, headers int64
 
 	memory stranger.Pool[*Process]
+
+	// followed counts how often following began, or events were lost; 0 while nothing is followed.
+	followed uint64
+	begun    uint64 // the last value that followed had
+	version  uint64 // the last one that a process got
 }
 
 type procKey struct {
@@ -138,7 +146,8 @@ func NewProcesses(opts *Options) *Processes {
 	}
 	ps := &Processes{
 		opts: *opts, root: procfs.Root(opts.Root), live: opts.Root == nil, now: time.Now,
-		byPID: map[int]*Process{}, gone: map[procKey]*Process{},
+		monotonic: kernel.Monotonic,
+		byPID:     map[int]*Process{}, gone: map[procKey]*Process{},
 		images: map[imageKey]*image{}, byID: map[string]*ELF{},
 	}
 	if ps.opts.Budget <= 0 {
@@ -217,7 +226,7 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 		return nil, fs.ErrClosed
 	}
 	p := ps.byPID[pid]
-	if p != nil && (p.exited || ps.now().Sub(p.read) < p.gap(newer)) {
+	if p != nil && (p.exited || p.current() || ps.now().Sub(p.read) < p.gap(newer)) {
 		ps.tick++
 		ps.recent(p)
 		if !p.exited {
@@ -242,7 +251,9 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 		p = &Process{ps: ps, pid: pid, start: st.StartTime, user: anybody}
 	}
 	p.comm = st.Comm
-	p.exited = p.exited || st.State == 'Z'
+	// The first thread may have ended before the others, or have given its number to one that
+	// executed another program.
+	p.exited = st.State == 'Z'
 	ps.tick++
 	ps.recent(p)
 	if err := p.refresh(); err != nil && len(p.maps) == 0 {
@@ -327,42 +338,73 @@ func (ps *Processes) drop(p *Process) {
 	p.forget()
 }
 
-// Handle applies an event. Processes that were neither observed nor looked up before are
-// observed on their fork, exec and mmap events.
-func (ps *Processes) Handle(ev *Event) {
+// Follow says that from now on Handle is told of everything that happens to all processes (on),
+// or is not any more. While processes are followed, the mappings of one are read when it is first
+// looked up or observed, and again if an address is in none of them, or after events were lost:
+// not because of their age. Events of processes that nobody has asked for are left out, since these
+// are read when they are asked for.
+func (ps *Processes) Follow(on bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.follow(on)
+}
+
+func (ps *Processes) follow(on bool) {
+	ps.followed = 0
+	if on && !ps.opts.Data { // events are of code alone
+		ps.begun++
+		ps.followed = ps.begun
+	}
+}
+
+// Handle applies an event, and reports whether the mappings of a process that is known are others
+// now. Processes that were neither observed nor looked up before are observed on their fork, exec
+// and mmap events, unless all are followed. Events of one process are to come in their order; one
+// that comes late has the mappings read again.
+func (ps *Processes) Handle(ev *Event) (changed bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.closed {
-		return
+		return false
 	}
 	p := ps.byPID[ev.PID]
-	switch ev.Kind {
-	case EventExit:
+	switch {
+	case ev.Kind == EventLost:
+		if ps.followed != 0 {
+			ps.follow(true)
+		}
+		return false
+	case p == nil && ps.followed != 0:
+		return false
+	case ev.Kind == EventExit:
 		if p != nil {
 			p.exited = true
 		}
-		return
-	case EventFork:
+		return false
+	case ev.Kind == EventFork:
 		ps.fork(ev)
-		return
+		return false
 	}
+	before := p.lastVersion()
 	if p == nil || p.exited {
-		var err error
-		if p, err = ps.process(ev.PID, refreshAfter); err != nil && p == nil {
-			if !errors.Is(err, fs.ErrNotExist) {
-				return
-			}
-			// The process has ended already: only the events describe it.
-			p = &Process{ps: ps, pid: ev.PID, exited: true, user: anybody}
-			ps.recent(p)
+		if p = ps.described(ev.PID); p == nil {
+			return false
 		}
 	}
-	switch ev.Kind {
-	case EventExec:
-		p.exec(ev.Comm)
-	case EventMmap:
-		p.mmap(ev)
+	p.apply(ev)
+	return p.lastVersion() != before
+}
+
+// described returns the process that has a pid, nil if it may not be read. If it has ended already,
+// only events describe it.
+func (ps *Processes) described(pid int) *Process {
+	p, err := ps.process(pid, refreshAfter)
+	if p != nil || !errors.Is(err, fs.ErrNotExist) {
+		return p
 	}
+	p = &Process{ps: ps, pid: pid, exited: true, user: anybody}
+	ps.recent(p)
+	return p
 }
 
 // fork adds a new process with its parent's mappings.

@@ -80,7 +80,7 @@ func FuzzReadMaps(f *testing.F) {
 func TestStat(t *testing.T) {
 	line := "7 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 30 12 0 0 20 0 1 0 251278 0 0\n"
 	s, err := ParseStat([]byte(line))
-	if err != nil || s != (Stat{"a) b (c", 'S', 1, 251278, 42}) {
+	if err != nil || s != (Stat{"a) b (c", 'S', 1, 251278, 42, 1}) {
 		t.Errorf("got %+v %v", s, err)
 	}
 	for _, bad := range []string{"", "7 (a", ")(", "7 (a) S 1", strings.Replace(line, "251278", "x", 1), strings.Replace(line, " 12 ", " -12 ", 1)} {

@@ -55,6 +55,8 @@ type Stat struct {
 	StartTime uint64
 	// Ran is the CPU time, fields 14 and 15 together, in clock ticks.
 	Ran uint64
+	// Threads is the number of threads, field 20, with a first one that ended before the others.
+	Threads int
 }
 
 // ReadStat reads /proc/PID/stat.
@@ -89,14 +91,14 @@ func ParseStat(b []byte) (Stat, error) {
 		return Stat{}, errStat
 	}
 	s.State = fields[0][0]
-	var n [4]uint64
-	for i, field := range []int{4, 14, 15, startTime} {
+	var n [5]uint64
+	for i, field := range []int{4, 14, 15, startTime, 20} {
 		var err error
 		if n[i], err = strconv.ParseUint(fields[field-first], 10, 64); err != nil {
 			return Stat{}, fmt.Errorf("%w: field %d is %q", errStat, field, fields[field-first])
 		}
 	}
-	s.PPID, s.Ran, s.StartTime = int(n[0]), n[1]+n[2], n[3]
+	s.PPID, s.Ran, s.StartTime, s.Threads = int(n[0]), n[1]+n[2], n[3], int(n[4])
 	return s, nil
 }
 

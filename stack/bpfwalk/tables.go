@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/internal/rules"
@@ -133,12 +134,27 @@ type Tables struct {
 	procs  map[int]*bpfProc
 	python map[int]bool // processes in namePython
 	rows   int
+
+	// idle are files that no process has any more, the one that has been idle for longest first:
+	// the next process that runs one needs no other copy.
+	idle     []*stack.CFITable
+	idleRows int
 }
+
+// idleShare is the part of all rows that idle files may have.
+const idleShare = 16
 
 // bpfFile is where a file's rows lie.
 type bpfFile struct {
 	pieces []bpfPiece
 	users  int // processes
+}
+
+func (f *bpfFile) rows() (n int) {
+	for _, p := range f.pieces {
+		n += p.rows
+	}
+	return n
 }
 
 // bpfPiece is a run of rows in one chunk.
@@ -185,7 +201,7 @@ func NewTables(maps map[string]Map, limits *Limits) (*Tables, error) {
 func (t *Tables) Rows() int { return t.rows }
 
 // SetProcess replaces the mappings that the program has of a process. Files that no process
-// uses any more are removed. A walk at that very moment may find other rules in their
+// uses any more are removed when they are many, or others need their room. A walk at that very moment may find other rules in their
 // place, and return wrong frames for that one sample. After an error the process is as it
 // was before, or is unknown.
 func (t *Tables) SetProcess(pid int, mods *stack.Modules) error {
@@ -212,6 +228,9 @@ func (t *Tables) SetProcess(pid int, mods *stack.Modules) error {
 	t.procs[pid] = p
 	return nil
 }
+
+// Has reports whether a process is among those that SetProcess added. On a nil Tables none is.
+func (t *Tables) Has(pid int) bool { return t != nil && t.procs[pid] != nil }
 
 // RemoveProcess removes a process that has ended.
 func (t *Tables) RemoveProcess(pid int) error {
@@ -268,11 +287,35 @@ func (t *Tables) drop(p *bpfProc) {
 	for _, c := range p.files {
 		f := t.files[c]
 		if f.users--; f.users == 0 {
-			t.forget(c, f)
+			t.idle = append(t.idle, c)
+			t.idleRows += f.rows()
 		}
+	}
+	for t.idleRows > t.limits.Rows/idleShare {
+		t.reclaim()
 	}
 	if p.span.n > 0 {
 		give(&t.free, p.span)
+	}
+}
+
+// reclaim removes the file that has been idle for longest, and reports whether there was one.
+func (t *Tables) reclaim() bool {
+	if len(t.idle) == 0 {
+		return false
+	}
+	c := t.idle[0]
+	t.idle = slices.Delete(t.idle, 0, 1)
+	t.idleRows -= t.files[c].rows()
+	t.forget(c, t.files[c])
+	return true
+}
+
+// revive takes a file from the idle ones if it is one.
+func (t *Tables) revive(c *stack.CFITable, f *bpfFile) {
+	if i := slices.Index(t.idle, c); i >= 0 {
+		t.idle = slices.Delete(t.idle, i, i+1)
+		t.idleRows -= f.rows()
 	}
 }
 
@@ -287,6 +330,9 @@ func (t *Tables) forget(c *stack.CFITable, f *bpfFile) {
 // file returns where a file's rows lie, and puts them there if they are new.
 func (t *Tables) file(c *stack.CFITable) (*bpfFile, error) {
 	if f := t.files[c]; f != nil {
+		if f.users == 0 {
+			t.revive(c, f)
+		}
 		return f, nil
 	}
 	f := &bpfFile{}
@@ -305,6 +351,9 @@ func (t *Tables) file(c *stack.CFITable) (*bpfFile, error) {
 	pcs, index := projectRows(table, rules)
 	for at := 0; at < len(pcs); {
 		chunk, first, n := t.room(len(pcs) - at)
+		if n == 0 && t.reclaim() {
+			continue
+		}
 		if n == 0 {
 			t.forget(c, f)
 			return nil, fmt.Errorf("%d rows: %w", len(pcs), ErrBudget)

@@ -149,7 +149,18 @@ func TestTables(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if tables.Rows() != 0 || len(mem[MapProcesses].m) != 0 || len(tables.free) != 1 {
+	if tables.Rows() != shared || tables.idleRows != shared || len(tables.idle) != 2 {
+		t.Errorf("%d rows are left for the next process, %d idle, want %d", tables.Rows(), tables.idleRows, shared)
+	}
+	if err := tables.SetProcess(7, procs[7]); err != nil || tables.Rows() != shared || tables.idleRows != 0 {
+		t.Errorf("the next process: %v, %d rows, %d idle", err, tables.Rows(), tables.idleRows)
+	}
+	if err := tables.RemoveProcess(7); err != nil {
+		t.Error(err)
+	}
+	for tables.reclaim() {
+	}
+	if tables.Rows() != 0 || tables.idleRows != 0 || len(mem[MapProcesses].m) != 0 || len(tables.free) != 1 {
 		t.Errorf("left behind: %d rows, %d processes, %v", tables.Rows(), len(mem[MapProcesses].m), tables.free)
 	}
 }
@@ -165,15 +176,15 @@ func TestTablesBudget(t *testing.T) {
 		if err := tables.SetProcess(7, mods); !errors.Is(err, ErrBudget) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if tables.Rows() != 0 || len(mem[MapProcesses].m) != 0 {
-			t.Errorf("%s: %d rows left behind", name, tables.Rows())
+		if tables.Rows() != tables.idleRows || len(mem[MapProcesses].m) != 0 {
+			t.Errorf("%s: %d rows left behind, %d of them idle", name, tables.Rows(), tables.idleRows)
 		}
 	}
 	maps, mem := memMaps(nil)
 	tables, _ := NewTables(maps, nil)
 	for _, name := range []string{nameRows, nameMappings, MapProcesses} {
 		mem[name].fail = true
-		if err := tables.SetProcess(7, mods); err == nil || tables.Rows() != 0 {
+		if err := tables.SetProcess(7, mods); err == nil || tables.Rows() != tables.idleRows {
 			t.Errorf("%s cannot be written: %v, %d rows left", name, err, tables.Rows())
 		}
 		mem[name].fail = false

@@ -18,6 +18,7 @@ import (
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
+	"github.com/borescope/borescope/symbol/lifecycle"
 )
 
 // Options select what is collected. The zero value, and nil, collects the kernel and user
@@ -94,6 +95,8 @@ type Collector struct {
 	walker *ebpf.Collection
 	tables *bpfwalk.Tables
 	cfi    *stack.CFICache
+
+	follower atomic.Pointer[lifecycle.Follower] // while Watch has one
 
 	pythons sync.Map     // pid to *python.Interpreter, since LoadWalker
 	memory  stack.Budget // for reading their memory, from one call of Samples to the next
@@ -337,7 +340,16 @@ func (c *Collector) Samples() ([]Sample, error) {
 	if err := stacks.read(c.segments, false); err != nil {
 		return nil, c.failed("read stacks", err)
 	}
+	c.learn()
 	return samples(totals, &stacks), nil
+}
+
+// learn has processes be known as they are now: what was sampled so far is then named by what they
+// mapped before it.
+func (c *Collector) learn() {
+	if f := c.follower.Load(); f != nil {
+		_ = f.Sync() // processes that are followed no longer are read again
+	}
 }
 
 // failed returns the error of an operation on the maps, which matches os.ErrClosed if they were

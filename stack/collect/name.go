@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,19 +16,35 @@ import (
 type Namer struct {
 	kernel   symbol.Resolver
 	process  func(pid int) symbol.Resolver
-	frames   map[place]*profile.NamedFrame
+	spaces   map[int]*space
 	mappings map[profile.Mapping]*profile.Mapping
 	wakers   map[*profile.NamedFrame]*profile.NamedFrame
-	buf      []symbol.Frame
+	// functions has one slice for each function at an offset: processes share libraries.
+	functions map[profile.Function][]profile.Function
+	buf       []symbol.Frame
+
+	// For a Namer of windows of time, else nil: symbol.Process.Version.
+	version func(pid int) uint64
+	round   int // number of sets of samples
 }
 
-// place is an address of a process; the kernel is process kernelPID.
-type place struct {
-	pid int
-	pc  uint64
+// space is what is known of the addresses of a process; the kernel is process kernelPID.
+type space struct {
+	frames  map[uint64]*profile.NamedFrame
+	version uint64
+	round   int // in which it was used last
 }
 
 const kernelPID = -1
+
+// A Namer of windows keeps the names of a process that was not sampled for so many of them, and of
+// a process so many.
+const (
+	keepRounds = 60
+	keepFrames = 4096
+	// maxFunctions is how many functions are shared by windows.
+	maxFunctions = 1 << 14
+)
 
 // NewNamer returns a Namer that takes the names of kernel addresses from kernel, and those
 // of a process from the resolver that process returns (symbol.Process; for the functions of
@@ -36,9 +53,11 @@ const kernelPID = -1
 func NewNamer(kernel symbol.Resolver, process func(pid int) symbol.Resolver) *Namer {
 	return &Namer{
 		kernel: kernel, process: process,
-		frames:   make(map[place]*profile.NamedFrame),
+		spaces:   make(map[int]*space),
 		mappings: make(map[profile.Mapping]*profile.Mapping),
 		wakers:   make(map[*profile.NamedFrame]*profile.NamedFrame),
+
+		functions: make(map[profile.Function][]profile.Function),
 	}
 }
 
@@ -49,6 +68,7 @@ func NewNamer(kernel symbol.Resolver, process func(pid int) symbol.Resolver) *Na
 // names into account: a walk by frame pointers cannot tell whether it reached the thread's
 // start, but the outermost name can.
 func (n *Namer) Samples(in []Sample) []profile.Sample {
+	n.begin()
 	n.resolveAll(in)
 	out := make([]profile.Sample, 0, len(in))
 	for i := range in {
@@ -71,17 +91,18 @@ func (n *Namer) Samples(in []Sample) []profile.Sample {
 func (n *Namer) named(pid int, kernel, user *stack.Stack) []*profile.NamedFrame {
 	out := make([]*profile.NamedFrame, 0, len(kernel.Frames)+len(user.Frames))
 	for _, f := range kernel.Frames {
-		out = append(out, n.frames[place{kernelPID, lookupPC(f)}])
+		out = append(out, n.space(kernelPID).frames[lookupPC(f)])
 	}
+	known := n.space(pid).frames
 	frames := user.Frames
 	if len(frames) > 0 && frames[len(frames)-1].Source == stack.SourceInterpreter {
 		inLoop := func(f stack.Frame) bool {
-			return isFunction(n.frames[place{pid, lookupPC(f)}], pythonLoop)
+			return isFunction(known[lookupPC(f)], pythonLoop)
 		}
 		frames = python.Merge(nil, frames, user.Stopped == stack.StopBottom, inLoop)
 	}
 	for _, f := range frames {
-		if named := n.frames[place{pid, lookupPC(f)}]; !isFunction(named, pythonShim) {
+		if named := known[lookupPC(f)]; !isFunction(named, pythonShim) {
 			out = append(out, named)
 		}
 	}
@@ -109,6 +130,45 @@ func isFunction(f *profile.NamedFrame, name string) bool {
 	return len(f.Functions) > 0 && strings.HasPrefix(f.Functions[0].Name, name)
 }
 
+// begin forgets the names of processes that were not sampled for long.
+func (n *Namer) begin() {
+	if n.version == nil {
+		return
+	}
+	n.round++
+	clear(n.wakers)
+	if len(n.functions) > maxFunctions {
+		clear(n.functions)
+	}
+	maps.DeleteFunc(n.spaces, func(_ int, s *space) bool { return n.round-s.round > keepRounds })
+}
+
+// space returns what is known of a process, without names that were found before it changed.
+func (n *Namer) space(pid int) *space {
+	s := n.spaces[pid]
+	if s == nil {
+		s = &space{frames: make(map[uint64]*profile.NamedFrame)}
+		n.spaces[pid] = s
+	}
+	if n.version == nil || s.round == n.round {
+		return s
+	}
+	v := n.version(pid)
+	if v == 0 || v != s.version || len(s.frames) > keepFrames {
+		s.frames = make(map[uint64]*profile.NamedFrame)
+	}
+	maps.DeleteFunc(s.frames, func(_ uint64, f *profile.NamedFrame) bool { return !lasting(f) })
+	s.version, s.round = v, n.round
+	return s
+}
+
+// lasting reports whether an address keeps the name for as long as the process has the same
+// mappings. One without a name may get one; generated code may give way to other.
+func lasting(f *profile.NamedFrame) bool {
+	return f != nil && f.Kind != profile.FrameJIT && f.Source != stack.SourceInterpreter &&
+		len(f.Functions) > 0 && f.Mapping != nil
+}
+
 // resolveAll names every address of the samples, one process at a time.
 func (n *Namer) resolveAll(in []Sample) {
 	fresh := make(map[int][]stack.Frame)
@@ -130,10 +190,11 @@ func (n *Namer) resolveAll(in []Sample) {
 
 // fresh appends those of a process's frames to dst that were not seen before.
 func (n *Namer) fresh(dst []stack.Frame, pid int, frames []stack.Frame) []stack.Frame {
+	known := n.space(pid).frames
 	for _, f := range frames {
-		at := place{pid, lookupPC(f)}
-		if _, seen := n.frames[at]; !seen {
-			n.frames[at] = nil
+		pc := lookupPC(f)
+		if _, seen := known[pc]; !seen {
+			known[pc] = nil
 			dst = append(dst, f)
 		}
 	}
@@ -145,6 +206,7 @@ func (n *Namer) resolve(pid int, fresh []stack.Frame) {
 	if len(fresh) == 0 {
 		return
 	}
+	known := n.space(pid).frames
 	pcs := make([]uint64, len(fresh))
 	for i, f := range fresh {
 		pcs[i] = lookupPC(f)
@@ -163,7 +225,7 @@ func (n *Namer) resolve(pid int, fresh []stack.Frame) {
 			end++
 		}
 		i := rest[0].Index
-		n.frames[place{pid, pcs[i]}] = n.frame(fresh[i], rest[:end], pid == kernelPID)
+		known[pcs[i]] = n.frame(fresh[i], rest[:end], pid == kernelPID)
 		rest = rest[end:]
 	}
 }
@@ -190,7 +252,7 @@ func (n *Namer) frame(f stack.Frame, syms []symbol.Frame, kernel bool) *profile.
 	for i := range syms {
 		s := &syms[i]
 		if s.Name != "" {
-			out.Functions = append(out.Functions, profile.Function{
+			out.Functions = n.function(out.Functions, profile.Function{
 				Name: s.Name, Offset: s.Offset, File: s.File, Line: s.Line, Column: s.Column,
 				NoLine: s.NoLine.String(),
 			})
@@ -200,6 +262,19 @@ func (n *Namer) frame(f stack.Frame, syms []symbol.Frame, kernel bool) *profile.
 		}
 	}
 	return out
+}
+
+// function appends a function. The first one is in a slice that is shared.
+func (n *Namer) function(to []profile.Function, f profile.Function) []profile.Function {
+	if len(to) > 0 {
+		return append(slices.Clip(to), f)
+	}
+	one := n.functions[f]
+	if one == nil {
+		one = []profile.Function{f}
+		n.functions[f] = one
+	}
+	return one
 }
 
 // mapping returns the one pointer for equal mappings.

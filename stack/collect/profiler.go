@@ -32,6 +32,7 @@ type Profiler struct {
 	processes *symbol.Processes
 	kernel    *symbol.Kernel // nil if its symbols can't be read
 	kernelErr error
+	names     *Namer       // guarded by mu
 	close     func() error // once
 
 	mu       sync.Mutex
@@ -48,6 +49,7 @@ func NewProfiler(c *Collector, o *symbol.Options) (*Profiler, error) {
 	}
 	p := &Profiler{c: c, processes: symbol.NewProcesses(o), began: time.Now()}
 	p.kernel, p.kernelErr = symbol.OpenKernel(nil)
+	p.names = p.namer()
 	stop := c.Watch(p.processes, func(err error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -94,13 +96,8 @@ func (p *Profiler) Window() (*profile.Profile, error) {
 	return out, err
 }
 
-// profile names samples that were just read. The caller holds mu. A Namer keeps what it named, so each profile has
-// its own: processes keep their symbols.
-func (p *Profiler) profile(samples []Sample, err error) (*profile.Profile, error) {
-	if err != nil {
-		return nil, err
-	}
-	took := time.Since(p.began)
+// namer returns a Namer of windows, which keeps the names of what did not change.
+func (p *Profiler) namer() *Namer {
 	var kernel symbol.Resolver
 	if p.kernel != nil {
 		kernel = p.kernel
@@ -112,7 +109,26 @@ func (p *Profiler) profile(samples []Sample, err error) (*profile.Profile, error
 		}
 		return p.c.Resolver(pid, process)
 	})
-	out := &profile.Profile{Samples: names.Samples(samples), Time: p.began, Duration: took}
+	names.version = func(pid int) uint64 {
+		if pid == kernelPID {
+			return 1 // its symbols were read once
+		}
+		process, err := p.processes.Process(pid)
+		if err != nil {
+			return 0
+		}
+		return process.Version()
+	}
+	return names
+}
+
+// profile names samples that were just read. The caller holds mu.
+func (p *Profiler) profile(samples []Sample, err error) (*profile.Profile, error) {
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(p.began)
+	out := &profile.Profile{Samples: p.names.Samples(samples), Time: p.began, Duration: took}
 	p.c.describe(out)
 	return out, nil
 }

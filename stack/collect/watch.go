@@ -3,15 +3,20 @@ package collect
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/symbol"
+	"github.com/borescope/borescope/symbol/lifecycle"
 )
 
 // Watch looks at processes when they are first sampled, in goroutines of its own, until stop is
 // called: processes reads their mappings, so that their addresses have names after they ended,
 // and the walker, which it loads if LoadWalker was not called before, gets the rules for their
-// files. stop returns the error with which watching ended before, if it did.
+// files. What they map and execute later both learn from the kernel's records about all processes
+// (lifecycle.Follow); where these are not to be had, from reading their mappings again. stop returns
+// the error with which watching ended before, if it did.
 //
 // Where the walker can't be loaded, stacks are walked by frame pointers, and unwalked is called
 // with the reason, once and before stop returns; nil stands for a function that does nothing.
@@ -21,13 +26,18 @@ func (c *Collector) Watch(processes *symbol.Processes, unwalked func(error)) (st
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watcher{
 		c: c, processes: processes, unwalked: unwalked, first: c.first,
-		pids: make(chan int, 1<<14),
+		pids: make(chan int, 1<<14), queued: make(map[int]bool), walked: make(map[int]bool),
+	}
+	f, err := lifecycle.Follow(processes, w.changed)
+	if err == nil { // else mappings are read again when they are old
+		c.follower.Store(f)
 	}
 	done := make(chan error, 1)
 	go func() { done <- w.run(ctx) }()
 	return func() error {
 		cancel()
-		return <-done
+		c.follower.Store(nil)
+		return errors.Join(<-done, f.Close())
 	}
 }
 
@@ -37,6 +47,11 @@ type watcher struct {
 	unwalked  func(error)
 	first     mapx.Source
 	pids      chan int // for the walker
+
+	mu     sync.Mutex
+	queued map[int]bool // guarded by mu: what is in pids
+	walked map[int]bool // guarded by mu: processes that the walker has; true: that ended
+	closed bool         // guarded by mu: pids is
 }
 
 // run observes processes when they are first seen.
@@ -44,7 +59,10 @@ func (w *watcher) run(ctx context.Context) error {
 	walked := make(chan error, 1)
 	go func() { walked <- w.walk(ctx) }()
 	err := w.observe(ctx)
+	w.mu.Lock()
+	w.closed = true
 	close(w.pids)
+	w.mu.Unlock()
 	return errors.Join(err, <-walked)
 }
 
@@ -61,10 +79,37 @@ func (w *watcher) observe(ctx context.Context) error {
 			return err
 		}
 		_ = w.processes.Observe(pid) // frames of an ended process have no names
-		select {
-		case w.pids <- pid:
-		default: // the queue is full: one more does not matter
-		}
+		w.mu.Lock()
+		w.queue(pid)
+		w.mu.Unlock()
+	}
+}
+
+// changed hears what the kernel's records say of a process.
+func (w *watcher) changed(ev *symbol.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.walked[ev.PID]; !ok {
+		return
+	}
+	switch {
+	case ev.Kind == symbol.EventExit:
+		w.walked[ev.PID] = true
+	case ev.Kind == symbol.EventMmap && !strings.HasPrefix(ev.Path, "/"):
+		return // memory has no rules
+	}
+	w.queue(ev.PID)
+}
+
+// queue has the walker look at a process. The caller holds mu.
+func (w *watcher) queue(pid int) {
+	if w.closed || w.queued[pid] {
+		return
+	}
+	select {
+	case w.pids <- pid:
+		w.queued[pid] = true
+	default: // the queue is full: one more does not matter
 	}
 }
 
@@ -76,8 +121,22 @@ func (w *watcher) walk(ctx context.Context) error {
 		w.unwalked(err)
 	}
 	for pid := range w.pids {
-		if err == nil && ctx.Err() == nil {
+		w.mu.Lock()
+		ended := w.walked[pid]
+		delete(w.queued, pid)
+		w.walked[pid] = false
+		w.mu.Unlock()
+		switch {
+		case err != nil || ctx.Err() != nil:
+		case ended:
+			w.c.removeProcess(pid)
+		default:
 			_ = w.c.AddProcess(pid) // a process that can't be read is walked by frame pointers
+		}
+		if !w.c.tables.Has(pid) {
+			w.mu.Lock()
+			delete(w.walked, pid)
+			w.mu.Unlock()
 		}
 	}
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -89,6 +89,7 @@ func (c *Collector) ReadAndClear() ([]Sample, error) {
 	if err := stacks.read(c.segments, !c.keepStacks); err != nil {
 		return nil, c.failed("read stacks", err)
 	}
+	c.learn()
 	return samples(totals, &stacks), nil
 }
 

@@ -66,6 +66,33 @@ int main(void) {
 	return Workload{Name: name, Argv: []string{name}}.Start(t)
 }
 
+// StartAgain starts a program that computes in its function first for 0.4 s of CPU time, then executes
+// another one of the same name, which does so in its function second and ends. It skips the test if
+// gcc can't compile them.
+func StartAgain(t *testing.T) int {
+	t.Helper()
+	const name = "again"
+	dir := t.TempDir()
+	for _, fn := range []string{"second", "first"} {
+		if err := os.Mkdir(filepath.Join(dir, fn), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		compile(t, `
+#include <time.h>
+#include <unistd.h>
+volatile long n;
+__attribute__((noinline)) void FN(void) { for (long i = 0; i < 1000000; i++) n++; }
+int main(int c, char **v) {
+	for (clock_t end = clock() + 4 * (CLOCKS_PER_SEC / 10); clock() < end;) FN();
+	if (c > 1) execl(v[1], "`+name+`", (char *)0);
+	return 0;
+}
+`, "-O1", "-DFN="+fn, "-o", filepath.Join(dir, fn, name))
+	}
+	t.Setenv("PATH", filepath.Join(dir, "first")+":"+os.Getenv("PATH"))
+	return Workload{Name: name, Argv: []string{name, filepath.Join(dir, "second", name)}}.Start(t)
+}
+
 // Forks has two children: one that computes, and one that executes the program again to do
 // that.
 const Forks = `
