@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -164,5 +165,31 @@ func TestChangedFile(t *testing.T) {
 	second := table(two)
 	if first == nil || second == nil || first == second {
 		t.Errorf("tables %p and %p", first, second)
+	}
+}
+
+// TestSharedImage: processes have one vDSO, and one table for it.
+func TestSharedImage(t *testing.T) {
+	cmd := testenv.Command(t, "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var c CFICache
+	of := func(pid int) *CFITable {
+		t.Helper()
+		mods, err := c.Modules(pid)
+		if mods == nil {
+			t.Fatal(err)
+		}
+		for _, m := range mods.All() {
+			if m.Name == "[vdso]" {
+				return m.CFI
+			}
+		}
+		t.Fatal("no vDSO")
+		return nil
+	}
+	if own, other := of(os.Getpid()), of(cmd.Process.Pid); own != other || own == nil && runtime.GOARCH == "amd64" { // some kernels' vDSO has none elsewhere
+		t.Errorf("tables %p and %p", own, other)
 	}
 }

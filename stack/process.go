@@ -60,6 +60,7 @@ type CFICache struct {
 	size   int64
 	work   stranger.Share // bytes of call frame information
 	opened stranger.Share // files
+	images map[string]imageCFI // of memory, by its bytes
 	// latest has what the files were when they were opened last, by device and inode.
 	latest map[[2]uint64]openedFile
 }
@@ -209,7 +210,7 @@ const maxErrors = 100
 func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module) error {
 	switch {
 	case m.Path == "[vdso]":
-		return mod.LoadImage(ProcessMemory(pid))
+		return c.loadImage(pid, mod)
 	case m.Inode == 0 || m.Path == "" || m.Path[0] != '/':
 		return nil // JIT code, or something of the kernel's
 	}
@@ -292,21 +293,66 @@ const maxImage = 1 << 20
 // LoadImage sets CFI and Bias from the module's ELF image, which lies in memory from Start
 // to End, as the vDSO's does.
 func (m *Module) LoadImage(mem Memory) error {
-	if m.End-m.Start > maxImage {
-		return fmt.Errorf("an image of %d bytes", m.End-m.Start)
-	}
-	image := make([]byte, m.End-m.Start)
-	if err := mem.ReadMemory(image, m.Start); err != nil {
-		return err
-	}
-	f, err := elffile.NewBytes(image)
+	image, err := m.image(mem)
 	if err != nil {
 		return err
 	}
+	return m.setImage(compileImage(image))
+}
+
+// image reads the module's image.
+func (m *Module) image(mem Memory) ([]byte, error) {
+	if m.End-m.Start > maxImage {
+		return nil, fmt.Errorf("an image of %d bytes", m.End-m.Start)
+	}
+	image := make([]byte, m.End-m.Start)
+	return image, mem.ReadMemory(image, m.Start)
+}
+
+// imageCFI is the call frame information of an image, and the address of its beginning.
+type imageCFI struct {
+	table  *CFITable
+	lowest uint64
+	err    error
+}
+
+func compileImage(image []byte) (c imageCFI) {
+	f, err := elffile.NewBytes(image)
+	if err != nil {
+		return imageCFI{err: err}
+	}
 	defer f.Close()
-	m.Bias = m.Start - lowestAddress(f)
-	m.CFI, err = compileCFI(f, cfiRoom(f))
-	return err
+	c.lowest = lowestAddress(f)
+	c.table, c.err = compileCFI(f, cfiRoom(f))
+	return c
+}
+
+func (m *Module) setImage(c imageCFI) error {
+	m.CFI, m.Bias = c.table, m.Start-c.lowest
+	return c.err
+}
+
+// maxImages is the most images that are kept: there is one for each kind of process, and those that a
+// process has changed.
+const maxImages = 8
+
+// loadImage is Module.LoadImage with one table for all processes that have the same image.
+func (c *CFICache) loadImage(pid int, m *Module) error {
+	image, err := m.image(ProcessMemory(pid))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.images[string(image)]
+	if !ok {
+		known = compileImage(image)
+		if len(c.images) >= maxImages || c.images == nil {
+			c.images = make(map[string]imageCFI)
+		}
+		c.images[string(image)] = known
+	}
+	return m.setImage(known)
 }
 
 // recent returns what is known of a mapped file that was opened a moment ago, and that was last
