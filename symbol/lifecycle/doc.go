@@ -13,6 +13,7 @@
 //		}
 //	}
 //
-// The package keeps no state and allocates nothing. The sampler's SamplingSpec must have
-// Task, Comm and Mmap set, or Ksymbols.
+// These functions keep no state and allocate nothing. The sampler's SamplingSpec must have
+// Task, Comm and Mmap set, or Ksymbols. Follow has a sampler of its own: it keeps a
+// symbol.Processes up to date with one call.
 package lifecycle
