@@ -151,6 +151,9 @@ type Expr struct {
 	// Var is for OpVar, Map for the operations on maps.
 	Var *Var
 	Map *Map
+	// Site, if it is not 0, is the number with which Program.Failures has what fails in this
+	// operation.
+	Site uint32
 	// Pos is the position of the expression in its source, for errors.
 	Pos Pos
 }

@@ -39,10 +39,21 @@ type Program struct {
 	// Maps are maps to create even if no statement uses them. Maps that statements use need
 	// not be listed.
 	Maps []*Map
+	// Failures, if not nil, is a ring that gets a record for each operation that has a Site and
+	// fails in the kernel: a read of memory, a lookup of an entry that is not there (error 0), an
+	// update of a map, a path, a signal. A record is a FailureRecord, and may be among the events of
+	// the program. Without it failures are only counted (bpf.Stats).
+	Failures *Map
 
 	// Errs are mistakes that were found while the program was made. Compiling the program
 	// returns them.
 	Errs []error
+}
+
+// FailureRecord is the form of a record in Program.Failures.
+type FailureRecord struct {
+	Site  uint64 // of the operation that failed
+	Error int64  // what the kernel returned: a negative errno
 }
 
 // DefaultLicense is the licence of a program that declares none.
@@ -124,8 +135,8 @@ func (p *Program) Targets() []probe.Target {
 	return ts
 }
 
-// AllMaps returns the program's maps: those listed in Maps, then those that statements use,
-// in order of first use.
+// AllMaps returns the program's maps: those listed in Maps, then Failures, then those that
+// statements use, in order of first use.
 func (p *Program) AllMaps() []*Map {
 	var out []*Map
 	seen := map[*Map]bool{}
@@ -138,6 +149,7 @@ func (p *Program) AllMaps() []*Map {
 	for _, m := range p.Maps {
 		add(m)
 	}
+	add(p.Failures)
 	p.Visit(func(s *Stmt) { add(s.Map) }, func(e *Expr) { add(e.Map) })
 	return out
 }

@@ -58,6 +58,9 @@ type Stmt struct {
 	Flag MapFlag
 	// Thread sends StmtSignal to the thread instead of the process.
 	Thread bool
+	// Site, if it is not 0, is the number with which Program.Failures has what fails in this
+	// statement.
+	Site uint32
 	// Pos is the position of the statement in its source, for errors.
 	Pos Pos
 }

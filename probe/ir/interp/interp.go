@@ -70,8 +70,9 @@ type Machine struct {
 // It serves to test the code that the compiler generates, and to run programs without a
 // kernel.
 type Interp struct {
-	checked *check.Checked
-	lay     *check.Layout
+	checked  *check.Checked
+	lay      *check.Layout
+	failures *ir.Map // ir.Program's
 }
 
 // New checks the program for program i of the plan and returns an Interp for it.
@@ -93,14 +94,14 @@ func New(p *ir.Program, plan *probe.Plan, i int) (*Interp, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Interp{checked: c, lay: lay}, nil
+	return &Interp{checked: c, lay: lay, failures: p.Failures}, nil
 }
 
 // Optimised returns the program as the compiler generates code for it, after its temporaries
 // have been inlined where they are used. It must behave like in: a test that runs both finds
 // mistakes of the optimiser.
 func (in *Interp) Optimised() *Interp {
-	return &Interp{checked: opt.Inline(in.checked), lay: in.lay}
+	return &Interp{checked: opt.Inline(in.checked), lay: in.lay, failures: in.failures}
 }
 
 // val is a value: n, in canonical form, if it is a scalar, else b.
@@ -201,6 +202,7 @@ func (r *run) expr(e *typed.Node) val {
 	case ir.OpMapGet:
 		b := r.lookup(e.Map, e.Key())
 		if b == nil {
+			r.failed(e.Site, 0)
 			b = make([]byte, e.Type.Size)
 		}
 		return fromBytes(e.Type, b[:e.Type.Size])
@@ -390,14 +392,31 @@ func (r *run) readable(addr uint64, user bool) bool {
 	return m != nil && m.ReadMemory(make([]byte, 1), addr) == nil
 }
 
-func (r *run) readAt(b []byte, addr uint64, user bool) bool {
+func (r *run) readAt(b []byte, addr uint64, user bool, site uint32) bool {
 	m := r.memory(user)
 	if m == nil || m.ReadMemory(b, addr) != nil {
 		clear(b)
 		r.Faults++
+		r.failed(site, -efault)
 		return false
 	}
 	return true
+}
+
+// The kernel's errors: of a read, and of an update of a map that is full.
+const (
+	efault = 14
+	e2big  = 7
+)
+
+// failed adds a record to the program's Failures, if the operation has a site.
+func (r *run) failed(site uint32, err int64) {
+	if site == 0 {
+		return
+	}
+	b := binary.LittleEndian.AppendUint64(nil, uint64(site))
+	b = binary.LittleEndian.AppendUint64(b, uint64(err))
+	r.Events[r.in.failures] = append(r.Events[r.in.failures], b)
 }
 
 func (r *run) load(e *typed.Node) uint64 {
@@ -406,7 +425,7 @@ func (r *run) load(e *typed.Node) uint64 {
 		size = e.Bits.Size
 	}
 	var w [8]byte
-	r.readAt(w[:size], r.expr(e.Args[0]).n+uint64(e.Int), e.Args[0].Type.User)
+	r.readAt(w[:size], r.expr(e.Args[0]).n+uint64(e.Int), e.Args[0].Type.User, e.Site)
 	v := binary.LittleEndian.Uint64(w[:])
 	if e.Bits == nil {
 		return eval.Norm(e.Type, v)
@@ -428,7 +447,7 @@ func (r *run) read(e *typed.Node) []byte {
 	}
 	if e.Op == ir.OpBuf {
 		if n > 0 {
-			r.readAt(b[:n], addr, user)
+			r.readAt(b[:n], addr, user, e.Site)
 		}
 		return b
 	}
@@ -443,7 +462,7 @@ func (r *run) read(e *typed.Node) []byte {
 		if len(e.Args) == 2 && i == n-1 && !r.readable(addr+i, user) {
 			return b
 		}
-		if !r.readAt(one, addr+i, user) {
+		if !r.readAt(one, addr+i, user, e.Site) {
 			clear(b)
 			return b
 		}

@@ -38,7 +38,7 @@ func (r *run) stmt(s *typed.Stmt) (control, error) {
 		delete(r.table(s.Map), r.key(s.Map, s.Key))
 	case ir.StmtAdd:
 		x := r.expr(s.X).n // before the entry is created: x may test whether it exists
-		b := r.findOrCreate(s.Map, r.key(s.Map, s.Key), s.Map.Value.Size)
+		b := r.findOrCreate(s.Map, r.key(s.Map, s.Key), s.Map.Value.Size, s.Site)
 		if b != nil {
 			sum := fromBytes(s.Map.Value, b).n + x
 			copy(b, toBytes(s.Map.Value, val{n: sum}))
@@ -164,21 +164,22 @@ func (r *run) entry(m *ir.Map, key string) []byte {
 	return b
 }
 
-func (r *run) findOrCreate(m *ir.Map, key string, size int) []byte {
+func (r *run) findOrCreate(m *ir.Map, key string, size int, site uint32) []byte {
 	if b := r.entry(m, key); b != nil {
 		return b
 	}
 	if r.in.lay.Array(m) {
 		return nil
 	}
-	return r.create(m, key, make([]byte, size))
+	return r.create(m, key, make([]byte, size), site)
 }
 
 // create adds an entry if there is room, and else counts it as lost.
-func (r *run) create(m *ir.Map, key string, b []byte) []byte {
+func (r *run) create(m *ir.Map, key string, b []byte, site uint32) []byte {
 	t := r.table(m)
 	if !check.Storage(m) && uint32(len(t)) >= r.in.lay.KernelEntries(m) {
 		r.Lost[m]++
+		r.failed(site, -e2big)
 		return nil
 	}
 	t[key] = b
@@ -214,7 +215,7 @@ func (r *run) set(s *typed.Stmt) {
 	case r.in.lay.Array(s.Map):
 		r.Lost[s.Map]++
 	default:
-		r.create(s.Map, key, v)
+		r.create(s.Map, key, v, s.Site)
 	}
 }
 
@@ -238,7 +239,7 @@ func (r *run) aggregate(s *typed.Stmt) {
 	default:
 		key = r.key(m, s.Key)
 	}
-	b := r.findOrCreate(m, key, check.AggSize(m))
+	b := r.findOrCreate(m, key, check.AggSize(m), s.Site)
 	if b == nil {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -164,7 +165,32 @@ func (c *checker) exprDepth(e *ir.Expr, depth int) (*typed.Node, error) {
 	if err != nil {
 		return nil, At(e.Pos, shortString(e), err)
 	}
-	return x, nil
+	return sited(x, args, c.failureSite(e.Site)), nil
+}
+
+// failureSite returns a site, or none if nobody asks for failures.
+func (c *checker) failureSite(n uint32) uint32 {
+	if c.prog.Failures == nil {
+		return 0
+	}
+	return n
+}
+
+// sited returns an operation whose parts that can fail have a site. Its operands have their own.
+func sited(x *typed.Node, operands []*typed.Node, site uint32) *typed.Node {
+	if site == 0 || x.Site != 0 || slices.Contains(operands, x) {
+		return x
+	}
+	n := *x
+	n.Args = make([]*typed.Node, len(x.Args))
+	for i, a := range x.Args {
+		n.Args[i] = sited(a, operands, site)
+	}
+	switch x.Op {
+	case typed.Load, ir.OpStr, ir.OpBuf, ir.OpPath, ir.OpMapGet:
+		n.Site = site
+	}
+	return &n
 }
 
 // node determines the type of a node. Its operands have types.

@@ -55,6 +55,9 @@ func NewLayout(p *ir.Program, plan *probe.Plan) (*Layout, error) {
 			l.probes += len(plan.Programs[i].Sites)
 		}
 	}
+	if p.Failures != nil && p.Failures.Kind != ir.MapRing {
+		return nil, At(p.Failures.Pos, "map "+p.Failures.Name, errors.New("failures go to a ring"))
+	}
 	names := map[string]bool{CtlMap: true, StatsMap: true, ScratchMap: true, BudgetMap: true}
 	for i, m := range l.Maps {
 		if err := validMap(m); err != nil {

@@ -24,7 +24,8 @@ import (
 // direct reports whether the load e can be a direct load, and if so through which pointer and
 // at which offset.
 func (g *values) direct(e *typed.Node) (root *typed.Node, off int, ok bool) {
-	if e.Op != typed.Load || e.Bits != nil || e.Args[0].Type.User || !g.typedContext() {
+	// A direct load does not tell that it failed.
+	if e.Op != typed.Load || e.Bits != nil || e.Site != 0 || e.Args[0].Type.User || !g.typedContext() {
 		return nil, 0, false
 	}
 	root, at := pointerRoot(e.Args[0], e.Int)

@@ -3,6 +3,7 @@ package codegen
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 )
@@ -269,12 +271,16 @@ func (g *runtime) count(slot int) {
 
 // countFunction generates int count(int slot).
 func (g *runtime) countFunction() {
-	end := g.label()
 	g.note = "count"
-	first := funcMeta(asm.StoreMem(asm.R10, -4, asm.R1, asm.Word), "count", 1,
-		btf.StaticFunc).WithSymbol(".count")
+	g.emit(funcMeta(asm.StoreMem(asm.R10, -4, asm.R1, asm.Word), "count", 1, btf.StaticFunc).WithSymbol(".count"))
+	g.countStored()
+}
+
+// countStored adds one to the counter whose number is in the last four bytes of the frame, and
+// ends the function.
+func (g *runtime) countStored() {
+	end := g.label()
 	g.emit(
-		first,
 		asm.LoadMapPtr(asm.R1, 0).WithReference(check.StatsMap),
 		asm.Mov.Reg(asm.R2, asm.R10), asm.Add.Imm(asm.R2, -4),
 		asm.FnMapLookupElem.Call(),
@@ -283,6 +289,39 @@ func (g *runtime) countFunction() {
 	)
 	g.place(end)
 	g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
+}
+
+// failed reports that the helper whose result is in R0 failed at a site, by a call of a function of
+// the program. It clobbers R0 to R5.
+func (g *runtime) failed(site uint32) {
+	if site == 0 {
+		return
+	}
+	g.usesFn["failed"] = true
+	g.emit(asm.Mov.Imm(asm.R1, int32(site)), asm.Mov.Reg(asm.R2, asm.R0), asm.Call.Label(".failed"))
+}
+
+// failedFunction generates int failed(unsigned int site, int error), which writes an
+// ir.FailureRecord. It counts one that finds no room as the ring's other events.
+func (g *runtime) failedFunction() {
+	lost := g.label()
+	g.note = "failed"
+	g.emit(
+		funcMeta(asm.Mov.Reg(asm.R6, asm.R1), "failed", 2, btf.StaticFunc).WithSymbol(".failed"),
+		asm.Mov.Reg(asm.R7, asm.R2), asm.LSh.Imm(asm.R7, 32), asm.ArSh.Imm(asm.R7, 32),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(g.prog.Failures.Name),
+		asm.Mov.Imm(asm.R2, int32(unsafe.Sizeof(ir.FailureRecord{}))), asm.Mov.Imm(asm.R3, 0),
+		asm.FnRingbufReserve.Call(),
+		asm.JEq.Imm(asm.R0, 0, lost),
+		asm.StoreMem(asm.R0, int16(unsafe.Offsetof(ir.FailureRecord{}.Site)), asm.R6, asm.DWord),
+		asm.StoreMem(asm.R0, int16(unsafe.Offsetof(ir.FailureRecord{}.Error)), asm.R7, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R0), asm.Mov.Imm(asm.R2, 0),
+		asm.FnRingbufSubmit.Call(),
+		asm.Mov.Imm(asm.R0, 0), asm.Return(),
+	)
+	g.place(lost)
+	g.emit(storeImm(asm.R10, -4, int32(g.lay.Lost(g.prog.Failures)), asm.Word))
+	g.countStored()
 }
 
 // callback generates a function that a helper calls for every iteration of a loop. The

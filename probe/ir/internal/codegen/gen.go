@@ -156,6 +156,9 @@ func (g *statements) program() (asm.Instructions, error) {
 	if g.usesFn["count"] {
 		g.countFunction()
 	}
+	if g.usesFn["failed"] {
+		g.failedFunction()
+	}
 	if g.c.Walk != nil {
 		g.walkFunctions()
 	}

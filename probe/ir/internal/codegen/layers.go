@@ -64,8 +64,9 @@ type runtime struct {
 	usesFn map[string]bool
 	// Frame slots for callbacks.
 	ctxSlot, scratchSlot, retSlot int
-	resultSlot                    int // slot of the return value; 0 if that is always 0
-	started                       loc // time at which the program started, for its budget
+	resultSlot                    int    // slot of the return value; 0 if that is always 0
+	site                          uint32 // of the statement, for its failures; 0 is none
+	started                       loc    // time at which the program started, for its budget
 }
 
 // values evaluates expressions.

@@ -59,7 +59,7 @@ func (g *values) mapGet(e *typed.Node, dst asm.Register) {
 	none := g.label()
 	g.lookup(e.Map, e.Key())
 	if !e.Map.Keyless() || e.Map.Kind != ir.MapArray {
-		g.emit(asm.JEq.Imm(asm.R0, 0, none))
+		g.emit(asm.JEq.Imm(asm.R0, 0, g.missed(e.Site, none)))
 	}
 	g.emit(asm.LoadMem(asm.R0, asm.R0, 0, sizeOf(e.Type.Size)))
 	if e.Type.Signed {
@@ -69,13 +69,28 @@ func (g *values) mapGet(e *typed.Node, dst asm.Register) {
 	g.move(dst, asm.R0)
 }
 
+// missed returns where a lookup without a result goes to: to none with zero in R0, behind a report of
+// the failure if it has a site.
+func (g *values) missed(site uint32, none string) string {
+	if site == 0 {
+		return none
+	}
+	miss := g.label()
+	g.later(miss, func() {
+		g.failed(site)
+		g.emit(asm.Mov.Imm(asm.R0, 0))
+		g.jump(none)
+	})
+	return miss
+}
+
 // mapGetValue reads a value in memory, zeros if there is no entry.
 func (g *values) mapGetValue(e *typed.Node, to loc) {
 	m := g.mark()
 	defer g.release(m)
 	none, end := g.label(), g.label()
 	g.lookup(e.Map, e.Key())
-	g.emit(asm.JEq.Imm(asm.R0, 0, none))
+	g.emit(asm.JEq.Imm(asm.R0, 0, g.missed(e.Site, none)))
 	g.copyFrom(to, asm.R0, e.Type.Size)
 	g.jump(end)
 	g.place(none)
@@ -133,6 +148,7 @@ func (g *statements) set(s *typed.Stmt) {
 			// ENOENT
 			g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, -2, back))
 		}
+		g.failed(s.Site)
 		g.count(g.lay.Lost(s.Map))
 		g.jump(back)
 	})
@@ -196,16 +212,27 @@ func (g *runtime) findOrCreateIn(name string, m *ir.Map, at loc, size int, hit, 
 		g.later(miss, func() { g.jump(done) })
 		return
 	}
-	zero := g.temp(size)
+	zero, site := g.temp(size), g.site
+	var result loc
+	if site != 0 {
+		result = g.slot()
+	}
 	g.later(miss, func() {
 		g.zero(zero, size)
 		g.addr(asm.R2, at)
 		g.addr(asm.R3, zero)
 		g.emit(asm.Mov.Imm(asm.R4, 1)) // BPF_NOEXIST
 		call(asm.FnMapUpdateElem)
+		if site != 0 {
+			g.store(result, asm.R0, 8)
+		}
 		g.addr(asm.R2, at)
 		call(asm.FnMapLookupElem)
 		g.emit(asm.JNE.Imm(asm.R0, 0, hit))
+		if site != 0 {
+			g.load(asm.R0, result, 8)
+			g.failed(site)
+		}
 		g.count(g.lay.Lost(m))
 		g.jump(done)
 	})

@@ -97,7 +97,7 @@ func (g *values) loadMemory(e *typed.Node, dst asm.Register) {
 	s := g.slot()
 	g.addr(asm.R1, s)
 	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
-	g.readHelper(e.Args[0].Type.User, false)
+	g.readHelper(e.Args[0].Type.User, false, e.Site)
 	g.load(dst, s, size)
 	switch {
 	case e.Bits != nil:
@@ -122,8 +122,8 @@ func (g *code) truth(r asm.Register) {
 }
 
 // readHelper calls the helper that reads R2 bytes at R3 to R1. It counts a failure, after
-// which the bytes are zeros.
-func (g *runtime) readHelper(user, text bool) {
+// which the bytes are zeros, and reports it with its site.
+func (g *runtime) readHelper(user, text bool, site uint32) {
 	fn := map[[2]bool]asm.BuiltinFunc{
 		{false, false}: asm.FnProbeReadKernel, {false, true}: asm.FnProbeReadKernelStr,
 		{true, false}: asm.FnProbeReadUser, {true, true}: asm.FnProbeReadUserStr,
@@ -133,6 +133,7 @@ func (g *runtime) readHelper(user, text bool) {
 	g.emit(asm.JSLT.Imm(asm.R0, 0, bad))
 	g.place(back)
 	g.later(bad, func() {
+		g.failed(site)
 		g.count(check.CntFaults)
 		if text {
 			g.emit(asm.Mov.Imm(asm.R0, 0))
@@ -259,7 +260,7 @@ func (g *values) readText(e *typed.Node, to loc) {
 	g.zero(to, size)
 	g.addr(asm.R1, to)
 	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
-	g.readHelper(e.Args[0].Type.User, true)
+	g.readHelper(e.Args[0].Type.User, true, e.Site)
 	g.checkCut(e, ptr)
 }
 
@@ -326,7 +327,7 @@ func (g *values) sizedText(e *typed.Node, to, ptr loc) {
 		g.emit(asm.JEq.Imm(asm.R2, 0, empty))
 		g.addr(asm.R1, to)
 		g.load(asm.R3, ptr, 8)
-		g.readHelper(user, false)
+		g.readHelper(user, false, e.Site)
 		g.place(empty)
 		g.emit(asm.Mov.Imm(asm.R0, 0))
 		g.jump(back)
@@ -343,7 +344,7 @@ func (g *values) readBytes(e *typed.Node, to loc) {
 		g.scalar(e.Args[0], asm.R3)
 		g.addr(asm.R1, to)
 		g.emit(asm.Mov.Imm(asm.R2, size))
-		g.readHelper(e.Args[0].Type.User, false)
+		g.readHelper(e.Args[0].Type.User, false, e.Site)
 		return
 	}
 	ptr := g.slot()
@@ -356,7 +357,7 @@ func (g *values) readBytes(e *typed.Node, to loc) {
 	g.zero(to, e.Type.Size)
 	g.addr(asm.R1, to)
 	g.load(asm.R3, ptr, 8)
-	g.readHelper(e.Args[0].Type.User, false)
+	g.readHelper(e.Args[0].Type.User, false, e.Site)
 }
 
 // tupleValue stores the elements, with zeros between them.

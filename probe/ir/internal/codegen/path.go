@@ -29,6 +29,9 @@ func (g *values) pathText(e *typed.Node, to loc) {
 	}
 	g.zero(to, size)
 	g.scalar(root, asm.R1)
+	if e.Site != 0 {
+		g.emit(asm.Mov.Imm(asm.R0, -efault))
+	}
 	g.emit(asm.JEq.Imm(asm.R1, 0, bad))
 	if off != 0 {
 		g.emit(asm.Add.Imm(asm.R1, int32(off)))
@@ -40,17 +43,22 @@ func (g *values) pathText(e *typed.Node, to loc) {
 	g.addr(asm.R1, to)
 	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
 	g.addr(asm.R3, raw)
-	g.readHelper(false, true)
+	g.readHelper(false, true, e.Site)
 	g.place(end)
 	g.later(bad, func() {
+		g.failed(e.Site)
 		g.count(check.CntFaults)
 		g.jump(end)
 	})
 	g.later(cut, func() {
+		g.failed(e.Site)
 		g.count(check.CntTruncated)
 		g.jump(end)
 	})
 }
 
-// enametoolong is the error of bpf_d_path for a path that does not fit.
-const enametoolong = 36
+// Errors of bpf_d_path: for a path that does not fit, and for one that is not there.
+const (
+	enametoolong = 36
+	efault       = 14
+)

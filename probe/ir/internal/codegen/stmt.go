@@ -32,6 +32,7 @@ func lineNote(s *typed.Stmt) string {
 }
 
 func (g *statements) stmt(s *typed.Stmt) {
+	g.site = s.Site
 	switch s.Op {
 	case ir.StmtLet:
 		g.let(s)
@@ -73,6 +74,7 @@ func (g *statements) stmt(s *typed.Stmt) {
 		} else {
 			g.call(asm.FnSendSignal)
 		}
+		g.signalled(s.Site)
 	case ir.StmtOverride:
 		g.overrideReturn(s)
 	case ir.StmtSkip:
@@ -93,6 +95,20 @@ func (g *statements) stmt(s *typed.Stmt) {
 			g.operand(s.X)
 		}
 	}
+}
+
+// signalled reports that a signal was not sent.
+func (g *statements) signalled(site uint32) {
+	if site == 0 {
+		return
+	}
+	bad, back := g.label(), g.label()
+	g.emit(asm.JSLT.Imm(asm.R0, 0, bad))
+	g.place(back)
+	g.later(bad, func() {
+		g.failed(site)
+		g.jump(back)
+	})
 }
 
 // exitRequest stores the exit code, and then the request, which is read first.

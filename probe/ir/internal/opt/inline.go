@@ -48,7 +48,9 @@ func (in *inliner) block(list []*typed.Stmt) []*typed.Stmt {
 		}
 		switch in.uses[s.Var] {
 		case 0:
-			in.drop(list, i)
+			if !reports(s.X) {
+				in.drop(list, i)
+			}
 		case 1:
 			in.forward(list, i)
 		}
@@ -114,6 +116,13 @@ func (in *inliner) forward(list []*typed.Stmt, i int) {
 			return
 		}
 	}
+}
+
+// reports reports whether a failure in e is reported, also if nobody takes its value.
+func reports(e *typed.Node) bool {
+	found := false
+	e.Walk(func(e *typed.Node) { found = found || e.Site != 0 })
+	return found
 }
 
 func readsVarSetTwice(e *typed.Node, sets map[*ir.Var]int) bool {

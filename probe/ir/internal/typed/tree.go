@@ -32,6 +32,8 @@ type Node struct {
 	Var  *ir.Var
 	Map  *ir.Map
 
+	// Site is the number with which the program's Failures has what fails here; 0 is none.
+	Site uint32
 	// Loose marks a constant without a type of its own: Type is provisional.
 	Loose bool
 	// Bits is the bit field that Load extracts; nil is none.
@@ -76,6 +78,7 @@ type Stmt struct {
 	Delete     bool
 	Flag       ir.MapFlag
 	Thread     bool
+	Site       uint32
 	Pos        ir.Pos
 }
 
