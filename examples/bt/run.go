@@ -71,6 +71,7 @@ type options struct {
 	list, verbose, dry    bool
 	names, info, version  bool
 	unwarned              bool
+	failures              count
 	stdin                 io.Reader
 	stdout, stderr        *cli.Output
 	name, text            string
@@ -89,9 +90,22 @@ func (l *list) Set(s string) error {
 	return nil
 }
 
+// count is how often a flag without a value is given.
+type count int
+
+func (n *count) String() string { return strconv.Itoa(int(*n)) }
+
+func (n *count) Set(string) error {
+	*n++
+	return nil
+}
+
+func (n *count) IsBoolFlag() bool { return true }
+
 // longNames are bpftrace's other names of flags.
 var longNames = map[string]string{
 	"list": "l", "verbose": "v", "pid": "p", "cmd": "c", "output": "o", "quiet": "q", "debug": "d", "version": "V",
+	"warnings": "k",
 }
 
 // run is the command. status is the script's, if that calls exit().
@@ -157,6 +171,7 @@ func (o *options) flags() *flag.FlagSet {
 	fs.StringVar(&o.buffering, "B", "line", "the `MODE` of writing: line, none (as printed), full (in large pieces)")
 	fs.BoolVar(&o.quiet, "q", false, "do not say how many probes are attached")
 	fs.BoolVar(&o.unwarned, "no-warnings", false, "do not warn: neither of what a script may not mean, nor by its warnf()")
+	fs.Var(&o.failures, "k", "warn of each read of memory, lookup in a map, and update that fails in the kernel")
 	fs.StringVar(&o.filter, "probe-filter", "", "run only the probes whose names match the regular expression `RE`, and begin and end")
 	fs.BoolVar(&o.raw, "raw", false, "print text of traced processes as it is, also what terminals act on")
 	fs.BoolVar(&o.self, "include-self", false, "have probes fire for bt itself, too")
@@ -182,6 +197,11 @@ func (o *options) checkFlags() error {
 	switch {
 	case o.output != "text" && o.output != "json":
 		return o.failed("Invalid output format %q\nHINT: use text or json", o.output)
+	case o.failures > 0 && o.unwarned:
+		return o.failed("USAGE: -k, --warnings conflicts with --no-warnings")
+	case o.failures > 1:
+		return o.failed("USAGE: -kk has been deprecated. Use a single -k for runtime warnings for errors in map lookups " +
+			"and probe reads.")
 	case o.buffering != "line" && o.buffering != "full" && o.buffering != "none":
 		return o.failed("Invalid output buffering mode %q\nHINT: use line, full or none", o.buffering)
 	}
@@ -293,7 +313,8 @@ func (o *options) options() *script.Options {
 		Env: env, System: system.New(env, &system.Options{DWARF: true, PID: o.pid}),
 		Imports: dirs, Include: include, Environ: os.LookupEnv,
 		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, Child: o.child, IncludeSelf: o.self,
-		Keep: o.keep,
+		Failures: o.failures > 0,
+		Keep:     o.keep,
 	}
 }
 

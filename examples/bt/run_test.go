@@ -177,6 +177,8 @@ func TestErrors(t *testing.T) {
 		{"ERROR: Pid out of range: 5000000\n", []string{"-p", "5000000"}},
 		{"ERROR: Pid out of range: 99999999999999999999\n", []string{"-p99999999999999999999"}},
 		{"ERROR: Invalid output format \"xml\"", []string{"-f", "xml", "-e", "begin { }"}},
+		{"ERROR: USAGE: -kk has been deprecated.", []string{"-kk", "-e", "begin { }"}},
+		{"ERROR: USAGE: -k, --warnings conflicts with --no-warnings\n", []string{"--warnings", "--no-warnings", "-e", "begin { }"}},
 		{"ERROR: Invalid --probe-filter regex: ", []string{"--probe-filter", "[a", "-e", "begin { }"}},
 		{"No probes to attach\n", []string{"--probe-filter", "x", "-e", "interval:s:1 { }", "-d", "ir"}},
 		{

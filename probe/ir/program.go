@@ -42,7 +42,8 @@ type Program struct {
 	// Failures, if not nil, is a ring that gets a record for each operation that has a Site and
 	// fails in the kernel: a read of memory, a lookup of an entry that is not there (error 0), an
 	// update of a map, a path, a signal. A record is a FailureRecord, and may be among the events of
-	// the program. Without it failures are only counted (bpf.Stats).
+	// the program: behind the one that was being made. Without it failures are only counted
+	// (bpf.Stats).
 	Failures *Map
 
 	// Errs are mistakes that were found while the program was made. Compiling the program

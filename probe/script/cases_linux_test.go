@@ -33,6 +33,9 @@ func Cases(t *testing.T, file string) []Case {
 	return list
 }
 
+// Options are those with which the case runs: a name that ends with "-k" asks for failures.
+func (c *Case) Options() *Options { return &Options{Failures: strings.HasSuffix(c.Name, "-k")} }
+
 // younger are parts of scripts that need a kernel's feature, which some of those that are tested lack.
 var younger = map[string]string{
 	"..":          "bpf_loop (5.17)",

@@ -56,6 +56,9 @@ type Options struct {
 	Child int
 	// IncludeSelf makes probes fire for the process that runs the script, too.
 	IncludeSelf bool
+	// Failures prints a warning with its place in the script for each read of memory, lookup of an
+	// element of a map, and update that fails in the kernel. Without it they are counted.
+	Failures bool
 	// Keep says by its text which attach points are kept, after wildcards are replaced; begin and end
 	// are. Nil: all.
 	Keep func(point string) bool

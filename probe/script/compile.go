@@ -66,7 +66,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		Name: programName, Arch: opts.Arch, License: c.Config.License,
 		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), MaxText: c.Config.MaxStrlen,
 		MostKey: mostKey(opts.Env), Process: opts.PID,
-		IncludeSelf: opts.IncludeSelf, Values: opts.Values, Child: opts.Child, CgroupID: opts.cgroupID(),
+		IncludeSelf: opts.IncludeSelf, Values: opts.Values, Child: opts.Child, Failures: opts.Failures, CgroupID: opts.cgroupID(),
 		Turns: turns(opts.Env), OneWalk: before(opts.Env, 5, 17),
 		Ring: os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
 	})

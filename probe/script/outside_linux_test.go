@@ -131,6 +131,20 @@ begin { @last["a"] = tseries(7, 100s, 3); @last["a"] = tseries(-5, 100s, 3); @la
 	}
 }
 
+// TestFailuresInJSON: failures are lines with bpftrace's fields.
+func TestFailuresInJSON(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	const text = `struct foo { int a; }; begin { $x = ((struct foo *)0).a; print(@[1]); }`
+	out, said := ran(t, text, &script.Options{Failures: true}, &script.RunOptions{JSON: true, Quiet: true})
+	const want = `{"type": "helper_error", "msg": "Bad address", "helper": "probe_read", "retcode": -14, "filename": "stdin", "line": 1, "col": 38}
+{"type": "value", "data": 0}
+{"type": "helper_error", "msg": "Success", "helper": "map_lookup_elem", "retcode": 0, "filename": "stdin", "line": 1, "col": 64}
+`
+	if out != want || said != "" {
+		t.Errorf("it printed\n%s\nand said %q, want\n%s", out, said, want)
+	}
+}
+
 // TestIter: an iterator's program runs once for each task, and the script ends with the last one.
 func TestIter(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Feature(feature.Iter))

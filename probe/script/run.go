@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/borescope/borescope/hist"
@@ -434,8 +435,7 @@ func (s *run) losses() error {
 	say(s.lost, "events were lost: the ring was full")
 	full := st.Full - min(st.Full, s.lost)
 	if full > 0 {
-		fmt.Fprintf(s.Stderr, "WARNING: Map full; can't update element (%d times). Try increasing max_map_keys config "+
-			"or manually setting the max entries in a map declaration e.g. `let @a = hash(5000)`\n", full)
+		fmt.Fprintf(s.Stderr, "WARNING: Map full; can't update element (%d times). %s\n", full, output.MapFullHint)
 	}
 	if st.Walked > 0 && !s.Quiet {
 		whole := st.Walked - min(st.Walked, st.Unwalked+st.Broken)
@@ -482,6 +482,23 @@ func (s *run) record(ctx context.Context, rec *mapx.Record) error {
 	return err
 }
 
+// failure says that a helper failed, with its place and the line. Helpers of which bpftrace does not
+// know whose an address is take one that is not the kernel's for the user's: so the error is that of
+// an address that is not there.
+func (s *run) failure(at *lower.Site, code int64) error {
+	if (at.Helper == lower.ProbeRead || at.Helper == lower.ProbeRead+"_str") && code == -int64(syscall.ERANGE) {
+		code = -int64(syscall.EFAULT)
+	}
+	line, column := at.Loc.Source.Position(int(at.Loc.Start))
+	msg, err := s.out.Failure(at.Helper, code, at.Loc.Source.Name, line, column)
+	if err != nil || msg == "" {
+		return err
+	}
+	e := syntax.Error{Loc: at.Loc, Severity: syntax.SeverityWarning, Msg: msg}
+	_, err = io.WriteString(s.Stderr, e.String())
+	return err
+}
+
 func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
 	raw := bpf.Value{Type: at.Record, Raw: string(data)}
 	switch at.Kind {
@@ -492,6 +509,8 @@ func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
 		return s.out.Printf(at.Format, s.args(at, raw))
 	case lower.Warning:
 		return s.warning(at)
+	case lower.Failure:
+		return s.failure(at, int64(binary.LittleEndian.Uint64(data[8:])))
 	case lower.PrintValue:
 		return s.out.Value(s.args(at, raw)[0])
 	case lower.PrintMap:

@@ -47,7 +47,7 @@ func TestBegin(t *testing.T) {
 	for i, c := range list {
 		t.Run(c.Name, func(t *testing.T) {
 			var out, said bytes.Buffer
-			p := script.MustCompile(t, c.Text, nil)
+			p := script.MustCompile(t, c.Text, c.Options())
 			if _, err := p.Run(t.Context(), &script.RunOptions{Stdout: &out, Stderr: &said}); err != nil {
 				t.Fatal(err)
 			}

@@ -46,8 +46,10 @@ func (r *run) stmt(s *typed.Stmt) (control, error) {
 	case ir.StmtAgg:
 		r.aggregate(s)
 	case ir.StmtEmit:
-		b := append([]byte(nil), toBytes(s.Map.Value, r.expr(s.X))...)
-		r.Events[s.Map] = append(r.Events[s.Map], b)
+		// The event has its place in the ring before it is evaluated: what fails then is behind it.
+		at := len(r.Events[s.Map])
+		r.Events[s.Map] = append(r.Events[s.Map], nil)
+		r.Events[s.Map][at] = append([]byte(nil), toBytes(s.Map.Value, r.expr(s.X))...)
 	case ir.StmtPacket:
 		r.packet(s)
 	case ir.StmtSignal:

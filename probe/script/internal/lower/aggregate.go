@@ -117,7 +117,7 @@ func (l *lowerer) aggregate(c *syntax.Call) {
 			s.Key = l.before(n, c, s.Key, m.IR.Key)
 		}
 	}
-	l.add(c, s)
+	l.update(c, s)
 }
 
 // mostCPUs is the most CPUs of a kernel: NR_CPUS of x86 (arch/x86/Kconfig).

@@ -288,13 +288,13 @@ func (l *lowerer) step(x *syntax.Unary, used bool) *ir.Expr {
 		m := l.maps[target.Map.Name]
 		key := l.key(target)
 		if !used && t.Kind == ir.KindInt && t.Size >= 4 {
-			l.add(x, &ir.Stmt{Op: ir.StmtAdd, Map: m.IR, Key: key, X: one})
+			l.update(x, &ir.Stmt{Op: ir.StmtAdd, Map: m.IR, Key: key, X: one})
 			return ir.NewConst(0)
 		}
 		key = l.kept(x, key, m.IR.Key)
 		was := l.let(x, "before", &ir.Expr{Op: ir.OpMapGet, Map: m.IR, Args: []*ir.Expr{key}}, t)
 		is := l.let(x, "after", after(ir.NewVar(was)), t)
-		l.add(x, &ir.Stmt{Op: ir.StmtSet, Map: m.IR, Key: key, X: ir.NewVar(is)})
+		l.update(x, &ir.Stmt{Op: ir.StmtSet, Map: m.IR, Key: key, X: ir.NewVar(is)})
 		if x.Postfix {
 			return ir.NewVar(was)
 		}
@@ -421,7 +421,7 @@ func (l *lowerer) read(x *syntax.MapAccess) *ir.Expr {
 	if m.IR.Agg != ir.AggNone {
 		return l.aggregated(x, m, l.key(x))
 	}
-	return &ir.Expr{Op: ir.OpMapGet, Map: m.IR, Args: []*ir.Expr{l.key(x)}}
+	return l.failing(x, MapLookup, &ir.Expr{Op: ir.OpMapGet, Map: m.IR, Args: []*ir.Expr{l.key(x)}})
 }
 
 // key returns the key of an element.

@@ -44,6 +44,9 @@ type Options struct {
 	Child int
 	// IncludeSelf makes probes fire for the tracing process, too.
 	IncludeSelf bool
+	// Failures has reads, lookups and updates that fail in the kernel reported, each with its
+	// place.
+	Failures bool
 	// CgroupID returns the id of a control group. Nil: it is another machine's.
 	CgroupID func(path string) (uint64, error)
 	// Values are the values of getopt's options, by their names.
@@ -96,6 +99,7 @@ const (
 	Cat                        // the arguments of cat's format, which names a file
 	System                     // the arguments of system's format, which is a command of the shell
 	Process                    // the process whose stacks or addresses a program is about to take
+	Failure                    // the error of Helper, as ir.FailureRecord has it
 )
 
 // Site is a place in the script that has something done outside of the kernel.
@@ -107,6 +111,8 @@ type Site struct {
 	// Format is that of printf, cat or system, without the values, or time's; of JoinEnd what
 	// is between the texts; of Warning what it says.
 	Format string
+	// Helper is the function of the kernel that failed, as bpftrace names it.
+	Helper string
 	// Args are the types of the values in the record. A number that is printed as a name is an
 	// integer whose Mode is the function that names it, and the Name of a Timestamp is its
 	// format. Record is how the record holds them, after the site's number.
@@ -130,6 +136,9 @@ func Program(p *types.Program, o *Options) (*Result, error) {
 	}
 	if l.checkNesting(p.File); len(l.errs) > 0 {
 		return nil, l.errs
+	}
+	if o.Failures {
+		l.out.Sites = make([]Site, 1) // those of ir's operations count from 1
 	}
 	l.makeMaps()
 	for _, d := range p.File.Decls {
@@ -160,6 +169,7 @@ type lowerer struct {
 	emits    []*ir.Stmt            // their events get the ring's size at the end
 	errs     syntax.Errors
 
+	fails bool    // there are sites of the kind Failure
 	nodes int     // expressions and statements so far
 	seen  *ir.Map // of processes, nil if none is announced
 
@@ -391,7 +401,7 @@ func kernelName(name string) string { return "AT_" + strings.TrimPrefix(name, "@
 
 // ring makes the ring, and gives all events its size.
 func (l *lowerer) ring() {
-	if len(l.emits) == 0 {
+	if len(l.emits) == 0 && !l.fails {
 		return
 	}
 	size := 8
@@ -400,6 +410,9 @@ func (l *lowerer) ring() {
 	}
 	// The form of no event is the ring's: so each is taken as it is.
 	l.out.Ring = &ir.Map{Name: "script", Kind: ir.MapRing, Value: ir.BytesType(size), Entries: l.o.Ring}
+	if l.fails {
+		l.out.IR.Failures = l.out.Ring
+	}
 	for _, s := range l.emits {
 		s.Map = l.out.Ring
 		if pad := size - s.X.Type.Size; pad > 0 {

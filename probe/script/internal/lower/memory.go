@@ -109,9 +109,9 @@ func (l *lowerer) inUser() bool {
 func (l *lowerer) deref(x *syntax.Unary) *ir.Expr {
 	t := l.typ(x)
 	if t.Kind == types.C || t.Kind == types.Array {
-		return &ir.Expr{Op: ir.OpDeref, Args: []*ir.Expr{l.pointer(x.X, t)}}
+		return l.reading(x, l.typ(x.X), &ir.Expr{Op: ir.OpDeref, Args: []*ir.Expr{l.pointer(x.X, t)}})
 	}
-	return &ir.Expr{Op: ir.OpDeref, Type: l.of(x), Args: []*ir.Expr{l.pointer(x.X, t)}}
+	return l.reading(x, l.typ(x.X), &ir.Expr{Op: ir.OpDeref, Type: l.of(x), Args: []*ir.Expr{l.pointer(x.X, t)}})
 }
 
 // member returns a member of a struct in memory.
@@ -124,7 +124,8 @@ func (l *lowerer) member(x *syntax.Field) *ir.Expr {
 		at := &ir.Expr{Op: ir.OpAddrOf, Str: x.Name, Args: []*ir.Expr{base}}
 		return l.chars(x, at, t, l.typ(x.X))
 	}
-	return l.loaded(x, &ir.Expr{Op: ir.OpMember, Str: x.Name, Args: []*ir.Expr{base}})
+	e := &ir.Expr{Op: ir.OpMember, Str: x.Name, Args: []*ir.Expr{base}}
+	return l.loaded(x, l.reading(x, l.typ(x.X), e))
 }
 
 // memberOf returns a member of a struct that is a value of the program's own.
@@ -141,7 +142,7 @@ func (l *lowerer) memberOf(x *syntax.Field) *ir.Expr {
 func (l *lowerer) chars(x syntax.Expr, at *ir.Expr, t, of types.Type) *ir.Expr {
 	at = castTo(ir.PtrType(nil, user(of)), at)
 	most := constant(ir.Uint64Type(), int64(max(t.Size, 1)-1))
-	return &ir.Expr{Op: ir.OpStr, Type: l.of(x), Args: []*ir.Expr{at, most}}
+	return l.reading(x, of, &ir.Expr{Op: ir.OpStr, Type: l.of(x), Args: []*ir.Expr{at, most}})
 }
 
 // loaded gives what was read from memory its type.
@@ -157,7 +158,7 @@ func (l *lowerer) loaded(x syntax.Expr, e *ir.Expr) *ir.Expr {
 // index returns an element of an array, of a text, or behind a pointer.
 func (l *lowerer) index(x *syntax.Index) *ir.Expr {
 	if base := l.address(x); base != nil {
-		return l.loaded(x, &ir.Expr{Op: ir.OpDeref, Args: []*ir.Expr{base}})
+		return l.loaded(x, l.reading(x, l.typ(x.X), &ir.Expr{Op: ir.OpDeref, Args: []*ir.Expr{base}}))
 	}
 	args := l.in(x.X, x.I)
 	args[1] = l.within(x, args[1])
@@ -206,7 +207,7 @@ func (l *lowerer) str(c *syntax.Call) *ir.Expr {
 	if len(c.Args) > 1 {
 		args = append(args, l.length(c.Args[1]))
 	}
-	return &ir.Expr{Op: ir.OpStr, Type: t, Args: args}
+	return l.reading(c, l.typ(x), &ir.Expr{Op: ir.OpStr, Type: t, Args: args})
 }
 
 // length returns the number of bytes of a text of a length that a script gives: that counts the
@@ -254,7 +255,9 @@ func (l *lowerer) buf(c *syntax.Call) *ir.Expr {
 		length = l.kept(c, length, length.Type)
 	}
 	data := &ir.Expr{Op: ir.OpBuf, Type: room, Args: []*ir.Expr{from, length}}
-	if literal {
+	if !literal {
+		l.reading(c, l.typ(c.Args[0]), data)
+	} else {
 		b := make([]byte, room.Size)
 		copy(b, text.Value)
 		data = &ir.Expr{Op: ir.OpBytes, Type: room, Str: string(b)}

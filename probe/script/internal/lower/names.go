@@ -113,7 +113,7 @@ func (l *lowerer) bytes(x syntax.Expr, size int) *ir.Expr {
 		from = castTo(ir.PtrType(nil, user(t)), from)
 		n := min(size, int(t.Size))
 		read := &ir.Expr{Op: ir.OpBuf, Type: ir.BytesType(n), Args: []*ir.Expr{from}}
-		return castTo(to, read)
+		return castTo(to, l.reading(x, t, read))
 	}
 	return castTo(to, l.expr(x))
 }
@@ -154,7 +154,9 @@ func (l *lowerer) signal(c *syntax.Call) *ir.Expr {
 		v, _ := uapi.Lookup(l.o.Arch, "SIG"+strings.TrimPrefix(strings.ToUpper(s.Value), "SIG"))
 		n = constant(ir.IntType(4, false), v)
 	}
-	l.add(c, &ir.Stmt{Op: ir.StmtSignal, X: n, Thread: c.Name == "signal_thread"})
+	s := &ir.Stmt{Op: ir.StmtSignal, X: n, Thread: c.Name == "signal_thread"}
+	s.Site = l.failure(c, "send_"+c.Name)
+	l.add(c, s)
 	return ir.NewConst(0)
 }
 
@@ -172,7 +174,7 @@ var taskMembers = map[string]string{
 // taskMember reads a member of a task.
 func (l *lowerer) taskMember(n syntax.Expr, name string, task *ir.Expr) *ir.Expr {
 	e := &ir.Expr{Op: ir.OpMember, Str: taskMembers[name], Args: []*ir.Expr{task}}
-	return castTo(l.of(n), e)
+	return castTo(l.of(n), l.failing(n, "probe_read_kernel", e))
 }
 
 // ofTask is a member of the task that is given, or of the current one.
@@ -214,5 +216,5 @@ func (l *lowerer) path(c *syntax.Call) *ir.Expr {
 	if from == nil {
 		from = l.expr(c.Args[0])
 	}
-	return &ir.Expr{Op: ir.OpPath, Type: l.of(c), Args: []*ir.Expr{from}}
+	return l.failing(c, "d_path", &ir.Expr{Op: ir.OpPath, Type: l.of(c), Args: []*ir.Expr{from}})
 }

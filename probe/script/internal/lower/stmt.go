@@ -130,11 +130,11 @@ func (l *lowerer) assign(s *syntax.Assign) {
 		m := l.maps[t.Map.Name]
 		key := l.kept(t, l.key(t), m.IR.Key)
 		if d, ok := l.addend(t, s.Value); ok && m.IR.Value.Kind == ir.KindInt && m.IR.Value.Size >= 4 {
-			l.add(s, &ir.Stmt{Op: ir.StmtAdd, Map: m.IR, Key: key, X: l.expr(d)})
+			l.update(s, &ir.Stmt{Op: ir.StmtAdd, Map: m.IR, Key: key, X: l.expr(d)})
 			return
 		}
 		x := l.fitted(s.Value, m.Value)
-		l.add(s, &ir.Stmt{Op: ir.StmtSet, Map: m.IR, Key: key, X: x})
+		l.update(s, &ir.Stmt{Op: ir.StmtSet, Map: m.IR, Key: key, X: x})
 	default:
 		l.missing(s, "an assignment to this")
 	}
