@@ -9,8 +9,8 @@ import (
 // front end cannot exhaust the stack.
 const MaxDepth = 200
 
-// MaxMemory bounds one value in memory, in bytes: a per-CPU map's value has at most 32 KiB.
-const MaxMemory = 8192
+// MaxMemory bounds one value in memory, in bytes, to what a value of a per-CPU map may have.
+const MaxMemory = 32 << 10
 
 func validScalar(t Type) error {
 	switch t.Kind {

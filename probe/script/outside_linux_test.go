@@ -131,6 +131,34 @@ begin { @last["a"] = tseries(7, 100s, 3); @last["a"] = tseries(-5, 100s, 3); @la
 	}
 }
 
+// TestLongTexts: texts of more than 8 KiB are variables, values, elements of tuples and, where the
+// kernel has room for them, keys.
+func TestLongTexts(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	long := strings.Repeat("x123456789", 950)
+	const text = `config = { max_strlen = 9999 }
+begin {
+  $x = str($1);
+  @[1] = $x;
+  @key[$x] = strlen($x);
+  $t = (1, (2, $x));
+  if (strncmp($t.1.1, "x123", 4) == 0) { print($t); }
+  $x = "short";
+  @[2] = $x;
+  printf("%s %d\n", @[2], strlen(@[1]));
+}`
+	out, said := ran(t, text, &script.Options{Params: []string{long}}, &script.RunOptions{Quiet: true})
+	out = strings.ReplaceAll(out, long, "LONG")
+	key := "LONG"
+	if !feature.KernelAtLeast("6.1") {
+		key = long[:511]
+	}
+	want := "(1, (2, LONG))\nshort 9500\n\n\n@[1]: LONG\n@[2]: short\n@key[" + key + "]: 9500\n"
+	if out != want || said != "" {
+		t.Errorf("it printed\n%s\nand said %q, want\n%s", out, said, want)
+	}
+}
+
 // TestFailuresInJSON: failures are lines with bpftrace's fields.
 func TestFailuresInJSON(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf)

@@ -83,29 +83,14 @@ func compile(ctx context.Context, p *ir.Program, plan *probe.Plan,
 		Maps: map[string]*ebpf.MapSpec{}, Programs: map[string]*ebpf.ProgramSpec{},
 		ByteOrder: binary.LittleEndian,
 	}
-	scratch, walks := 0, false
-	for i := range plan.Programs {
-		pp := &plan.Programs[i]
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if spec.Programs[pp.Name] != nil {
-			return nil, fmt.Errorf("plan: two programs are named %s", pp.Name)
-		}
-		c, err := check.Check(p, plan, i, ns)
-		if err != nil {
-			return nil, check.At(p.Actions[min(max(pp.Group, 0), len(p.Actions)-1)].Pos, pp.Name, err)
-		}
-		insns, need, err := codegen.Generate(p, plan, opt.Inline(c), lay)
-		if err != nil {
-			return nil, check.At(p.Actions[pp.Group].Pos, pp.Name, err)
-		}
-		scratch = max(scratch, need)
-		walks = walks || c.Walk != nil
-		spec.Programs[pp.Name] = &ebpf.ProgramSpec{
-			Name: pp.Name, Type: pp.Type, AttachType: pp.AttachType, AttachTo: pp.AttachTo, Flags: pp.Flags,
-			License: check.License(p), Instructions: insns, ByteOrder: binary.LittleEndian,
-		}
+	scratch, walks, err := programs(ctx, p, plan, ns, lay, spec)
+	if err == nil && check.ScratchUsed+scratch > check.MostPerCPU {
+		lay.Wide = true
+		clear(spec.Programs)
+		scratch, walks, err = programs(ctx, p, plan, ns, lay, spec)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, m := range lay.SystemMaps(p, scratch) {
 		spec.Maps[m.Name] = m
@@ -135,6 +120,37 @@ func compile(ctx context.Context, p *ir.Program, plan *probe.Plan,
 		return nil, err
 	}
 	return spec, check.Bytes(lay, p, spec, 1)
+}
+
+// programs adds the programs to a specification. It returns the size of the scratch area that they
+// need, and whether one walks stacks.
+func programs(ctx context.Context, p *ir.Program, plan *probe.Plan, ns *kernel.PIDNamespace,
+	lay *check.Layout, spec *ebpf.CollectionSpec,
+) (scratch int, walks bool, err error) {
+	for i := range plan.Programs {
+		pp := &plan.Programs[i]
+		if err := ctx.Err(); err != nil {
+			return 0, false, err
+		}
+		if spec.Programs[pp.Name] != nil {
+			return 0, false, fmt.Errorf("plan: two programs are named %s", pp.Name)
+		}
+		c, err := check.Check(p, plan, i, ns)
+		if err != nil {
+			return 0, false, check.At(p.Actions[min(max(pp.Group, 0), len(p.Actions)-1)].Pos, pp.Name, err)
+		}
+		insns, need, err := codegen.Generate(p, plan, opt.Inline(c), lay)
+		if err != nil {
+			return 0, false, check.At(p.Actions[pp.Group].Pos, pp.Name, err)
+		}
+		scratch = max(scratch, need)
+		walks = walks || c.Walk != nil
+		spec.Programs[pp.Name] = &ebpf.ProgramSpec{
+			Name: pp.Name, Type: pp.Type, AttachType: pp.AttachType, AttachTo: pp.AttachTo, Flags: pp.Flags,
+			License: check.License(p), Instructions: insns, ByteOrder: binary.LittleEndian,
+		}
+	}
+	return scratch, walks, nil
 }
 
 // errNoPrograms is the error for an empty plan.

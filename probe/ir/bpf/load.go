@@ -88,6 +88,7 @@ func loadSpec(ctx context.Context, ns *kernel.PIDNamespace, p *ir.Program, plan 
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
 	}
+	check.SetCPUs(spec, cpus)
 	if err := check.Bytes(lay, p, spec, cpus); err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, err)
 	}

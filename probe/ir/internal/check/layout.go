@@ -45,7 +45,14 @@ type Layout struct {
 	Maps   []*ir.Map
 	Index  map[*ir.Map]int
 	probes int // of the plan
+	// Wide is set if the scratch areas are larger than values of per-CPU maps may be: then they are
+	// elements of one array, Levels for each CPU.
+	Wide bool
 }
+
+// MostPerCPU is the size of the largest values of per-CPU maps (PCPU_MIN_UNIT_SIZE,
+// include/linux/percpu.h).
+const MostPerCPU = 32 << 10
 
 // NewLayout lays out the maps of a program. Without a plan it only checks their declarations.
 func NewLayout(p *ir.Program, plan *probe.Plan) (*Layout, error) {
@@ -307,6 +314,13 @@ func (l *Layout) MapSpec(m *ir.Map) *ebpf.MapSpec {
 	return spec
 }
 
+// SetCPUs gives the maps of a specification their sizes on a machine with as many possible CPUs.
+func SetCPUs(spec *ebpf.CollectionSpec, cpus int) {
+	if m := spec.Maps[ScratchMap]; m != nil && m.Type == ebpf.Array {
+		m.MaxEntries = uint32(Levels * cpus)
+	}
+}
+
 // SystemMaps returns the maps besides the program's own.
 func (l *Layout) SystemMaps(p *ir.Program, scratch int) []*ebpf.MapSpec {
 	specs := []*ebpf.MapSpec{
@@ -317,8 +331,12 @@ func (l *Layout) SystemMaps(p *ir.Program, scratch int) []*ebpf.MapSpec {
 		},
 	}
 	if scratch > 0 {
+		kind := ebpf.PerCPUArray
+		if l.Wide {
+			kind = ebpf.Array // for one CPU: SetCPUs
+		}
 		specs = append(specs, &ebpf.MapSpec{
-			Name: ScratchMap, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(ScratchUsed + scratch),
+			Name: ScratchMap, Type: kind, KeySize: 4, ValueSize: uint32(ScratchUsed + scratch),
 			MaxEntries: Levels,
 		})
 	}

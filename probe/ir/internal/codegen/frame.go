@@ -238,15 +238,38 @@ func (l loc) at(n int) loc {
 
 // store and load move a value between a register and memory; addr loads an address.
 func (g *machine) store(l loc, r asm.Register, size int) {
-	g.emit(asm.StoreMem(g.base(l.kind), int16(l.off), r, sizeOf(size)))
+	g.reach(l, func(base asm.Register, off int) {
+		g.emit(asm.StoreMem(base, int16(off), r, sizeOf(size)))
+	})
 }
 
 func (g *machine) load(r asm.Register, l loc, size int) {
-	g.emit(asm.LoadMem(r, g.base(l.kind), int16(l.off), sizeOf(size)))
+	g.reach(l, func(base asm.Register, off int) {
+		g.emit(asm.LoadMem(r, base, int16(off), sizeOf(size)))
+	})
 }
 
 func (g *machine) storeImm(l loc, v int32, size int) {
-	g.emit(storeImm(g.base(l.kind), l.off, v, sizeOf(size)))
+	g.reach(l, func(base asm.Register, off int) {
+		g.emit(storeImm(base, off, v, sizeOf(size)))
+	})
+}
+
+// farthest is the largest offset of an instruction that accesses memory.
+const farthest = 1<<15 - 8
+
+// reach has a place accessed by its base and an offset. For one that is farther away than an
+// instruction reaches, the base is moved meanwhile.
+func (g *machine) reach(l loc, access func(base asm.Register, off int)) {
+	base := g.base(l.kind)
+	if l.off <= farthest {
+		access(base, l.off)
+		return
+	}
+	by := int32(l.off &^ (1<<14 - 1))
+	g.emit(asm.Add.Imm(base, by))
+	access(base, l.off-int(by))
+	g.emit(asm.Sub.Imm(base, by))
 }
 
 // storeImm is asm.StoreImm, which refuses 64 bits although the kernel has that form: it
@@ -287,8 +310,25 @@ func chunk(off, n int) int {
 	return 1
 }
 
-// zero clears n bytes.
-func (g *machine) zero(l loc, n int) {
+// mostUnrolled is the most bytes that are cleared or copied one word after the other. More are
+// cleared and copied by a helper.
+const mostUnrolled = 8192
+
+// inOne reports whether as many bytes of a place are cleared, or copied there, by one call of a
+// helper. Programs of other licences than the GPL's may not call it.
+func (g *runtime) inOne(l loc, n int) bool {
+	return n > mostUnrolled && l.kind != inFrame && GPLCompatible(check.License(g.prog))
+}
+
+// zero clears n bytes. If they are many, it clobbers R0 to R5.
+func (g *runtime) zero(l loc, n int) {
+	if g.inOne(l, n) {
+		// The helper clears what it cannot fill, and the kernel has nothing at address 0.
+		g.addr(asm.R1, l)
+		g.emit(asm.Mov.Imm(asm.R2, int32(n)), asm.Mov.Imm(asm.R3, 0))
+		g.call(asm.FnProbeReadKernel)
+		return
+	}
 	for i := 0; i < n; {
 		s := chunk(l.off+i, n-i)
 		g.storeImm(l.at(i), 0, s)
@@ -310,14 +350,26 @@ func copyWidth(dst loc) int {
 	return 8
 }
 
-// copyMem copies n bytes, using the register through.
-func (g *machine) copyMem(dst, src loc, n int, through asm.Register) {
+// copyMem copies n bytes, using the register through. If they are many, it clobbers R0 to R5.
+func (g *runtime) copyMem(dst, src loc, n int, through asm.Register) {
+	if g.inOne(dst, n) {
+		g.addr(asm.R3, src)
+		g.copyAt(dst, n)
+		return
+	}
 	for i := 0; i < n; {
 		s := min(chunk(dst.off+i, n-i), chunk(src.off+i, n-i), copyWidth(dst))
 		g.load(through, src.at(i), s)
 		g.store(dst.at(i), through, s)
 		i += s
 	}
+}
+
+// copyAt copies n bytes from the address in R3 by a helper.
+func (g *runtime) copyAt(dst loc, n int) {
+	g.addr(asm.R1, dst)
+	g.emit(asm.Mov.Imm(asm.R2, int32(n)))
+	g.call(asm.FnProbeReadKernel)
 }
 
 // tmp returns a free caller-saved register and marks it busy.

@@ -162,7 +162,13 @@ func (g *runtime) acquire() {
 func (g *runtime) claim(level int32, got string) {
 	m := g.mark()
 	taken, key := g.label(), g.slot()
-	g.storeImm(key, level, 4)
+	if g.lay.Wide {
+		g.call(asm.FnGetSmpProcessorId)
+		g.emit(asm.Mul.Imm(asm.R0, check.Levels), asm.Add.Imm(asm.R0, level))
+		g.store(key, asm.R0, 4)
+	} else {
+		g.storeImm(key, level, 4)
+	}
 	g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(check.ScratchMap))
 	g.addr(asm.R2, key)
 	g.call(asm.FnMapLookupElem)

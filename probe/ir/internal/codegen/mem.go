@@ -226,7 +226,12 @@ func (g *values) value(e *typed.Node, to loc) {
 }
 
 // constant stores text followed by zeros.
-func (g *machine) constant(s string, to loc, size int) {
+func (g *runtime) constant(s string, to loc, size int) {
+	rest := 0
+	if whole := (len(s) + 8) &^ 7; whole < size && g.inOne(to, size-whole) {
+		size, rest = whole, size-whole
+	}
+	g.zero(to.at(size), rest)
 	b := make([]byte, size)
 	copy(b, s)
 	for i := 0; i < size; {
@@ -258,6 +263,9 @@ func (g *values) readText(e *typed.Node, to loc) {
 	g.scalar(e.Args[0], asm.R3)
 	g.store(ptr, asm.R3, 8)
 	g.zero(to, size)
+	if g.inOne(to, size) {
+		g.load(asm.R3, ptr, 8)
+	}
 	g.addr(asm.R1, to)
 	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
 	g.readHelper(e.Args[0].Type.User, true, e.Site)
@@ -351,10 +359,19 @@ func (g *values) readBytes(e *typed.Node, to loc) {
 	g.scalar(e.Args[0], asm.R0)
 	g.store(ptr, asm.R0, 8)
 	g.scalar(e.Args[1], asm.R2)
+	many := g.inOne(to, e.Type.Size)
+	if many {
+		n := g.slot()
+		g.store(n, asm.R2, 8)
+		g.zero(to, e.Type.Size)
+		g.load(asm.R2, n, 8)
+	}
 	l := g.label()
 	g.emit(asm.JLE.Imm(asm.R2, size, l), asm.Mov.Imm(asm.R2, size))
 	g.place(l)
-	g.zero(to, e.Type.Size)
+	if !many {
+		g.zero(to, e.Type.Size)
+	}
 	g.addr(asm.R1, to)
 	g.load(asm.R3, ptr, 8)
 	g.readHelper(e.Args[0].Type.User, false, e.Site)

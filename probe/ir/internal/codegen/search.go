@@ -185,6 +185,16 @@ func (g *values) textLen(e *typed.Node, dst asm.Register) {
 	m := g.mark()
 	defer g.release(m)
 	at := g.operand(e.Args[0])
+	if of := e.Args[0].Type; of.Kind == ir.KindString && g.inOne(at, of.Size) {
+		// A copy of the text to where it is tells its length, with the NUL.
+		g.addr(asm.R1, at)
+		g.emit(asm.Mov.Imm(asm.R2, int32(of.Size)))
+		g.addr(asm.R3, at)
+		g.call(asm.FnProbeReadKernelStr)
+		g.emit(asm.Sub.Imm(asm.R0, 1))
+		g.move(dst, asm.R0)
+		return
+	}
 	n, size := e.Args[0].Type.Size-1, 1
 	if e.Args[0].Type.Kind == ir.KindBytes {
 		n, size = e.Args[0].Type.Size/8, 8

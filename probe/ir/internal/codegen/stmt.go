@@ -164,10 +164,21 @@ func (g *statements) forEach(s *typed.Stmt) {
 	defer g.markUnknownAfter(s.Body)
 	name := g.subName()
 	g.callback(name, 4, asm.R4, func() {
+		m := g.mark()
+		defer g.release(m)
+		var value func(dst asm.Register)
+		if s.Var != nil && s.Var2 != nil && g.inOne(g.homes[s.Var].at, s.Var.Type.Size) {
+			at := g.slot()
+			g.store(at, asm.R3, 8)
+			value = func(dst asm.Register) { g.load(dst, at, 8) }
+		}
 		if s.Var != nil {
 			g.setFrom(s.Var, asm.R2)
 		}
 		if s.Var2 != nil {
+			if value != nil {
+				value(asm.R3)
+			}
 			g.setFrom(s.Var2, asm.R3)
 		}
 	}, s.Body)
@@ -192,8 +203,13 @@ func (g *statements) setFrom(v *ir.Var, ptr asm.Register) {
 	g.setVar(v, asm.R0)
 }
 
-// copyFrom copies from the address in a register, using R5.
-func (g *machine) copyFrom(to loc, ptr asm.Register, n int) {
+// copyFrom copies from the address in a register, using R5. If the bytes are many, it clobbers R0 to R5.
+func (g *runtime) copyFrom(to loc, ptr asm.Register, n int) {
+	if g.inOne(to, n) {
+		g.move(asm.R3, ptr)
+		g.copyAt(to, n)
+		return
+	}
 	for i := 0; i < n; {
 		s := min(chunk(to.off+i, n-i), chunk(i, n-i), copyWidth(to))
 		g.emit(asm.LoadMem(asm.R5, ptr, int16(i), sizeOf(s)))

@@ -9,7 +9,7 @@ import (
 
 // loadAny loads a scalar from a place of any alignment: accesses to the frame must be
 // aligned.
-func (g *machine) loadAny(dst asm.Register, at loc, t ir.Type) {
+func (g *runtime) loadAny(dst asm.Register, at loc, t ir.Type) {
 	if at.off%t.Size != 0 {
 		s := g.slot()
 		g.copyMem(s, at, t.Size, asm.R0)
