@@ -173,6 +173,43 @@ func TestFailuresInJSON(t *testing.T) {
 	}
 }
 
+// TestArgsAsValue: the arguments of a probe are a record, which is printed, kept, and a key.
+func TestArgsAsValue(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	child := startWork(t)
+	ran := func(text string) string {
+		p := script.MustCompile(t, text, &script.Options{Params: child.params()})
+		var out bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := p.Run(ctx, &script.RunOptions{Stdout: &out, Attached: func() error {
+			defer cancel()
+			return child.work()
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	got := ran(`tracepoint:syscalls:sys_exit_mkdirat /pid == $1/ {
+  $a = args;
+  @[args] = count();
+  @r[(n=1, a=$a)] = (args.ret, $a);
+  @same[@r[(n=1, a=args)].1.ret == $a.ret] = count();
+}`)
+	args := fmt.Sprintf("{ .__syscall_nr = %d, .ret = -2 }", unix.SYS_MKDIRAT)
+	want := "\n\n@[" + args + "]: 23\n@r[{ .n = 1, .a = " + args + " }]: (-2, " + args + ")\n@same[true]: 23\n"
+	if got != want {
+		t.Errorf("it printed\n%s\nwant\n%s", got, want)
+	}
+	t.Run("function", func(t *testing.T) {
+		testenv.Need(t, testenv.Fentry)
+		got := ran(`fentry:do_mkdirat /pid == $1 && @n < 1/ { @n = 1; print(args); $a = args; print($a.dfd); }`)
+		if !regexp.MustCompile(`(?m)^{ \.dfd = -100, \.\w+ = 0x[0-9a-f]+, \.mode = \d+ }\n-100$`).MatchString(got) {
+			t.Errorf("it printed\n%s", got)
+		}
+	})
+}
+
 // TestIter: an iterator's program runs once for each task, and the script ends with the last one.
 func TestIter(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Feature(feature.Iter))

@@ -133,7 +133,7 @@ func (c *checker) memberType(of btf.Type, m *btf.Member) Type {
 	if c.defs.own[of] {
 		return fromC(m.Type)
 	}
-	return fromBTF(m.Type)
+	return FromBTF(m.Type)
 }
 
 // lookup finds a type by its name, nil if there is none.

@@ -311,12 +311,12 @@ func (c *checker) named(t *syntax.Type, n syntax.Node) (Type, bool) {
 		name = t.Kind + " " + name
 	}
 	if found := c.lookup(name); found != nil {
-		return fromBTF(found), true
+		return FromBTF(found), true
 	}
 	if t.Kind == "" {
 		for _, k := range []string{"struct ", "union "} {
 			if found := c.lookup(k + name); found != nil {
-				return fromBTF(found), true
+				return FromBTF(found), true
 			}
 		}
 	}

@@ -105,7 +105,7 @@ func (c *collector) retval(n *syntax.Builtin) Type {
 			c.fail(n, "Can't find a field "+retvalField)
 			return Type{}
 		}
-		t = fromBTF(m.Type)
+		t = FromBTF(m.Type)
 	}
 	t.Space = space(c.probe)
 	return t
@@ -121,7 +121,7 @@ func (c *collector) argsType(n *syntax.Builtin) Type {
 		c.fail(n, "Unable to resolve unique type name.")
 		return Type{}
 	}
-	t := fromBTF(args)
+	t := FromBTF(args)
 	if len(args.Members) == 0 && a.Provider != "tracepoint" {
 		c.fail(n, "Cannot read function parameters")
 	}

@@ -139,7 +139,7 @@ func (c *collector) checkOffset(n *syntax.Offsetof, t Type) bool {
 			c.fail(n, "'"+t.Name+"' has no field named '"+name+"'")
 			return false
 		}
-		t = fromBTF(m.Type)
+		t = FromBTF(m.Type)
 	}
 	return true
 }
@@ -256,7 +256,7 @@ func (c *collector) identifier(n *syntax.Identifier) {
 	if b, ok := builtinTypes[n.Name]; ok {
 		c.s.set(n, b)
 	} else if t := c.inspected(n.Name); t != nil {
-		c.s.set(n, fromBTF(t))
+		c.s.set(n, FromBTF(t))
 	}
 }
 
@@ -397,7 +397,7 @@ func castType(t, from Type, p *syntax.Probe) Type {
 func (c *collector) kernelStruct(name string, context bool) Type {
 	t := Type{Kind: C, Name: name, BTF: &btf.Struct{Name: name[len("struct "):]}}
 	if found := c.lookup(name); found != nil {
-		t = fromBTF(found)
+		t = FromBTF(found)
 	}
 	res := pointer(t, KernelSpace)
 	res.Context = context

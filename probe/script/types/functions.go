@@ -110,7 +110,7 @@ func (c *checker) paramsOf(name string) (list []param, ok bool) {
 	}
 	for _, p := range proto.Params {
 		_, pointer := btf.UnderlyingType(p.Type).(*btf.Pointer)
-		list = append(list, param{p.Name, fromBTF(p.Type), pointer})
+		list = append(list, param{p.Name, FromBTF(p.Type), pointer})
 	}
 	return list, true
 }
@@ -131,7 +131,7 @@ func (c *collector) external(n *syntax.Call) {
 		c.fail(n, "Unknown function: '"+n.Name+"'")
 		return
 	}
-	c.s.set(n, fromBTF(proto.Return))
+	c.s.set(n, FromBTF(proto.Return))
 }
 
 // arity returns the number of parameters of such a function.

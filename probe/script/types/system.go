@@ -48,9 +48,9 @@ const retvalField = "$retval"
 // followed in BTF.
 const deepest = 64
 
-// fromBTF returns the type of a value of the kernel. Arrays of one-byte integers become
+// FromBTF returns the type of a value of the kernel. Arrays of one-byte integers become
 // strings, whether they are of char or not, since BTF does not tell.
-func fromBTF(t btf.Type) Type { return fromBTFAt(t, false, 0) }
+func FromBTF(t btf.Type) Type { return fromBTFAt(t, false, 0) }
 
 // fromC returns the type of a value that the script itself declares. Of its arrays only those
 // of char become strings, with one more byte, since they need not end with a 0.

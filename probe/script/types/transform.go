@@ -133,7 +133,7 @@ func (c *checker) offset(n *syntax.Offsetof) syntax.Node {
 			return nil
 		}
 		at += uint64(offset) / 8
-		t = fromBTF(m.Type)
+		t = FromBTF(m.Type)
 	}
 	return &syntax.Integer{Loc: n.Loc, Value: at}
 }

@@ -220,7 +220,7 @@ func (t *Type) writeC(b *strings.Builder) {
 		if b.Len() > mostText {
 			return
 		}
-		of := fromBTF(m.Type)
+		of := FromBTF(m.Type)
 		of.write(b)
 	}
 	b.WriteString("}")

@@ -26,6 +26,8 @@ func (l *lowerer) builtin(x *syntax.Builtin) *ir.Expr {
 	switch x.Name {
 	case "retval":
 		return l.loaded(x, &ir.Expr{Op: ir.OpRet})
+	case "args":
+		return l.args(x)
 	case "curtask":
 		return l.loaded(x, ir.NewBuiltin("curtask"))
 	case "func":

@@ -493,19 +493,16 @@ func number(text string, signed bool) (int64, error) {
 // field returns a field of args, an element of a record, or a member.
 func (l *lowerer) field(x *syntax.Field) *ir.Expr {
 	switch t := l.typ(x.X); {
-	case t.Args:
-		e := &ir.Expr{Op: ir.OpArg, Str: x.Name}
-		switch l.point.Provider {
-		case "tracepoint":
-			e.Op = ir.OpField
-		case "uprobe":
-			l.out.DWARF = true
-		}
-		return l.loaded(x, e)
+	case isArgs(x.X):
+		return l.loaded(x, l.arg(x.Name))
 	case l.point.Provider == "iter" && isContext(x.X):
 		return l.object(x)
 	case t.Kind == types.Record:
-		return &ir.Expr{Op: ir.OpElem, Str: x.Name, Args: []*ir.Expr{l.expr(x.X)}}
+		e := &ir.Expr{Op: ir.OpElem, Str: x.Name, Args: []*ir.Expr{l.expr(x.X)}}
+		if l.of(x).Kind == ir.KindPtr {
+			e = castTo(l.of(x), e) // whose memory an argument points to
+		}
+		return e
 	}
 	return l.member(x)
 }

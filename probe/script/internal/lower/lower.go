@@ -350,6 +350,7 @@ var mapKinds = map[string]ir.MapKind{
 
 func (l *lowerer) makeMap(name string, d *syntax.MapDecl, call *syntax.Call) *Map {
 	key, value := l.typed.Map(name)
+	key, value = withRecords(key), withRecords(value)
 	if t, ok := l.keyTypes[name]; ok {
 		key = t
 	}

@@ -53,7 +53,7 @@ func (l *lowerer) address(x syntax.Expr) *ir.Expr {
 			return l.pointer(x.X, t)
 		}
 	case *syntax.Field:
-		if l.typ(x.X).Kind != types.C || l.typ(x.X).Args {
+		if l.typ(x.X).Kind != types.C {
 			return nil
 		}
 		if base := l.address(x.X); base != nil {

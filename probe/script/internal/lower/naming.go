@@ -17,7 +17,7 @@ var named = map[string]bool{"strerror": true, "signal_name": true, "syscall_name
 
 // typ returns the type of an expression, with numbers in place of the names of numbers.
 func (l *lowerer) typ(x syntax.Expr) types.Type {
-	t := l.typed.Type(x)
+	t := withRecords(l.typed.Type(x))
 	switch x := x.(type) {
 	case *syntax.Call:
 		switch name := builtinName(x.Name); {
