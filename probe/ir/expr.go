@@ -11,6 +11,7 @@ const (
 	OpConst   // the integer Int, of Type (KindAuto: fits itself to the other operand)
 	OpString  // the text Str
 	OpVar     // the variable Var
+	OpVarAddr // the address of the variable Var, in kernel memory, until the action ends
 	OpBuiltin // the builtin named Str, parameter Int
 	// OpArg is the probe's argument: named Str, or number Int if Str is empty. In Go programs
 	// numbers count registers, of which text takes two; OpMember picks them by name: s.len. At
@@ -148,7 +149,7 @@ type Expr struct {
 	Skip int
 	// Str is the text or the name, depending on Op.
 	Str string
-	// Var is for OpVar, Map for the operations on maps.
+	// Var is for OpVar and OpVarAddr, Map for the operations on maps.
 	Var *Var
 	Map *Map
 	// Site, if it is not 0, is the number with which Program.Failures has what fails in this
@@ -185,7 +186,7 @@ func NewExpr(op Op, args ...*Expr) *Expr { return &Expr{Op: op, Args: args} }
 
 // opNames are the spellings in String.
 var opNames = [numOps]string{
-	OpConst: "const", OpString: "string", OpVar: "var", OpBuiltin: "builtin", OpArg: "arg",
+	OpConst: "const", OpString: "string", OpVar: "var", OpVarAddr: "address", OpBuiltin: "builtin", OpArg: "arg",
 	OpField: "field", OpRet: "retval", OpReg: "reg", OpKaddr: "kaddr", OpUaddr: "uaddr",
 	OpBytes: "bytes", OpEnum: "enum", OpSizeof: "sizeof", OpOffset: "offsetof", OpKptr: "kptr",
 	OpUptr: "uptr", OpAdd: "+", OpSub: "-", OpMul: "*", OpDiv: "/", OpMod: "%", OpAnd: "&", OpOr: "|",
@@ -212,7 +213,7 @@ func (o Op) String() string {
 // Arity returns how many operands an operation has, at least and at most.
 func (o Op) Arity() (least, most int) {
 	switch o {
-	case OpConst, OpString, OpVar, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack,
+	case OpConst, OpString, OpVar, OpVarAddr, OpBuiltin, OpArg, OpField, OpRet, OpReg, OpKaddr, OpKstack,
 		OpUstack,
 		OpUstackWalk, OpUaddr, OpBytes, OpEnum, OpSizeof:
 		return 0, 0

@@ -268,6 +268,8 @@ func (e *Expr) printLeaf() (s string, ok bool) {
 		return strconv.Quote(e.Str), true
 	case OpVar:
 		return varName(e.Var), true
+	case OpVarAddr:
+		return "&" + varName(e.Var), true
 	case OpBuiltin:
 		return e.Str, true
 	case OpArg:

@@ -39,7 +39,7 @@
 // theirs, and can be named after they ended. Stacks before that moment are walked by frame pointers.
 // The share of whole stacks is said at the end.
 //
-// Not in programs yet, with an error that ends with [NotYet]: addresses of variables, has_key(),
+// Not in programs yet, with an error that ends with [NotYet]: addresses of maps, has_key(),
 // delete() and len() of histograms and series, the stack mode build_id, functions of the script's
 // own, debugf(), skboutput(), unwatch(), values of more than 32 KiB, and pinned iterators. A
 // loop ends after 8,388,608 turns, before Linux 5.17 after 4,096. As in bpftrace, what is divided by

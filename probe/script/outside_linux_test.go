@@ -203,9 +203,9 @@ func TestArgsAsValue(t *testing.T) {
 	}
 	t.Run("function", func(t *testing.T) {
 		testenv.Need(t, testenv.Fentry)
-		got := ran(t, `fentry:vfs_write /pid == $1 && @n < 1/ { @n = 1; print(args); $a = args; print($a.count); }`)
+		got := ran(t, `fentry:ksys_write /pid == $1 && @n < 1/ { @n = 1; print(args); $a = args; print($a.count); }`)
 		const hex = `0x[0-9a-f]+`
-		want := `^{ \.file = ` + hex + `, \.buf = ` + hex + `, \.count = 1, \.pos = ` + hex + ` }\n1\n`
+		want := `^{ \.fd = 1, \.buf = ` + hex + `, \.count = 1 }\n1\n`
 		if !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("it printed\n%s", got)
 		}

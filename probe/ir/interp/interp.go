@@ -116,6 +116,8 @@ type run struct {
 	in   *Interp
 	vars map[*ir.Var]val
 	left int // steps left, so that every run ends
+	// addressed are the variables whose addresses were taken, in order.
+	addressed []*ir.Var
 }
 
 // control is how a statement ended.
@@ -170,6 +172,8 @@ func (r *run) expr(e *typed.Node) val {
 		return val{n: uint64(e.Int)}
 	case ir.OpVar:
 		return r.vars[e.Var]
+	case ir.OpVarAddr:
+		return val{n: r.address(e.Var)}
 	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpMod, ir.OpAnd, ir.OpOr, ir.OpXor, ir.OpShl,
 		ir.OpShr:
 		t := e.Type
@@ -388,11 +392,17 @@ func (r *run) memory(user bool) stack.Memory {
 
 // readable reports whether a byte can be read.
 func (r *run) readable(addr uint64, user bool) bool {
+	if one := make([]byte, 1); !user && r.readVariable(one, addr) {
+		return true
+	}
 	m := r.memory(user)
 	return m != nil && m.ReadMemory(make([]byte, 1), addr) == nil
 }
 
 func (r *run) readAt(b []byte, addr uint64, user bool, site uint32) bool {
+	if !user && r.readVariable(b, addr) {
+		return true
+	}
 	m := r.memory(user)
 	if m == nil || m.ReadMemory(b, addr) != nil {
 		clear(b)

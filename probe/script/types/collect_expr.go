@@ -39,7 +39,8 @@ func (c *collector) expr(n syntax.Expr) {
 		if m, ok := n.X.(*syntax.Map); ok {
 			of = valueOf(m.Name)
 		}
-		c.s.add(n, func(in []Type) Type { return pointer(in[0], in[0].Space) }, of)
+		// It is the kernel's, also of a variable that has a user's address.
+		c.s.add(n, func(in []Type) Type { return pointer(in[0], KernelSpace) }, of)
 	case *syntax.Builtin:
 		c.builtinType(n)
 	case *syntax.Identifier:

@@ -199,7 +199,7 @@ func (c *checker) node(e *ir.Expr, args []*typed.Node) (*typed.Node, error) {
 		return nil, err
 	}
 	switch e.Op {
-	case ir.OpConst, ir.OpString, ir.OpVar, ir.OpBuiltin, ir.OpArg, ir.OpField, ir.OpRet, ir.OpReg,
+	case ir.OpConst, ir.OpString, ir.OpVar, ir.OpVarAddr, ir.OpBuiltin, ir.OpArg, ir.OpField, ir.OpRet, ir.OpReg,
 		ir.OpKaddr, ir.OpKstack, ir.OpUstack,
 		ir.OpUstackWalk, ir.OpUaddr, ir.OpBytes, ir.OpEnum, ir.OpSizeof:
 		return c.leaf(e)
@@ -267,10 +267,13 @@ func (c *checker) leaf(e *ir.Expr) (*typed.Node, error) {
 		return c.enumerator(e.Str)
 	case ir.OpSizeof:
 		return c.sizeof(e.Str)
-	case ir.OpVar:
+	case ir.OpVar, ir.OpVarAddr:
 		v := c.vars[e.Var]
 		if v == nil {
 			return nil, errors.New("variable is used before it is set")
+		}
+		if e.Op == ir.OpVarAddr {
+			return &typed.Node{Op: ir.OpVarAddr, Type: ir.PtrType(nil, false), Var: v}, nil
 		}
 		return &typed.Node{Op: ir.OpVar, Type: v.Type, Var: v}, nil
 	case ir.OpBuiltin:

@@ -47,6 +47,9 @@ func (g *values) scalar(e *typed.Node, dst asm.Register) {
 		g.imm(dst, e.Int)
 	case ir.OpVar:
 		g.readVar(e.Var, dst)
+	case ir.OpVarAddr:
+		g.addr(dst, g.homes[e.Var].at)
+		g.numbered(dst)
 	case ir.OpBuiltin:
 		g.builtin(e, dst)
 	case typed.Ctx:

@@ -19,11 +19,12 @@ type usage struct {
 	cookie                         bool // the program reads the cookie of a session
 	depth                          int  // nesting depth of callbacks
 	reads                          map[*ir.Var]int
+	addressed                      map[*ir.Var]bool // variables whose addresses are taken
 }
 
 // scan returns the usage of the action.
 func scan(g *statements) usage {
-	u := usage{reads: map[*ir.Var]int{}}
+	u := usage{reads: map[*ir.Var]int{}, addressed: map[*ir.Var]bool{}}
 	big := func(t ir.Type) {
 		if !t.Scalar() && t.Size > g.lim.inline {
 			u.scratch = true
@@ -42,6 +43,8 @@ func scan(g *statements) usage {
 			u.cookie = u.cookie || e.Str == "session_cookie"
 		case ir.OpVar:
 			u.reads[e.Var] += weight
+		case ir.OpVarAddr:
+			u.addressed[e.Var] = true
 		}
 		big(e.Type)
 	}
@@ -105,20 +108,22 @@ func (g *machine) placeVars(c *check.Checked, u usage) {
 	byUse := append([]*ir.Var(nil), c.Vars...)
 	sort.SliceStable(byUse, func(i, j int) bool { return u.reads[byUse[i]] > u.reads[byUse[j]] })
 	for _, v := range byUse {
-		if len(free) > 0 && v.Type.Scalar() {
+		if len(free) > 0 && v.Type.Scalar() && !u.addressed[v] {
 			g.homes[v] = home{reg: free[0], inReg: true}
 			free = free[1:]
 		}
 	}
-	a := &slots{g: g, free: map[slotKind][]loc{}}
+	a := &slots{g: g, free: map[slotKind][]loc{}, addressed: u.addressed}
 	a.block(c.Body)
 }
 
 // slots allocates memory for variables by their lives: from the statement that declares a
-// variable to the last statement of the same block that contains it.
+// variable to the last statement of the same block that contains it, or, if its address is taken, to
+// the end of the action.
 type slots struct {
-	g    *machine
-	free map[slotKind][]loc
+	g         *machine
+	free      map[slotKind][]loc
+	addressed map[*ir.Var]bool
 }
 
 type slotKind struct {
@@ -146,6 +151,9 @@ func (a *slots) block(list []*typed.Stmt) {
 				continue
 			}
 			a.g.homes[v] = home{at: a.take(v.Type)}
+			if a.addressed[v] {
+				continue
+			}
 			mine = append(mine, v)
 			if s.Op != ir.StmtLet { // a loop's or find's variable ends with it
 				last[v] = i

@@ -59,6 +59,11 @@ func (g *runtime) toScalar(r asm.Register) {
 	if g.c.Pp.Context != probe.ContextTramp && g.c.Pp.Context != probe.ContextIter {
 		return
 	}
+	g.numbered(r)
+}
+
+// numbered turns any pointer into a scalar.
+func (g *runtime) numbered(r asm.Register) {
 	m := g.mark()
 	s := g.slot()
 	g.storeImm(s, 0, 8)

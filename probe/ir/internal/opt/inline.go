@@ -18,16 +18,20 @@ import (
 func Inline(c *check.Checked) *check.Checked {
 	uses := map[*ir.Var]int{}
 	sets := map[*ir.Var]int{}
+	addressed := map[*ir.Var]bool{}
 	typed.Walk(c.Body, func(s *typed.Stmt) {
 		for _, v := range s.Vars() {
 			sets[v]++
 		}
 	}, func(e *typed.Node) {
-		if e.Op == ir.OpVar {
+		switch e.Op {
+		case ir.OpVar:
 			uses[e.Var]++
+		case ir.OpVarAddr:
+			addressed[e.Var] = true
 		}
 	})
-	in := &inliner{uses: uses, sets: sets}
+	in := &inliner{uses: uses, sets: sets, addressed: addressed}
 	out := *c
 	out.Body = in.block(c.Body)
 	out.Vars = slices.DeleteFunc(slices.Clone(c.Vars), func(v *ir.Var) bool { return in.gone[v] })
@@ -36,6 +40,7 @@ func Inline(c *check.Checked) *check.Checked {
 
 type inliner struct {
 	uses, sets map[*ir.Var]int
+	addressed  map[*ir.Var]bool // those whose addresses are taken: they stay what they are
 	gone       map[*ir.Var]bool
 }
 
@@ -43,7 +48,7 @@ func (in *inliner) block(list []*typed.Stmt) []*typed.Stmt {
 	list = append([]*typed.Stmt(nil), list...)
 	for i := len(list) - 1; i >= 0; i-- {
 		s := list[i]
-		if s.Op != ir.StmtLet || in.sets[s.Var] != 1 {
+		if s.Op != ir.StmtLet || in.sets[s.Var] != 1 || in.addressed[s.Var] {
 			continue
 		}
 		switch in.uses[s.Var] {
@@ -111,7 +116,7 @@ func (in *inliner) forward(list []*typed.Stmt, i int) {
 			in.remove(list, i)
 			return
 		}
-		if s.Op != ir.StmtLet || in.sets[s.Var] != 1 || timed && !quick(s.X) ||
+		if s.Op != ir.StmtLet || in.sets[s.Var] != 1 || in.addressed[s.Var] || timed && !quick(s.X) ||
 			!fast && readsClock(s.X) || readsVarSetTwice(x, in.sets) {
 			return
 		}

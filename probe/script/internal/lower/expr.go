@@ -43,6 +43,8 @@ func (l *lowerer) value(x syntax.Expr) *ir.Expr {
 			return ir.NewVar(v)
 		}
 		return l.missing(x, "the use of this variable")
+	case *syntax.Addr:
+		return l.addressOf(x)
 	case *syntax.MapAccess:
 		return l.read(x)
 	case *syntax.Binary:

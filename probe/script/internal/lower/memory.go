@@ -86,6 +86,19 @@ func (l *lowerer) address(x syntax.Expr) *ir.Expr {
 	return nil
 }
 
+// addressOf returns the address of a variable.
+func (l *lowerer) addressOf(x *syntax.Addr) *ir.Expr {
+	n, ok := x.X.(*syntax.Variable)
+	if !ok {
+		return l.missing(x, "the address of a map")
+	}
+	v := l.find(n.Name)
+	if v == nil || hasNames(l.varNames[v]) {
+		return l.missing(x, "the address of this variable")
+	}
+	return castTo(l.of(x), &ir.Expr{Op: ir.OpVarAddr, Var: v})
+}
+
 // pointer returns an expression, a pointer or a number, as a pointer to a type.
 func (l *lowerer) pointer(x syntax.Expr, elem types.Type) *ir.Expr {
 	of := l.typ(x)
