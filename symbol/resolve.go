@@ -25,6 +25,28 @@ func (p *Process) Resolve(dst []Frame, pcs []uint64) []Frame {
 	return dst
 }
 
+// FilePlace returns where an address is in a file of the process, wherever that is mapped elsewhere:
+// the file's GNU build-id in lower-case hex and the offset in the file in bytes. ok reports whether
+// the address is of a file that has a build-id.
+func (p *Process) FilePlace(pc uint64) (buildID string, offset uint64, ok bool) {
+	p.ps.mu.Lock()
+	defer p.ps.mu.Unlock()
+	p.ps.reads(p)
+	defer p.ps.trim()
+	m := p.find(pc)
+	if m == nil && p.mayReread() {
+		m = p.find(pc)
+	}
+	if m == nil || m.img == nil {
+		return "", 0, false
+	}
+	e := p.elf(m)
+	if e == nil || e.buildID == "" {
+		return "", 0, false
+	}
+	return e.buildID, pc - m.start + m.offset, true
+}
+
 // manyAddresses is the size of a batch that is worth giving pages back after.
 const manyAddresses = 16
 

@@ -43,6 +43,14 @@ func (n *names) User(pid int, pc uint64) []output.Function {
 	return n.functions()
 }
 
+// FilePlace returns where an address of a process is in a file.
+func (n *names) FilePlace(pid int, pc uint64) (buildID string, offset uint64) {
+	if p, err := n.files().Process(pid); err == nil {
+		buildID, offset, _ = p.FilePlace(pc)
+	}
+	return buildID, offset
+}
+
 // files returns the processes whose addresses are named.
 func (n *names) files() *symbol.Processes {
 	if n.processes == nil {

@@ -32,7 +32,11 @@ func (o *Options) named(t types.Type, v bpf.Value) any {
 	case types.Kstack:
 		return o.stack(t, v.PCs(), o.kernel)
 	case types.Ustack:
-		return o.stack(t, v.Elem(1).PCs(), o.user(int(v.Elem(0).Int())))
+		pid, pcs := int(v.Elem(0).Int()), v.Elem(1).PCs()
+		if t.Mode == "build_id" {
+			return o.places(pid, pcs)
+		}
+		return o.stack(t, pcs, o.user(pid))
 	case types.Inet:
 		return inet(uint64(v.Elem(0).Int()), []byte(v.Elem(1).Raw))
 	case types.MAC:
@@ -193,6 +197,23 @@ func (o *Options) stack(t types.Type, pcs []uint64, names func(uint64) []Functio
 		}
 	}
 	return b.String()
+}
+
+// places returns a stack of a process as places in files, which name them on any machine.
+func (o *Options) places(pid int, pcs []uint64) string {
+	b := []byte("\n")
+	for _, pc := range pcs {
+		id, offset := "", uint64(0)
+		if o.Names != nil {
+			id, offset = o.Names.FilePlace(pid, pc)
+		}
+		if id == "" {
+			b = fmt.Appendf(b, "%x\n", pc)
+		} else {
+			b = fmt.Appendf(b, "%s 0x%02x\n", id, offset)
+		}
+	}
+	return string(b)
 }
 
 // frame returns a frame as bpftrace has it, perf as perf script does.

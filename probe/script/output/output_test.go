@@ -38,6 +38,13 @@ func (n names) User(pid int, pc uint64) []output.Function {
 	return nil
 }
 
+func (names) FilePlace(pid int, pc uint64) (buildID string, offset uint64) {
+	if pid == 5 && pc == 0x20 {
+		return "0a1b", 9
+	}
+	return "", 0
+}
+
 func (names) Username(uid uint64) string { return map[uint64]string{7: "seven"}[uid] }
 
 func (names) Cgroup(id uint64) string { return map[uint64]string{7: "unified:/a"}[id] }
@@ -112,6 +119,7 @@ func TestNamed(t *testing.T) {
 		{stack(types.Kstack, "bpftrace"), pcs, u64(0x20, 0x10, 0x99), "\n        called+4\n        [inlined] inner@/a.c:3\n        outer+6@/b.c:12\n        0x99\n"},
 		{stack(types.Kstack, "perf"), pcs, u64(0x20, 0x10, 0), "\n\t20 called+4\n\t10 inner (inlined)\n\t10 outer+6\n"},
 		{stack(types.Ustack, "perf"), upcs, u64(5, 0x20, 0x99, 0), "\n\t20 called+4 (/bin/x?)\n\t99 0x99 ([unknown])\n"},
+		{stack(types.Ustack, "build_id"), upcs, u64(5, 0x20, 0x99, 0), "\n0a1b 0x09\n99\n"},
 		{stack(types.Ustack, "raw"), upcs, u64(5, 0x20, 0x99, 0), "\n20\n99\n"},
 		{types.Type{Kind: types.Inet}, addr, u64(2, 0x0100007f, 0), "127.0.0.1"},
 		{types.Type{Kind: types.Inet}, addr, u64(10, 0, 1<<56), "::1"},

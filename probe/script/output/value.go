@@ -20,6 +20,9 @@ type Names interface {
 	Kernel(pc uint64) []Function
 	// User returns the functions at an address of a process, likewise.
 	User(pid int, pc uint64) []Function
+	// FilePlace returns the build-id of the file that an address of a process is in, and the offset
+	// there in bytes; "" if there is none.
+	FilePlace(pid int, pc uint64) (buildID string, offset uint64)
 	// Username returns the name of a user.
 	Username(uid uint64) string
 	// Cgroup returns the path of a control group, by its id.

@@ -13,9 +13,6 @@ import (
 // walked by call frame information.
 func (l *lowerer) stack(n syntax.Expr) *ir.Expr {
 	t := l.typ(n)
-	if t.Mode == "build_id" {
-		return l.missing(n, "the stack mode build_id")
-	}
 	if t.Kind == types.Kstack {
 		return &ir.Expr{Op: ir.OpKstack, Int: int64(t.Limit)}
 	}
