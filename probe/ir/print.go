@@ -143,6 +143,12 @@ func (s *Stmt) firstLine() string {
 		return mapAt(s.Map, s.Key) + " = " + name + "(" + arg + ")"
 	case StmtEmit:
 		return "emit " + mapName(s.Map) + " " + s.X.String()
+	case StmtTrace:
+		line := "trace " + strconv.Quote(s.Text)
+		if s.X != nil {
+			line += " " + s.X.String()
+		}
+		return line
 	case StmtPacket:
 		line := "packet " + mapAt(s.Map, s.Key)
 		if s.X != nil {

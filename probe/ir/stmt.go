@@ -26,6 +26,9 @@ const (
 	StmtSkip            // at the entry, in a session program: leave out the return
 	StmtCookie          // X: a number kept for the return of the same call (session programs)
 	StmtEval            // X, for its effect on counters only
+	// StmtTrace writes a line to the kernel's trace (tracefs, trace_pipe), for debugging. Text: the
+	// format, as bpf_trace_printk takes it; X: a tuple of at most three numbers and texts, or nil.
+	StmtTrace
 	numStmts
 )
 
@@ -56,6 +59,8 @@ type Stmt struct {
 	Delete bool
 	// Flag is the condition of StmtSet.
 	Flag MapFlag
+	// Text is the format of StmtTrace.
+	Text string
 	// Thread sends StmtSignal to the thread instead of the process.
 	Thread bool
 	// Site, if it is not 0, is the number with which Program.Failures has what fails in this
@@ -70,7 +75,7 @@ var stmtNames = [numStmts]string{
 	StmtContinue: "continue", StmtReturn: "return", StmtFind: "find", StmtSet: "set",
 	StmtDelete: "delete", StmtAdd: "add", StmtAgg: "aggregate", StmtEmit: "emit", StmtPacket: "packet",
 	StmtSignal: "signal", StmtOverride: "override", StmtExit: "exit", StmtSkip: "skip",
-	StmtCookie: "cookie", StmtEval: "eval",
+	StmtCookie: "cookie", StmtEval: "eval", StmtTrace: "trace",
 }
 
 // String returns the statement's name.

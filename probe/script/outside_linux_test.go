@@ -173,6 +173,37 @@ func TestFailuresInJSON(t *testing.T) {
 	}
 }
 
+// TestDebugf: lines are in the kernel's trace, with numbers of 64 bits whole.
+func TestDebugf(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracefs)
+	dir := testenv.TracefsDir(t)
+	// The kernel does so for each program with debugf(), and since 6.18 a moment after it is loaded.
+	if err := os.WriteFile(dir+"/events/bpf_trace/bpf_trace_printk/enable", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	mark := fmt.Sprintf("script-%d-", os.Getpid())
+	_, said := ran(t, `begin {
+  $n = (uint64)1 << 40;
+  debugf("`+mark+`a %d %s %x", (int64)-5, "text", $n);
+  debugf("`+mark+`b 100%% %u and a format that is longer than the stack has room for %d\n", (uint32)7, 8);
+  debugf("`+mark+`c");
+}`, nil, &script.RunOptions{Quiet: true})
+	if said != "" {
+		t.Errorf("it said %s", said)
+	}
+	trace, err := os.ReadFile(dir + "/trace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"a -5 text 10000000000\n", "b 100% 7 and a format that is longer than the stack has room for 8\n", "c\n",
+	} {
+		if line := "bpf_trace_printk: " + mark + want; !strings.Contains(string(trace), line) {
+			t.Errorf("no %q in the trace", line)
+		}
+	}
+}
+
 // TestArgsAsValue: the arguments of a probe are a record, which is printed, kept, and a key.
 func TestArgsAsValue(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)

@@ -55,6 +55,8 @@ type Machine struct {
 	ExitRequested bool
 	ExitCode      int32
 	Signal        uint32
+	// Traced are the lines of StmtTrace: the format, and the values as bytes.
+	Traced []Traced
 	// Return is the value of StmtOverride; Overridden is set if there was one.
 	Return     uint64
 	Overridden bool
@@ -62,6 +64,12 @@ type Machine struct {
 	// session_cookie.
 	Skipped bool
 	Cookie  uint64
+}
+
+// Traced is what StmtTrace wrote: its format, and the bytes of its values.
+type Traced struct {
+	Format string
+	Values [][]byte
 }
 
 // Interp is a program that is ready to be interpreted for one program of a plan. It is

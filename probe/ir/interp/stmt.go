@@ -60,6 +60,14 @@ func (r *run) stmt(s *typed.Stmt) (control, error) {
 		r.Skipped = true
 	case ir.StmtCookie:
 		r.Cookie = r.expr(s.X).n
+	case ir.StmtTrace:
+		line := Traced{Format: s.Text}
+		if s.X != nil {
+			for _, a := range s.X.Args {
+				line.Values = append(line.Values, toBytes(a.Type, r.expr(a)))
+			}
+		}
+		r.Traced = append(r.Traced, line)
 	case ir.StmtExit:
 		r.ExitRequested = true
 		if s.X != nil {

@@ -3,6 +3,7 @@ package check
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -51,7 +52,7 @@ func (c *checker) stmt(s *ir.Stmt, depth int) (*typed.Stmt, error) {
 	c.pos = s.Pos
 	out := &typed.Stmt{
 		Op: s.Op, Map: s.Map, Delete: s.Delete, Flag: s.Flag, Max: s.Max,
-		Thread: s.Thread, Site: c.failureSite(s.Site), Pos: s.Pos,
+		Thread: s.Thread, Text: s.Text, Site: c.failureSite(s.Site), Pos: s.Pos,
 	}
 	var err error
 	if s.Op != ir.StmtAgg {
@@ -104,6 +105,8 @@ func (c *checker) stmt(s *ir.Stmt, depth int) (*typed.Stmt, error) {
 		return out, c.effect(out, s, ir.IntType(4, false))
 	case ir.StmtOverride:
 		return out, c.override(out, s)
+	case ir.StmtTrace:
+		return out, c.trace(out, s)
 	case ir.StmtEval:
 		out.X, err = c.expr(s.X)
 		return out, err
@@ -353,6 +356,31 @@ func (c *checker) emit(out *typed.Stmt, s *ir.Stmt) error {
 	}
 	if out.X, err = convert(x, s.Map.Value); err != nil {
 		return fmt.Errorf("event of %s: %w", s.Map.Name, err)
+	}
+	return nil
+}
+
+// mostTrace is the length from which on the kernel cuts a line of its trace (MAX_TRACE_PRINTK_VARARGS
+// and the buffer of bpf_trace_printk, kernel/trace/bpf_trace.c, before Linux 6.1).
+const mostTrace = 512
+
+func (c *checker) trace(out *typed.Stmt, s *ir.Stmt) (err error) {
+	if s.Text == "" || len(s.Text) >= mostTrace || strings.IndexByte(s.Text, 0) >= 0 {
+		return fmt.Errorf("a format of %d bytes: 1 to %d, without NUL, are possible", len(s.Text), mostTrace-1)
+	}
+	if s.X == nil {
+		return nil
+	}
+	if out.X, err = c.expr(s.X); err != nil {
+		return err
+	}
+	if out.X.Op != ir.OpTuple || len(out.X.Args) > 3 {
+		return errors.New("the values of a trace are a tuple of at most three")
+	}
+	for _, a := range out.X.Args {
+		if !a.Type.Scalar() && a.Type.Kind != ir.KindString {
+			return fmt.Errorf("%s in a trace: only numbers and texts are possible", a.Type)
+		}
 	}
 	return nil
 }

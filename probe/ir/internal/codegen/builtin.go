@@ -89,7 +89,7 @@ var gplHelpers = map[asm.BuiltinFunc]bool{
 	asm.FnProbeReadKernel: true, asm.FnProbeReadKernelStr: true, asm.FnProbeReadUser: true,
 	asm.FnProbeReadUserStr: true, asm.FnGetStack: true, asm.FnGetCurrentTask: true,
 	asm.FnGetCurrentTaskBtf: true, asm.FnGetFuncIp: true, asm.FnPerfEventOutput: true,
-	asm.FnSkbOutput:      true,
+	asm.FnSkbOutput: true, asm.FnTracePrintk: true,
 	asm.FnOverrideReturn: true,
 }
 

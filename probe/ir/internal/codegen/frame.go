@@ -70,6 +70,8 @@ func scan(g *statements) usage {
 				}
 			case ir.StmtOverride, ir.StmtSkip, ir.StmtCookie:
 				u.ctx, u.result = true, true
+			case ir.StmtTrace:
+				u.scratch = u.scratch || len(s.Text) >= g.lim.inline
 			case ir.StmtSet, ir.StmtFind:
 				big(s.Map.Value)
 			}

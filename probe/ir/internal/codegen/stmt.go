@@ -86,6 +86,8 @@ func (g *statements) stmt(s *typed.Stmt) {
 		x(asm.R1)
 		g.emit(asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord))
 		g.release(m)
+	case ir.StmtTrace:
+		g.trace(s)
 	case ir.StmtExit:
 		g.exitRequest(s)
 	case ir.StmtEval:
@@ -109,6 +111,30 @@ func (g *statements) signalled(site uint32) {
 		g.failed(site)
 		g.jump(back)
 	})
+}
+
+// trace calls bpf_trace_printk, whose texts are at addresses of the kernel.
+func (g *statements) trace(s *typed.Stmt) {
+	var args []func(dst asm.Register)
+	if s.X != nil {
+		for _, a := range s.X.Args {
+			if a.Type.Scalar() {
+				args = append(args, g.settled(a))
+				continue
+			}
+			at := g.operand(a)
+			args = append(args, func(dst asm.Register) { g.addr(dst, at) })
+		}
+	}
+	size := len(s.Text) + 1
+	format := g.temp(size)
+	g.constant(s.Text, format, size)
+	g.addr(asm.R1, format)
+	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
+	for i, load := range args {
+		load(asm.R3 + asm.Register(i))
+	}
+	g.call(asm.FnTracePrintk)
 }
 
 // exitRequest stores the exit code, and then the request, which is read first.

@@ -66,13 +66,14 @@ func sameMachine(t testing.TB, p *ir.Program, plain, optimised *interp.Machine) 
 	type outcome struct {
 		Events                          map[*ir.Map][][]byte
 		Lost                            map[*ir.Map]uint64
+		Traced                          []interp.Traced
 		Exit, Overridden, Skipped       bool
 		Code, Signal, Return, Cookie    uint64
 		fewerFaults, fewerCutsThanPlain bool
 	}
 	of := func(m *interp.Machine) outcome {
 		return outcome{
-			m.Events, m.Lost, m.ExitRequested, m.Overridden, m.Skipped,
+			m.Events, m.Lost, m.Traced, m.ExitRequested, m.Overridden, m.Skipped,
 			uint64(m.ExitCode), uint64(m.Signal), m.Return, m.Cookie,
 			m.Faults <= plain.Faults, m.Truncated <= plain.Truncated,
 		}

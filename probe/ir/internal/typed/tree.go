@@ -77,6 +77,7 @@ type Stmt struct {
 	Max        int
 	Delete     bool
 	Flag       ir.MapFlag
+	Text       string
 	Thread     bool
 	Site       uint32
 	Pos        ir.Pos
@@ -179,7 +180,7 @@ func (s *Stmt) Line() string {
 	left := maxPrinted
 	return Line(&ir.Stmt{
 		Op: s.Op, X: s.X.source(&left), Key: s.Key.source(&left), Map: s.Map, Var: s.Var, Var2: s.Var2,
-		Max: s.Max, Delete: s.Delete, Flag: s.Flag, Thread: s.Thread,
+		Max: s.Max, Delete: s.Delete, Flag: s.Flag, Thread: s.Thread, Text: s.Text,
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/script/internal/printf"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/probe/script/types"
 )
@@ -52,6 +53,7 @@ func init() { // they lower their arguments
 		"cat":    func(l *lowerer, c *syntax.Call) *ir.Expr { return l.formatted(c, Cat) },
 		"system": func(l *lowerer, c *syntax.Call) *ir.Expr { return l.formatted(c, System) },
 		"print":  (*lowerer).print,
+		"debugf": (*lowerer).debug,
 		"clear":  func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Clear) },
 		"zero":   func(l *lowerer, c *syntax.Call) *ir.Expr { return l.wholeMap(c, Zero) },
 		"time":   (*lowerer).time, "exit": (*lowerer).exit, "strftime": (*lowerer).strftime,
@@ -150,6 +152,34 @@ func (l *lowerer) formatted(c *syntax.Call, k SiteKind) *ir.Expr {
 	}
 	xs := l.values(&s, c.Args[1:])
 	l.emit(c, s, xs...)
+	return ir.NewConst(0)
+}
+
+// debug writes a line to the kernel's trace. Numbers of 64 bits are printed whole.
+func (l *lowerer) debug(c *syntax.Call) *ir.Expr {
+	format := c.Args[0].(*syntax.String).Value
+	s := &ir.Stmt{Op: ir.StmtTrace}
+	var fields []ir.Field
+	at := 0
+	for i, conv := range printf.Conversions(format) {
+		t := l.typ(c.Args[i+1])
+		if hasNames(t) {
+			return l.missing(c.Args[i+1], "the name of a number in debugf()")
+		}
+		fields = append(fields, ir.Field{Type: l.typeOf(c.Args[i+1], t)})
+		s.Text += format[at:conv.Start]
+		at = conv.Start
+		if end := conv.End - len(conv.Spec); t.Kind == types.Integer && t.Size == 8 && conv.Spec != "p" &&
+			!strings.ContainsAny(format[at:end], "hlLjzt") {
+			s.Text += format[at:end] + "ll"
+			at = end
+		}
+	}
+	s.Text += format[at:]
+	if xs := l.in(c.Args[1:]...); len(xs) > 0 {
+		s.X = &ir.Expr{Op: ir.OpTuple, Type: ir.TupleType(fields...), Args: xs}
+	}
+	l.add(c, s)
 	return ir.NewConst(0)
 }
 
