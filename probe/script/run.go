@@ -510,6 +510,9 @@ func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
 	case lower.Warning:
 		return s.warning(at)
 	case lower.Failure:
+		if len(data) < 16 {
+			return fmt.Errorf("a failure of %d bytes", len(data))
+		}
 		return s.failure(at, int64(binary.LittleEndian.Uint64(data[8:])))
 	case lower.PrintValue:
 		return s.out.Value(s.args(at, raw)[0])

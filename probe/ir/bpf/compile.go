@@ -24,7 +24,8 @@ import (
 // errors.ErrUnsupported if the plan's kernel lacks a feature.
 //
 // The compiled programs use the numbers of tasks in the initial pid namespace. Load compiles
-// for the namespace of its caller.
+// for the namespace of its caller, and makes room for its machine's CPUs: values of some ten
+// thousand bytes are in an array with room for one.
 func Compile(p *ir.Program, plan *probe.Plan) (*ebpf.CollectionSpec, error) {
 	return compileIn(context.Background(), nil, p, plan)
 }

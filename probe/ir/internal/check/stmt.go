@@ -360,9 +360,9 @@ func (c *checker) emit(out *typed.Stmt, s *ir.Stmt) error {
 	return nil
 }
 
-// mostTrace is the length from which on the kernel cuts a line of its trace (MAX_TRACE_PRINTK_VARARGS
-// and the buffer of bpf_trace_printk, kernel/trace/bpf_trace.c, before Linux 6.1).
-const mostTrace = 512
+// mostTrace is the size of a line of the kernel's trace with its NUL (BPF_TRACE_PRINTK_SIZE,
+// kernel/trace/bpf_trace.c): a longer one is cut.
+const mostTrace = 1024
 
 func (c *checker) trace(out *typed.Stmt, s *ir.Stmt) (err error) {
 	if s.Text == "" || len(s.Text) >= mostTrace || strings.IndexByte(s.Text, 0) >= 0 {

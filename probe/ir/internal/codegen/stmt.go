@@ -192,19 +192,19 @@ func (g *statements) forEach(s *typed.Stmt) {
 	g.callback(name, 4, asm.R4, func() {
 		m := g.mark()
 		defer g.release(m)
-		var value func(dst asm.Register)
-		if s.Var != nil && s.Var2 != nil && g.inOne(g.homes[s.Var].at, s.Var.Type.Size) {
-			at := g.slot()
-			g.store(at, asm.R3, 8)
-			value = func(dst asm.Register) { g.load(dst, at, 8) }
+		var value loc
+		spilled := s.Var != nil && s.Var2 != nil && g.inOne(g.homes[s.Var].at, s.Var.Type.Size)
+		if spilled {
+			value = g.slot()
+			g.store(value, asm.R3, 8)
 		}
 		if s.Var != nil {
 			g.setFrom(s.Var, asm.R2)
 		}
+		if spilled {
+			g.load(asm.R3, value, 8)
+		}
 		if s.Var2 != nil {
-			if value != nil {
-				value(asm.R3)
-			}
 			g.setFrom(s.Var2, asm.R3)
 		}
 	}, s.Body)

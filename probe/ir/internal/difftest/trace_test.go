@@ -25,7 +25,7 @@ func tracing(format string, values ...*ir.Expr) *ir.Program {
 // TestTrace: what a line of the kernel's trace can have compiles for every kernel, and the interpreter
 // keeps it.
 func TestTrace(t *testing.T) {
-	long := strings.Repeat("x", 511)
+	long := strings.Repeat("x", 1023)
 	p := tracing(long, constOf(ir.IntType(2, true), -2), ir.NewString("text"), ir.NewBuiltin("pid"))
 	for _, kernel := range []string{"5.10.0", "6.12.0"} {
 		if _, err := bpf.Compile(p, rawPlan(kernel, "amd64", nil)); err != nil {
@@ -48,7 +48,7 @@ func TestWrongTraces(t *testing.T) {
 	for name, p := range map[string]*ir.Program{
 		"no format":   tracing(""),
 		"a NUL":       tracing("a\x00b"),
-		"long":        tracing(strings.Repeat("x", 512)),
+		"long":        tracing(strings.Repeat("x", 1024)),
 		"four values": tracing("%d %d %d %d", one, one, one, one),
 		"bytes":       tracing("%s", &ir.Expr{Op: ir.OpBytes, Type: ir.BytesType(4)}),
 		"licence":     unlicensed,

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -23,14 +24,13 @@ func withRecords(t types.Type) types.Type {
 	}
 	var fields []types.Field
 	for i, f := range t.Fields {
-		of := withRecords(f.Type)
-		if of.Kind == f.Type.Kind && len(of.Fields) == 0 {
+		if of := f.Type; !of.Args && of.Kind != types.Tuple && of.Kind != types.Record {
 			continue
 		}
 		if fields == nil {
-			fields = append(fields, t.Fields...)
+			fields = slices.Clone(t.Fields)
 		}
-		fields[i].Type = of
+		fields[i].Type = withRecords(f.Type)
 	}
 	if fields != nil {
 		t.Fields = fields

@@ -268,12 +268,12 @@ func (l *lowerer) buf(c *syntax.Call) *ir.Expr {
 		length = l.kept(c, length, length.Type)
 	}
 	data := &ir.Expr{Op: ir.OpBuf, Type: room, Args: []*ir.Expr{from, length}}
-	if !literal {
-		l.reading(c, l.typ(c.Args[0]), data)
-	} else {
+	if literal {
 		b := make([]byte, room.Size)
 		copy(b, text.Value)
 		data = &ir.Expr{Op: ir.OpBytes, Type: room, Str: string(b)}
+	} else {
+		l.reading(c, l.typ(c.Args[0]), data)
 	}
 	return &ir.Expr{Op: ir.OpTuple, Type: t, Args: []*ir.Expr{length, data}}
 }
