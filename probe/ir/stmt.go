@@ -27,7 +27,8 @@ const (
 	StmtCookie          // X: a number kept for the return of the same call (session programs)
 	StmtEval            // X, for its effect on counters only
 	// StmtTrace writes a line to the kernel's trace (tracefs, trace_pipe), for debugging. Text: the
-	// format, as bpf_trace_printk takes it; X: a tuple of at most three numbers and texts, or nil.
+	// format, as bpf_trace_printk takes it (that of Linux 5.10 prints nothing for one with widths or
+	// with %%); X: a tuple of at most three numbers and texts, or nil.
 	StmtTrace
 	numStmts
 )

@@ -185,7 +185,7 @@ func TestDebugf(t *testing.T) {
 	_, said := ran(t, `begin {
   $n = (uint64)1 << 40;
   debugf("`+mark+`a %d %s %x", (int64)-5, "text", $n);
-  debugf("`+mark+`b 100%% %u and a format that is longer than the stack has room for %d\n", (uint32)7, 8);
+  debugf("`+mark+`b %u and a format that is longer than the stack has room for %d\n", (uint32)7, 8);
   debugf("`+mark+`c");
 }`, nil, &script.RunOptions{Quiet: true})
 	if said != "" {
@@ -196,7 +196,7 @@ func TestDebugf(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"a -5 text 10000000000\n", "b 100% 7 and a format that is longer than the stack has room for 8\n", "c\n",
+		"a -5 text 10000000000\n", "b 7 and a format that is longer than the stack has room for 8\n", "c\n",
 	} {
 		if line := "bpf_trace_printk: " + mark + want; !strings.Contains(string(trace), line) {
 			t.Errorf("no %q in the trace", line)
