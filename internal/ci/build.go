@@ -48,7 +48,10 @@ func cross(ctx context.Context, c *check) (testlog.Counts, error) {
 	return n, errors.Join(errs...)
 }
 
-// nested builds and vets the nested modules.
+// benchModule is the module whose tests belong to the step compare: they need peers.
+var benchModule = filepath.Join("internal", "bench")
+
+// nested builds, vets and tests the nested modules.
 func nested(ctx context.Context, c *check) (testlog.Counts, error) {
 	dirs, err := nestedModules()
 	if err != nil {
@@ -57,35 +60,41 @@ func nested(ctx context.Context, c *check) (testlog.Counts, error) {
 	var n testlog.Counts
 	var errs []error
 	for _, dir := range dirs {
-		if err := c.buildModule(ctx, dir); err != nil {
+		hasCode, err := c.buildModule(ctx, dir)
+		if err != nil {
 			n.Failed++
 			errs = append(errs, errors.New(dir+": "+err.Error()))
 			continue
 		}
 		n.Passed++
+		if !hasCode || dir == benchModule {
+			continue
+		}
+		tests, err := c.goTestIn(ctx, dir, "", []string{"BORESCOPE_LONG=1"}, "-count=1", "-timeout=3m", "./...")
+		n.Add(tests)
+		errs = append(errs, err)
 	}
 	return n, errors.Join(errs...)
 }
 
-// buildModule builds a module's packages, or its tools if it has no code.
-func (c *check) buildModule(ctx context.Context, dir string) error {
-	hasCode := false
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+// buildModule builds and vets a module's packages, or builds its tools if it has no code.
+func (c *check) buildModule(ctx context.Context, dir string) (hasCode bool, err error) {
+	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		hasCode = hasCode || strings.HasSuffix(path, ".go")
 		return err
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !hasCode {
-		return c.exec(ctx, nil, "go", "-C", dir, "build", "-o", os.DevNull, "tool")
+		return false, c.exec(ctx, nil, "go", "-C", dir, "build", "-o", os.DevNull, "tool")
 	}
 	for _, verb := range []string{"build", "vet"} {
 		if err := c.exec(ctx, nil, "go", "-C", dir, verb, "./..."); err != nil {
-			return err
+			return true, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 func nestedModules() ([]string, error) {

@@ -27,21 +27,20 @@ func compare(ctx context.Context, c *check) (testlog.Counts, error) {
 	if os.Geteuid() != 0 {
 		return testlog.Counts{Skipped: len(comparisons)}, nil
 	}
-	dir := filepath.Join("internal", "bench")
 	bin := filepath.Join(c.tmp, "bench") + string(filepath.Separator)
 	var n testlog.Counts
-	if err := c.exec(ctx, nil, "go", "-C", dir, "build", "-o", bin, "./..."); err != nil {
+	if err := c.exec(ctx, nil, "go", "-C", benchModule, "build", "-o", bin, "./..."); err != nil {
 		return n, err
 	}
 	var errs []error
-	if err := c.exec(ctx, nil, "go", "-C", dir, "test", "./..."); err != nil { // peers as oracles
+	if err := c.exec(ctx, nil, "go", "-C", benchModule, "test", "./..."); err != nil { // peers as oracles
 		n.Failed++
 		errs = append(errs, err)
 	}
 	for _, argv := range comparisons {
 		cmd, err := c.prepare(ctx, nil, bin+argv[0], argv[1:]...)
 		if err == nil {
-			cmd.Dir = dir
+			cmd.Dir = benchModule
 			cmd.Stdout, cmd.Stderr = c.out, c.out
 			err = runGroup(cmd)
 		}

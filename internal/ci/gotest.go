@@ -39,12 +39,19 @@ func (c *check) goTest(ctx context.Context, column string, args ...string) (test
 func (c *check) goTestEnv(ctx context.Context, column string, env []string,
 	args ...string,
 ) (testlog.Counts, error) {
+	return c.goTestIn(ctx, ".", column, env, args...)
+}
+
+// goTestIn is goTestEnv in the module of a directory.
+func (c *check) goTestIn(ctx context.Context, dir, column string, env []string,
+	args ...string,
+) (testlog.Counts, error) {
 	r, w := io.Pipe()
 	runs := map[string]*packageRun{}
 	done := make(chan error, 1)
 	go func() { done <- c.readEvents(r, runs) }()
 	// The step vet does that, once.
-	err := c.execTo(ctx, w, env, "go", append([]string{"test", "-json", "-vet=off"}, args...)...)
+	err := c.execTo(ctx, w, env, "go", append([]string{"-C", dir, "test", "-json", "-vet=off"}, args...)...)
 	w.Close()
 	if rerr := <-done; err == nil {
 		err = rerr
