@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script/config"
 	"github.com/borescope/borescope/probe/script/internal/imports"
 	"github.com/borescope/borescope/probe/script/internal/library"
@@ -59,6 +60,9 @@ type Options struct {
 	// Failures prints a warning with its place in the script for each read of memory, lookup of an
 	// element of a map, and update that fails in the kernel. Without it they are counted.
 	Failures bool
+	// Budget bounds what the programs that Compile makes may cost. The kernel enforces it; what the
+	// script prints are events. Session.Stats has what was left out.
+	Budget ir.Budget
 	// Keep says by its text which attach points are kept, after wildcards are replaced; begin and end
 	// are. Nil: all.
 	Keep func(point string) bool

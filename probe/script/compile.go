@@ -73,6 +73,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	low.IR.Budget = opts.Budget
 	compiled, err := bpf.Build(opts.Env, low.IR, &probe.Options{
 		Missing: missing(c.Config.MissingProbes), DWARF: low.DWARF,
 	})
@@ -142,6 +143,9 @@ func (p *Program) Load() error {
 
 // IR returns the program that the script became. It is shared: do not change it.
 func (p *Program) IR() *ir.Program { return p.low.IR }
+
+// Types returns the types of the script's maps. It is shared: do not change it.
+func (p *Program) Types() *types.Program { return p.typed }
 
 // Plan returns where the programs are attached. It is shared: do not change it.
 func (p *Program) Plan() *probe.Plan { return p.plan }

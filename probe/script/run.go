@@ -127,8 +127,10 @@ type run struct {
 	replay bool
 	// Of a Session: what is printed goes to its events, and mu is held while a record is handled
 	// or a map is read.
-	events *events
-	mu     sync.Mutex
+	events   *events
+	disabled bool // the probes but begin do nothing at first
+	detached bool
+	mu       sync.Mutex
 	// Of tests: each record, and the end, before the program is unloaded.
 	seen func(data []byte)
 	last func()
@@ -190,6 +192,11 @@ func (s *run) play(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, s.detach())
 	}
+	if s.events != nil {
+		if err := s.enable(); err != nil {
+			return err
+		}
+	}
 	return s.finish(context.WithoutCancel(ctx), ends)
 }
 
@@ -198,6 +205,11 @@ func (s *run) play(ctx context.Context) error {
 func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
 	begins, others, ends := s.split()
 	for _, plan := range []*probe.Plan{begins, others} {
+		if s.disabled && plan == others {
+			if err := s.loaded.SetDisabled(true); err != nil {
+				return nil, err
+			}
+		}
 		if len(plan.Programs) == 0 {
 			continue
 		}
@@ -301,6 +313,14 @@ func (s *run) detach() error {
 	}
 	s.links = nil
 	return errors.Join(errs...)
+}
+
+// enable switches the end probes on: nothing else is attached any more.
+func (s *run) enable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.detached = true
+	return s.loaded.SetDisabled(false)
 }
 
 // poll is how often a run looks whether the script has ended although the ring had no room for the

@@ -22,6 +22,9 @@ type AttachOptions struct {
 	Events chan<- Event
 	// Raw leaves text of traced processes as it is, with what a terminal acts on.
 	Raw bool
+	// Disabled attaches the probes, but begin, so that they do nothing until Session.SetDisabled:
+	// a later version of a script takes over in the moment between two writes to maps.
+	Disabled bool
 }
 
 // Event is something that a script printed or said. It is plain data.
@@ -65,7 +68,7 @@ func Attach(ctx context.Context, p *Program, o *AttachOptions) (*Session, error)
 			return nil
 		},
 	})
-	r.events = e
+	r.events, r.disabled = e, o.Disabled
 	if err := r.load(ctx); err != nil {
 		return nil, err
 	}
@@ -113,6 +116,20 @@ func (s *Session) Close() error {
 	}
 	s.closed = true
 	return errors.Join(s.end, s.run.unload())
+}
+
+// SetDisabled switches all probes of the script off, or on again. They stay attached, but do nothing. End
+// probes run in any case.
+func (s *Session) SetDisabled(off bool) error {
+	s.run.mu.Lock()
+	defer s.run.mu.Unlock()
+	if s.closed {
+		return os.ErrClosed
+	}
+	if s.run.detached {
+		return nil
+	}
+	return s.run.loaded.SetDisabled(off)
 }
 
 // Stats returns the costs and losses so far. Lost is the number of records for which the ring had no

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/output"
 )
@@ -197,5 +199,70 @@ func TestSessionShort(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestSessionDisabled: of a session that is switched off the begin and end probes run, and the others
+// while it is on.
+func TestSessionDisabled(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	p := script.MustCompile(t, `begin { @begun = count(); }
+		tracepoint:syscalls:sys_enter_getppid /pid == $1/ { @n = count(); }
+		end { @ended = count(); }`, &script.Options{Params: []string{strconv.Itoa(os.Getpid())}, IncludeSelf: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := script.Attach(ctx, p, &script.AttachOptions{Disabled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, off := range []bool{true, false, true} {
+		if err := s.SetDisabled(off); err != nil {
+			t.Fatal(err)
+		}
+		for range 23 {
+			os.Getppid()
+		}
+	}
+	cancel()
+	if _, err := s.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]uint64{"@begun": 1, "@n": 23, "@ended": 1} {
+		if got, err := s.Entries(name); err != nil || len(got) != 1 || got[0].Value != want {
+			t.Errorf("%s is %v, %v; want %d", name, got, err, want)
+		}
+	}
+	if err := errors.Join(s.SetDisabled(true), s.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := s.SetDisabled(false); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a closed session: %v", err)
+	}
+}
+
+// TestBudget: a script's budget is enforced in the kernel, and what is left out is counted.
+func TestBudget(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	child := startWork(t)
+	p := script.MustCompile(t, `tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ { @n = count(); printf("x"); }`,
+		&script.Options{Params: child.params(), Budget: ir.Budget{EventsPerSecond: 1}})
+	s, err := script.Attach(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := child.work(); err != nil {
+		t.Fatal(err)
+	}
+	st, lost, err := s.Stats()
+	if err != nil || st.Limited == 0 || st.Limited >= 23 || lost != 0 {
+		t.Errorf("limited %d of 23, lost %d, %v", st.Limited, lost, err)
+	}
+	if got, err := s.Entries("@n"); err != nil || len(got) != 1 || got[0].Value != uint64(23) {
+		t.Errorf("@n is %v, %v", got, err)
+	}
+	_, err = script.Compile("x", `begin { @n[1] = count(); }`, &script.Options{Budget: ir.Budget{MapBytes: 1}})
+	if err == nil || !strings.Contains(err.Error(), "budget") {
+		t.Errorf("more memory than the budget has: %v", err)
 	}
 }
