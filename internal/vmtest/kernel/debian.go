@@ -123,3 +123,41 @@ func makeExt4(name, root string) error {
 	}
 	return os.Rename(tmp, name)
 }
+
+// DebianFile returns the path of a file of a Debian package, such as usr/bin/prometheus. The package is
+// unpacked in the cache, without its dependencies: it is for programs that need the C library at most.
+func DebianFile(suite, arch, pkg, file string) (string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "debian", suite+"-"+arch+"-"+pkg)
+	path := filepath.Join(dir, filepath.FromSlash(file))
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := Lock(dir + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	a, err := openApt(suite, arch)
+	if err != nil {
+		return "", fmt.Errorf("Debian %s's %s: %w", suite, pkg, err)
+	}
+	tmp := dir + ".new"
+	if err := errors.Join(os.RemoveAll(tmp), os.RemoveAll(dir)); err != nil {
+		return "", err
+	}
+	if err := a.extract(pkg, tmp); err != nil {
+		return "", fmt.Errorf("Debian %s's %s: %w", suite, pkg, err)
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return "", err
+	}
+	_, err = os.Stat(path)
+	return path, err
+}
