@@ -180,39 +180,25 @@ func nameOf(x syntax.Expr) string {
 	return ""
 }
 
-// collector returns a collector for a map of a session.
-func (e *exported) collector(s *script.Session) (*bpfprom.Collector, error) {
-	if e.histogram() {
-		t, err := script.Map[any, hist.Distribution](s, e.name)
-		if err != nil {
-			return nil, err
-		}
-		return bpfprom.New(t, e.metric)
+// collect returns a collector for a map of a session: c, which goes on with it, or a new one if that is
+// nil.
+func (e *exported) collect(s *script.Session, c *bpfprom.Collector) (*bpfprom.Collector, error) {
+	if e.kind == types.Hist || e.kind == types.Lhist {
+		return collect[hist.Distribution](e, s, c)
 	}
-	t, err := script.Map[any, any](s, e.name)
+	return collect[any](e, s, c)
+}
+
+func collect[V any](e *exported, s *script.Session, c *bpfprom.Collector) (*bpfprom.Collector, error) {
+	t, err := script.Map[any, V](s, e.name)
 	if err != nil {
 		return nil, err
 	}
+	if c != nil {
+		return c, bpfprom.Continue(c, t)
+	}
 	return bpfprom.New(t, e.metric)
 }
-
-// resume gives a collector the map of a later session.
-func (e *exported) resume(c *bpfprom.Collector, s *script.Session) error {
-	if e.histogram() {
-		t, err := script.Map[any, hist.Distribution](s, e.name)
-		if err != nil {
-			return err
-		}
-		return bpfprom.Continue(c, t)
-	}
-	t, err := script.Map[any, any](s, e.name)
-	if err != nil {
-		return err
-	}
-	return bpfprom.Continue(c, t)
-}
-
-func (e *exported) histogram() bool { return e.kind == types.Hist || e.kind == types.Lhist }
 
 // equal reports whether two versions of a metric are the same, but for the help, which is the first
 // one's.

@@ -158,15 +158,12 @@ func (e *exporter) wants(series string, want float64) {
 	}
 }
 
-// waits waits until a series has a value. The test's own time is the limit.
+// waits waits until a series has a value: the test binary's time is the limit.
 func (e *exporter) waits(series string, want float64) {
 	e.t.Helper()
 	for {
 		if got, _ := e.value(series); got == want {
 			return
-		}
-		if e.t.Context().Err() != nil {
-			e.t.Fatalf("%s is never %v", series, want)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -278,7 +275,7 @@ func TestBudgets(t *testing.T) {
 	}
 	e.wants(`borescope_script_up{script="large.bt"}`, 0)
 	page := get(t, e.base+"/")
-	for _, want := range []string{"0.001 % of each CPU", "over the budget of CPU", "the budget is 1024"} {
+	for _, want := range []string{"0.001 % of each CPU", "throttled: ", "the budget is 1024"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
 		}
@@ -395,9 +392,6 @@ func (p *promServer) scraped(series string) {
 	for {
 		if at, ok := p.query("timestamp(" + series + ")"); ok && at > begin {
 			return
-		}
-		if p.t.Context().Err() != nil {
-			p.t.Fatal("no scrape")
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/borescope/borescope/examples/exporter/bpfprom"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script/syntax"
@@ -72,7 +73,12 @@ func (u *unit) row() row {
 		return r
 	}
 	r.costs(&st, time.Since(now.began))
-	r.Lost = append(r.Lost, losses(&st, ring)...)
+	lost := bpfprom.Lost(&st, ring)
+	for _, reason := range slices.Sorted(maps.Keys(lost)) {
+		if n := lost[reason]; n > 0 {
+			r.Lost = append(r.Lost, fmt.Sprintf("%s: %d", reason, n))
+		}
+	}
 	return r
 }
 
@@ -91,30 +97,6 @@ func (r *row) costs(st *bpf.Stats, since time.Duration) {
 		bytes += m.Bytes
 	}
 	r.Memory = fmt.Sprintf("%.1f KiB", float64(bytes)/1024)
-}
-
-// losses lists what is not 0.
-func losses(st *bpf.Stats, ring uint64) (list []string) {
-	for _, l := range []struct {
-		n    uint64
-		what string
-	}{
-		{ring, "records had no room"},
-		{st.Full - min(st.Full, ring), "entries had no room"},
-		{st.Missed, "firings were missed"},
-		{st.NoScratch, "firings had no memory"},
-		{st.Throttled, "firings over the budget of CPU"},
-		{st.Limited, "events over the budget"},
-		{st.Faults, "reads failed"},
-		{st.Truncated, "texts were cut"},
-		{st.Unwalked + st.Broken, "stacks are not whole"},
-		{st.Busy, "entries were busy"},
-	} {
-		if l.n > 0 {
-			list = append(list, fmt.Sprintf("%d %s", l.n, l.what))
-		}
-	}
-	return list
 }
 
 func budgetText(b ir.Budget) string {

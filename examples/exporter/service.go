@@ -109,7 +109,7 @@ func (s *service) load(u *unit, text string) error {
 // free returns an error if another script, or this program, has one of the metrics.
 func (s *service) free(u *unit, next *running) error {
 	for _, e := range next.exports {
-		for _, own := range []string{"borescope_", "go_", "process_"} {
+		for _, own := range []string{"borescope_", "go_", "process_", "promhttp_"} {
 			if strings.HasPrefix(e.metric.Name, own) {
 				return fmt.Errorf("%s as %s: names that begin with %s are this program's", e.name, e.metric.Name, own)
 			}

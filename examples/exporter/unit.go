@@ -144,7 +144,8 @@ func (u *unit) resume(old, next *running, registry *prometheus.Registry) error {
 			continue
 		}
 		if next.has(e) {
-			errs = append(errs, e.resume(c, next.session))
+			_, err := e.collect(next.session, c)
+			errs = append(errs, err)
 			continue
 		}
 		registry.Unregister(c)
@@ -168,7 +169,7 @@ func (u *unit) export(e *exported, registry *prometheus.Registry) error {
 	if u.collectors[e.name] != nil {
 		return nil
 	}
-	c, err := e.collector(u.running.session)
+	c, err := e.collect(u.running.session, nil)
 	if err != nil {
 		return err
 	}

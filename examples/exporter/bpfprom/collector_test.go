@@ -57,16 +57,8 @@ func collector[K comparable, V any](t *testing.T, from *table[K, V], m bpfprom.M
 // page returns what a scrape in the text format has, without HELP and borescope's own metrics.
 func page(t *testing.T, c prometheus.Collector) string {
 	t.Helper()
-	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(c); err != nil {
-		t.Fatal(err)
-	}
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out strings.Builder
-	for _, f := range families {
+	for _, f := range gather(t, c) {
 		var b bytes.Buffer
 		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@
 //
 // A map may have more keys than Prometheus takes series. A metric has at most MaxSeries of them; the
 // counts of all other keys are one more series, whose labels are all [Other], and borescope_series_over
-// says how many keys these are.
+// says how many keys these are. A series of a counter stays as long as its collector.
 //
 // A scrape that cannot read a map exports what was read before, and counts it
 // (borescope_read_errors_total). [Losses] exports what a session costs and has lost.

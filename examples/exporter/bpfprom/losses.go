@@ -10,8 +10,24 @@ import (
 )
 
 // Stats returns what a session costs and has lost: script.Session.Stats, or that of an action.Session
-// with 0 as lost, which is the number of records for which the session's ring had no room.
+// with 0 as lost, which is the number of records for which the session's ring had no room. Of a
+// collector of stacks it has what that counts, too:
+//
+//	func() (st bpf.Stats, lost uint64, err error) {
+//		s, err := stacks.Stats()
+//		return bpf.Stats{Full: s.LostFull, NoScratch: s.LostNested, Missed: s.Missed, Truncated: s.CutShort}, 0, err
+//	}
 type Stats func() (st bpf.Stats, lost uint64, err error)
+
+// Lost returns what a session did not count, or not wholly, by reason: the values of the label reason
+// of borescope_lost_total. ring is the number of records for which its ring had no room.
+func Lost(st *bpf.Stats, ring uint64) map[string]uint64 {
+	return map[string]uint64{
+		"ring": ring, "full": st.Full - min(st.Full, ring), "missed": st.Missed, "no_scratch": st.NoScratch,
+		"limited": st.Limited, "throttled": st.Throttled, "faults": st.Faults, "truncated": st.Truncated,
+		"unwalked": st.Unwalked, "broken": st.Broken, "busy": st.Busy,
+	}
+}
 
 // Losses exports what a session costs and has lost. It is a prometheus.Collector, safe for concurrent
 // use. Run times need the kernel's own statistics: ebpf.EnableStats, or the sysctl
@@ -90,11 +106,7 @@ func (l *Losses) update() error {
 		return err
 	}
 	l.now = map[cost]float64{}
-	for reason, n := range map[string]uint64{
-		"ring": ring, "full": st.Full - min(st.Full, ring), "missed": st.Missed, "no_scratch": st.NoScratch,
-		"limited": st.Limited, "throttled": st.Throttled, "faults": st.Faults, "truncated": st.Truncated,
-		"unwalked": st.Unwalked, "broken": st.Broken, "busy": st.Busy,
-	} {
+	for reason, n := range Lost(&st, ring) {
 		l.now[cost{lostTotal, reason}] = float64(n)
 	}
 	for _, m := range st.Maps {
