@@ -11,6 +11,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,6 +20,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	v1 "go.opentelemetry.io/proto/otlp/metrics/v1"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/vmtest/kernel"
@@ -303,6 +307,51 @@ func TestOthersScripts(t *testing.T) {
 	}
 	if _, _, err := readScripts(dir); err == nil {
 		t.Error("a directory that all can write is read")
+	}
+}
+
+// TestOTLP: a Collector gets the counts of a known workload.
+func TestOTLP(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	requests := make(chan *v1.MetricsData)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m v1.MetricsData
+		b, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = protojson.Unmarshal(b, &m)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		select {
+		case requests <- &m:
+		case <-t.Context().Done():
+		}
+	}))
+	t.Cleanup(collector.Close)
+	w := startWork(t)
+	startExporter(t, map[string]string{"calls.bt": w.calls("")}, "-otlp", collector.URL, "-otlp-every", "10ms")
+	w.do(5, 1000)
+	<-requests // may be from before
+	seen := 0
+	for _, m := range (<-requests).ResourceMetrics[0].ScopeMetrics[0].Metrics {
+		switch m.Name {
+		case "calls_total":
+			if v := m.GetSum().DataPoints[0].GetAsDouble(); v != 1000 {
+				t.Errorf("%v calls", v)
+			}
+		case "sizes": // 5 is in (4, 8]
+			p := m.GetExponentialHistogram().DataPoints[0]
+			if p.Scale != 0 || p.Positive.Offset != 2 || fmt.Sprint(p.Positive.BucketCounts) != "[1000]" {
+				t.Errorf("the histogram is %v", p)
+			}
+		default:
+			continue
+		}
+		seen++
+	}
+	if seen != 2 {
+		t.Errorf("%d of 2 metrics", seen)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sys/unix"
 
+	"github.com/borescope/borescope/examples/exporter/otlp"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool/cli"
 )
@@ -37,6 +38,8 @@ type options struct {
 	every       time.Duration
 	budget      ir.Budget
 	noStats     bool
+	otlp        string
+	otlpEvery   time.Duration
 }
 
 func parse(args []string, stdout *cli.Output) (o options, err error) {
@@ -57,6 +60,8 @@ func parse(args []string, stdout *cli.Output) (o options, err error) {
 		o.budget.MapBytes, err = size(s)
 		return err
 	})
+	flags.StringVar(&o.otlp, "otlp", "", "send metrics to the OpenTelemetry Collector at this `URL`, too: http://localhost:4318")
+	flags.DurationVar(&o.otlpEvery, "otlp-every", 10*time.Second, "`time` between two of its points")
 	flags.BoolVar(&o.noStats, "nostats", false, "leave the kernel's statistics of run times as they are")
 	if err := cli.Parse(flags, args, stdout); err != nil {
 		return o, err
@@ -69,6 +74,8 @@ func parse(args []string, stdout *cli.Output) (o options, err error) {
 		err = errors.New("-scripts is missing")
 	case o.every < 10*time.Millisecond:
 		err = errors.New("-every is too short")
+	case o.otlpEvery < 10*time.Millisecond:
+		err = errors.New("-otlp-every is too short")
 	}
 	if err != nil {
 		return o, cli.Usage("exporter", err)
@@ -109,7 +116,7 @@ func run(ctx context.Context, args []string, stdout *cli.Output) (err error) {
 	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	err = s.watch(ctx, o.every, stdout, served)
+	err = s.watch(ctx, &o, stdout, served)
 	return errors.Join(err, server.Close())
 }
 
@@ -123,25 +130,37 @@ func (s *service) handler() http.Handler {
 	return mux
 }
 
-// watch looks at the directory again and again, and at once for a SIGHUP, until ctx or the server ends.
-func (s *service) watch(ctx context.Context, every time.Duration, stdout *cli.Output, served <-chan error) error {
+// watch looks at the directory again and again, and at once for a SIGHUP, and sends the metrics to whom
+// the options name, until ctx or the server ends.
+func (s *service) watch(ctx context.Context, o *options, stdout *cli.Output, served <-chan error) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	tick := time.NewTicker(every)
+	tick, send := time.NewTicker(o.every), time.NewTicker(o.otlpEvery)
 	defer tick.Stop()
+	defer send.Stop()
+	var to *otlp.Client
+	if o.otlp != "" {
+		host, _ := os.Hostname() // "" is no attribute that anybody needs
+		to = otlp.New(o.otlp, map[string]string{"service.name": "borescope-exporter", "host.name": host})
+	}
 	for {
-		all := false
+		var err error
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-served:
 			return err
 		case <-hup:
-			all = true
+			err = s.reload(true)
 		case <-tick.C:
+			err = s.reload(false)
+		case <-send.C:
+			if to != nil {
+				err = to.Send(ctx, s.registry)
+			}
 		}
-		if err := s.reload(all); err != nil {
+		if err != nil && ctx.Err() == nil {
 			stdout.Println(err)
 		}
 	}

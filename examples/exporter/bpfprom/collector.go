@@ -74,8 +74,8 @@ func New[K comparable, V any](table mapx.Table[K, V], m Metric) (*Collector, err
 	return c, nil
 }
 
-// Continue gives a collector the map of a later session, whose types may be other ones if its keys have
-// as many parts. The earlier map is read a last time: end its session before, so that it counts
+// Continue gives a collector the map of a later session, whose keys must have as many parts and whose
+// values must be of the same kind. The earlier map is read a last time: end its session before, so that it counts
 // nothing any more, and close it after. A gauge is that of the new map. A nil table is none: the
 // counts stay.
 //
@@ -182,13 +182,15 @@ func (c *Collector) update() {
 // take adds what a map has to the series.
 func (c *Collector) take(entries []entry) error {
 	now, order, err := merge(entries)
-	if err != nil || len(order) == 0 {
-		return c.forget(now, err)
+	if err != nil {
+		return err
 	}
-	if shape := now[order[0]].value.shape; c.shape == noShape {
-		c.shape = shape
-	} else if c.shape != shape {
-		return fmt.Errorf("the map of %s has values of another kind than before", c.metric.Name)
+	if len(order) > 0 {
+		if shape := now[order[0]].value.shape; c.shape == noShape {
+			c.shape = shape
+		} else if c.shape != shape {
+			return fmt.Errorf("the map of %s has values of another kind than before", c.metric.Name)
+		}
 	}
 	if c.kind() == Gauge {
 		return c.takeGauges(now, order)
@@ -211,14 +213,6 @@ func (c *Collector) take(entries []entry) error {
 		if t.in == c.rest {
 			c.keys++
 		}
-	}
-	return c.forget(now, nil)
-}
-
-// forget removes what the map does not have any more from what was read last.
-func (c *Collector) forget(now map[string]*entry, err error) error {
-	if err != nil {
-		return err
 	}
 	for id := range c.last {
 		if now[id] == nil {
@@ -295,13 +289,15 @@ func (c *Collector) seriesOf(key []string) *series {
 	if s := c.series[id]; s != nil {
 		return s
 	}
-	if len(c.series) < c.metric.MaxSeries {
+	others := slices.Repeat([]string{Other}, len(labels))
+	// A key that is called like the others is one of them.
+	if named := len(labels) > 0 && slices.Equal(labels, others); !named && len(c.series) < c.metric.MaxSeries {
 		s := &series{labels: labels}
 		c.series[id] = s
 		return s
 	}
 	if c.rest == nil {
-		c.rest = &series{labels: slices.Repeat([]string{Other}, len(labels))}
+		c.rest = &series{labels: others}
 	}
 	return c.rest
 }

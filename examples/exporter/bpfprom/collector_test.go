@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -337,6 +339,69 @@ func TestBounds(t *testing.T) {
 	check(t, page(t, c), "# TYPE level gauge\nlevel{key=\"0\"} 1\nlevel{key=\"1\"} 1\n")
 	levels.entries = levels.entries[:3] // 0 is gone
 	check(t, page(t, c), "# TYPE level gauge\nlevel{key=\"1\"} 1\nlevel{key=\"3\"} 1\n")
+}
+
+// TestOther: a key that is called like the others is one of them.
+func TestOther(t *testing.T) {
+	calls := &table[string, uint64]{}
+	calls.set("a", 1)
+	calls.set(bpfprom.Other, 2)
+	calls.set("b", 3)
+	c := collector(t, calls, bpfprom.Metric{Name: "c_total", MaxSeries: 1})
+	check(t, page(t, c), "# TYPE c_total counter\nc_total{key=\"[other]\"} 5\nc_total{key=\"a\"} 1\n")
+}
+
+// TestEmptyGauge: what is in the map no more is no gauge any more.
+func TestEmptyGauge(t *testing.T) {
+	levels := &table[string, uint64]{}
+	levels.set("a", 1)
+	c := collector(t, levels, bpfprom.Metric{Name: "level"})
+	check(t, page(t, c), "# TYPE level gauge\nlevel{key=\"a\"} 1\n")
+	levels.entries = nil
+	check(t, page(t, c), "")
+}
+
+// TestNothingIsLost: whatever is counted, deleted and cleared behind a scrape, and whichever sessions
+// there are, the sum of all series is what was counted.
+func TestNothingIsLost(t *testing.T) {
+	seed := uint64(os.Getpid())
+	r := rand.New(rand.NewPCG(seed, 0))
+	calls, counted := &table[uint32, uint64]{}, uint64(0)
+	c := collector(t, calls, bpfprom.Metric{Name: "c_total", MaxSeries: 3})
+	for range 2000 {
+		switch r.IntN(6) {
+		case 0:
+			page(t, c)
+			calls.entries = slices.DeleteFunc(calls.entries, func(mapx.Entry[uint32, uint64]) bool { return r.IntN(2) == 0 })
+			page(t, c)
+		case 1:
+			next := &table[uint32, uint64]{}
+			if err := bpfprom.Continue(c, next); err != nil {
+				t.Fatal(err)
+			}
+			calls = next
+		default:
+			key, n := uint32(r.IntN(9)), uint64(r.IntN(100))
+			at := slices.IndexFunc(calls.entries, func(e mapx.Entry[uint32, uint64]) bool { return e.Key == key })
+			if at < 0 {
+				calls.set(key, n)
+			} else {
+				calls.entries[at].Value += n
+			}
+			counted += n
+		}
+	}
+	sum, families := 0.0, gather(t, c)
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == "c_total" {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	if sum != float64(counted) {
+		t.Errorf("seed %d: %v of %d", seed, sum, counted)
+	}
 }
 
 // TestUnreadable: a map that cannot be read fails no scrape, is counted, and keeps its counts.
