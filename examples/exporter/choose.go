@@ -20,9 +20,10 @@ import (
 // exported is a map of a script that is a metric. Maps of two versions of a script go on counting if
 // they are equal.
 type exported struct {
-	name   string // of the map
-	kind   types.Kind
-	metric bpfprom.Metric
+	name    string // of the map
+	kind    types.Kind
+	buckets [4]int64 // of a histogram: Bits, Min, Max and Step of its ir.Map
+	metric  bpfprom.Metric
 }
 
 // exports returns the maps of a script that are metrics: those of its head or, if that names none, all
@@ -57,6 +58,9 @@ func exports(file, text string, p *types.Program, h *head) ([]exported, error) {
 			e.metric.Labels = names
 		case len(given) != len(names):
 			return nil, fmt.Errorf("%s: %d labels for the %d parts of the keys of %s", d.where, len(given), len(names), d.name)
+		}
+		if err := e.metric.Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.where, err)
 		}
 		for _, other := range out {
 			if other.metric.Name == e.metric.Name {
@@ -204,6 +208,7 @@ func collect[V any](e *exported, s *script.Session, c *bpfprom.Collector) (*bpfp
 // one's.
 func (e *exported) equal(o *exported) bool {
 	a, b := &e.metric, &o.metric
-	return e.name == o.name && e.kind == o.kind && a.Name == b.Name && a.Kind == b.Kind && a.Scale == b.Scale &&
-		a.Classic == b.Classic && a.MaxSeries == b.MaxSeries && slices.Equal(a.Labels, b.Labels)
+	return e.name == o.name && e.kind == o.kind && e.buckets == o.buckets &&
+		a.Name == b.Name && a.Kind == b.Kind && a.Scale == b.Scale && a.Classic == b.Classic &&
+		a.MaxSeries == b.MaxSeries && slices.Equal(a.Labels, b.Labels)
 }

@@ -162,6 +162,7 @@ func TestErrorsShowThePlace(t *testing.T) {
 		"// budget cpu=200%":                               "a.bt:1: budget: 200% is no share",
 		"// metric @b name=x: y\nbegin { @a = count() }":   "a.bt:1: the script has no map @b; did you mean \"@a\"?",
 		"// metric @a labels=x: y\nbegin { @a = count() }": "a.bt:1: 1 labels for the 0 parts",
+		"// metric @a name=a-b: y\nbegin { @a = count() }": "a.bt:1: \"a-b\" is not the name",
 		"// metric @a: y\nbegin { @a = comm }":             "a.bt:1: @a: a string",
 		"// metric @a name=x: y\n// metric @b name=x: y\nbegin { @a = count(); @b = count() }": "a.bt:2: @a and @b are both x",
 	} {

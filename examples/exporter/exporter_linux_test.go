@@ -242,6 +242,24 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestOtherBuckets: a histogram with other buckets than in the earlier version begins anew.
+func TestOtherBuckets(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	w := startWork(t)
+	text := func(top int) string {
+		return fmt.Sprintf("// metric @h name=h: Ones.\n"+
+			"tracepoint:syscalls:sys_enter_getppid /pid == %d/ { @h = lhist(1, 0, %d, 10); }", w.pid, top)
+	}
+	e := startExporter(t, map[string]string{"h.bt": text(100)})
+	w.do(5, 10)
+	e.wants("h_count", 10)
+	e.write("h.bt", text(200))
+	e.waits(`borescope_script_reloads_total{script="h.bt"}`, 1)
+	w.do(5, 3)
+	e.wants("h_count", 3)
+	e.wants(`borescope_read_errors_total{metric="h"}`, 0)
+}
+
 // TestReloadUnderLoad: nothing is counted twice while a version takes over; what is missing is what
 // happened between two writes to maps.
 func TestReloadUnderLoad(t *testing.T) {

@@ -55,6 +55,9 @@ func (u *unit) row() row {
 	switch {
 	case now.ended():
 		r.State = "has ended"
+		if now.err != nil {
+			r.Error = now.err.Error()
+		}
 	case u.err != nil:
 		r.State = "an earlier version runs"
 	default:

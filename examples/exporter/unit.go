@@ -67,6 +67,14 @@ func start(name, text string, most ir.Budget) (r *running, err error) {
 	if r.exports, err = exports(name, text, p.Types(), h); err != nil {
 		return nil, err
 	}
+	for i := range r.exports {
+		e := &r.exports[i]
+		for _, m := range p.IR().Maps {
+			if scriptName(m.Name) == e.name {
+				e.buckets = [...]int64{int64(m.Bits), m.Min, m.Max, m.Step}
+			}
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if r.session, err = script.Attach(ctx, p, &script.AttachOptions{Disabled: true}); err != nil {
 		cancel()
@@ -84,11 +92,17 @@ func start(name, text string, most ir.Budget) (r *running, err error) {
 func (r *running) stats() (st bpf.Stats, lost uint64, err error) {
 	st, lost, err = r.session.Stats()
 	for i := range st.Maps {
-		if name, ok := strings.CutPrefix(st.Maps[i].Name, "AT_"); ok {
-			st.Maps[i].Name = "@" + name
-		}
+		st.Maps[i].Name = scriptName(st.Maps[i].Name)
 	}
 	return st, lost, err
+}
+
+// scriptName returns the name that a script has for a map of its program.
+func scriptName(name string) string {
+	if rest, ok := strings.CutPrefix(name, "AT_"); ok {
+		return "@" + rest
+	}
+	return name
 }
 
 // stop ends a version of a script and frees it.

@@ -66,6 +66,9 @@ type Metric struct {
 	buckets distribution // Buckets
 }
 
+// Check reports what is wrong with a metric, whatever its map.
+func (m Metric) Check() error { return m.check() }
+
 // check fills in the defaults, and reports what is wrong.
 func (m *Metric) check() error {
 	if !model.LegacyValidation.IsValidMetricName(m.Name) {
