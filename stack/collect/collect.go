@@ -422,7 +422,8 @@ func addUp(counters mapx.Table[uint32, []uint64]) (total [numCounters]uint64, er
 // repeated once when it is seen again after 100 ms or more: the first sighting may have
 // been before an exec of the same name, or in the middle of one. After LoadWalker there is
 // another record when a stack leads out of the mappings that AddProcess found, as a library's
-// that was loaded since; not more often than that at first, and each time after twice as
+// that was loaded since, or when the walker has none, as of a process with a number that was
+// another one's; not more often than that at first, and each time after twice as
 // long. ParseProcess reads a record.
 func (c *Collector) Processes() mapx.Source { return c.first }
 

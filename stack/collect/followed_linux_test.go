@@ -1,7 +1,9 @@
 package collect_test
 
 import (
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -56,5 +58,77 @@ func TestExecuted(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("of %d samples: %v", all, in)
 		}
+	}
+}
+
+// TestNumberAgain: a process has the number and the name of one that ended. It is walked by its files'
+// rules like that one: nobody announced it, since it seemed to be known.
+func TestNumberAgain(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("perl"))
+	const last = "/proc/sys/kernel/ns_last_pid"
+	if _, err := os.Stat(last); err != nil {
+		t.Skip("this kernel lets nobody choose a number: CONFIG_CHECKPOINT_RESTORE is not set")
+	}
+	c := attach(t, probe.Perf{Freq: 999}, &collect.Options{NoKernel: true, Windows: true})
+	if err := c.LoadWalker(); err != nil {
+		defer c.Close()
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	p := profiler(t, c)
+	// of starts a program that computes for so many seconds, with a number if that is not 0.
+	of := func(pid int, seconds string) *testenv.Cmd {
+		t.Helper()
+		for range 1000 {
+			if pid != 0 {
+				if err := os.WriteFile(last, []byte(strconv.Itoa(pid-1)), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := testenv.Command(t, "perl", "-e",
+				"sub f { my ($n) = @_; return f($n-1) if $n; while ((times)[0] < $ARGV[0]) { $x = join ',', sort 1..9 } } f(20)", seconds)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if pid == 0 || cmd.Process.Pid == pid {
+				return cmd
+			}
+			cmd.Process.Kill() // somebody else was faster
+			cmd.Wait()
+		}
+		t.Fatalf("the number %d is not to be had", pid)
+		return nil
+	}
+	whole := func(pid int) (whole, all int64) {
+		t.Helper()
+		w, err := p.Window()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range w.Samples {
+			if s.PID == pid && len(s.Frames) > 0 {
+				all += s.Values[0]
+				if s.Stopped == stack.StopBottom && len(s.Frames) > 3 {
+					whole += s.Values[0]
+				}
+			}
+		}
+		return whole, all
+	}
+	first := of(0, "0.5")
+	pid := first.Process.Pid
+	if err := first.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	n, all := whole(pid)
+	if n < all/2 || n == 0 {
+		t.Fatalf("of the first process %d of %d stacks are whole", n, all)
+	}
+	again := of(pid, "1.5")
+	if err := again.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n, all := whole(pid); n < all/2 || n == 0 {
+		t.Errorf("of the next one %d of %d stacks are whole", n, all)
 	}
 }

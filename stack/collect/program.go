@@ -518,8 +518,9 @@ const (
 // that a reader can look at it while it lives, and again when it runs another program. That
 // may have the same name, and a process that is seen in the middle of an exec has no
 // mappings: it is sent once more when it is seen later. From then on it is sent where a stack
-// leads out of the mappings that the walker knows, as a library's that was loaded since; each
-// time after twice as long as before, for code can be in no file at all.
+// leads out of the mappings that the walker knows, as a library's that was loaded since, or where
+// the walker knows none, as of a process that has the number of one that ended; each time after
+// twice as long as before, for code can be in no file at all.
 func (b *builder) firstSight() {
 	first, again, note := b.unique("first"), b.unique("again"), b.unique("note")
 	b.lookup(mapSeen, regScratch, int32(b.key+keyPID))
@@ -530,7 +531,10 @@ func (b *builder) firstSight() {
 		asm.And.Imm(asm.R1, sightsMask),
 		asm.JLE.Imm(asm.R1, 1, again),
 		asm.LoadMem(asm.R2, regScratch, b.key+keyUserEnd, asm.Word),
-		asm.JNE.Imm(asm.R2, userWalked|int32(stack.StopNoMapping), "release"),
+		asm.JEq.Imm(asm.R2, userWalked|int32(stack.StopNoMapping), again),
+		asm.JEq.Imm(asm.R2, 0, "release"),
+		asm.LoadMem(asm.R2, regScratch, int16(scratchState+walker.FlagsOffset()), asm.Word),
+		asm.JEq.Imm(asm.R2, 0, "release"), // the walker knows the process
 	)
 	b.label(again)
 	b.add(
