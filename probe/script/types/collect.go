@@ -94,8 +94,14 @@ func (c *collector) assign(n *syntax.Assign) {
 		name = t.Var.Name
 	}
 	v := scoped{c.scopeOf(name), name}
-	if c.sized[v] {
-		return // the assigned value is checked against it later
+	if c.sized[v] { // the assigned value is checked against it later
+		c.s.add(v, func(in []Type) Type {
+			if in[0].Space == NoSpace { // a declaration does not say in whose memory an address is
+				in[0].Space = in[1].Space
+			}
+			return in[0]
+		}, v, n.Value)
+		return
 	}
 	c.s.add(v, func(in []Type) Type {
 		if !assignable(in[0], c.s.types.at(v), false) {
