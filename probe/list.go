@@ -53,20 +53,25 @@ type Match struct {
 }
 
 // String returns the name and, below it, its arguments if they are known, one an indented
-// line, as bpftrace -lv prints them.
+// line, as bpftrace -lv prints them: it has the stars of user functions beside the type.
 func (l Match) String() string {
 	var b strings.Builder
 	if b.WriteString(l.Name); l.Name == "" {
 		b.WriteString(l.Target.String())
 	}
+	declare := ctype.Declaration
+	switch l.Target.(type) {
+	case Uprobe, Uretprobe:
+		declare = ctype.StarsFirst
+	}
 	for _, a := range slices.Concat(l.Args, l.Fields) {
-		b.WriteString("\n    " + ctype.Declaration(a.Type, a.Name))
+		b.WriteString("\n    " + declare(a.Type, a.Name))
 		if a.Loc.Reason != "" {
 			b.WriteString(" (" + a.Loc.Reason + ")")
 		}
 	}
 	if l.Ret != nil {
-		b.WriteString("\n    " + ctype.Declaration(l.Ret.Type, "retval"))
+		b.WriteString("\n    " + declare(l.Ret.Type, "retval"))
 	}
 	return b.String()
 }

@@ -50,7 +50,7 @@ func TestListUser(t *testing.T) {
 		}
 	}
 	typed := collect(t, "uprobe:"+abs+":add", &ListOptions{Args: true})
-	if len(typed) != 1 || !strings.HasSuffix(typed[0].String(), ":add\n    long a\n    int b\n    unsigned char c\n    const char *s") {
+	if len(typed) != 1 || !strings.HasSuffix(typed[0].String(), ":add\n    long a\n    int b\n    unsigned char c\n    const char* s") {
 		t.Errorf("got %v", typed)
 	}
 	list := collect(t, "usdt:"+probetest.TargetPath(), &ListOptions{Args: true})

@@ -52,6 +52,24 @@ func TestString(t *testing.T) {
 	}
 }
 
+// TestStarsFirst: as bpftrace spells the parameters of user functions.
+func TestStarsFirst(t *testing.T) {
+	char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Char}
+	text := &btf.Pointer{Target: &btf.Const{Type: char}}
+	for want, typ := range map[string]btf.Type{
+		"char x": char, "const char* x": text, "const char* const* x": &btf.Pointer{Target: &btf.Const{Type: text}},
+		"struct file** x":  &btf.Pointer{Target: &btf.Pointer{Target: &btf.Struct{Name: "file"}}},
+		"void (*)() x":     &btf.Pointer{Target: &btf.FuncProto{}},
+		"void (*)()* x":    &btf.Pointer{Target: &btf.Pointer{Target: &btf.FuncProto{}}},
+		"char* const x":    &btf.Const{Type: &btf.Pointer{Target: char}},
+		"volatile char* x": &btf.Pointer{Target: &btf.Volatile{Type: char}},
+	} {
+		if got := StarsFirst(typ, "x"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestSigned: the sign bit alone decides, whatever a type's name is. A char was signed in
 // scripts and unsigned in programs, and so was DWARF's signed char.
 func TestSigned(t *testing.T) {

@@ -25,6 +25,13 @@ func declare(t btf.Type, name string, depth int) string {
 	return s + name + dims
 }
 
+// StarsFirst returns Declaration with the stars of pointers beside the type: "struct file* file",
+// "const char* const* names".
+func StarsFirst(t btf.Type, name string) string {
+	s := strings.ReplaceAll(String(t), " *", "*")
+	return strings.ReplaceAll(s, "*const", "* const") + " " + name
+}
+
 // maxDepth bounds the types below a type: malicious BTF may have pointers that point to
 // themselves.
 const maxDepth = 16
