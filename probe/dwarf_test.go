@@ -300,7 +300,7 @@ func TestConventionIsCompilers(t *testing.T) {
 			}
 			defer f.Close()
 			compared := 0
-			types := usercode.NewTypes(f)
+			types := usercode.NewTypes(usercode.OpenDebug(f, &elffile.DebugFinder{}))
 			wanted := func(b []byte) bool { return len(b) == 2 && b[0] == 'f' }
 			err = userfile.Symbols(t.Context(), f, wanted, func(s userfile.Symbol) error {
 				sig, err := types.SignatureAt(s.Value)

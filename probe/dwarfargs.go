@@ -11,11 +11,11 @@ import (
 // typeUser gives a user probe's program the arguments and the return value that DWARF
 // describes, if the caller asked for that and the file has it.
 func (r *resolver) typeUser(p *Program, f *elffile.File, s userfile.Symbol, goProgram bool) {
-	if !r.o.DWARF || f.DebugSection("info") == nil {
+	if !r.o.DWARF || !r.code.debugInfo().Some() {
 		return
 	}
 	if r.code.types == nil {
-		r.code.types = usercode.NewTypes(f)
+		r.code.types = usercode.NewTypes(r.code.debugInfo())
 	}
 	sig, err := r.code.types.SignatureAt(s.Value)
 	if err != nil {

@@ -118,7 +118,7 @@ func TestTypeBombs(t *testing.T) {
 			var plan *Plan
 			mem, cpu := meter.Bounded(t, len(image), func() {
 				plan, err = Resolve(env, []Target{target}, &Options{DWARF: true})
-				types, abi := usercode.NewTypes(f), abis["amd64"]
+				types, abi := usercode.NewTypes(usercode.OpenDebug(f, &elffile.DebugFinder{})), abis["amd64"]
 				for range tt.times - 1 {
 					if sig, err := types.SignatureAt(elfbuild.ProgramText); err == nil {
 						(&userFunction{sig: sig, abi: abi}).args()

@@ -45,7 +45,8 @@ type Options struct {
 	// format file.
 	NoTypes bool
 	// DWARF types and names the arguments of user functions by the file's debug
-	// information, if it has any, and finds them where it says that they are at the
+	// information, if it has any, in the file itself, in a separate debug file
+	// (EnvOptions.DebugDirs), or split from it (.dwo, .dwp), and finds them where it says that they are at the
 	// function's first instruction. What the compiler has optimized out there has a
 	// Location with a Reason, also if a caller still has the value: debuggers look for it in
 	// the caller's registers, which probes do not see. Reading that takes from milliseconds

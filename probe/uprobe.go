@@ -342,8 +342,9 @@ func (l *lister) userFunctions(name, pattern string, pid int, returns bool,
 		return err
 	}
 	g := glob.Compile(pattern)
+	defer l.r.closeFile()
 	for _, p := range paths {
-		err := userfile.WithELF(l.env, userfile.Sources{}, p, func(f *elffile.File) error {
+		err := l.r.withFileFrom(userfile.Sources{}, p, func(f *elffile.File) error {
 			goProgram := userfile.IsGo(f)
 			found := map[string]userfile.Symbol{}
 			want := func(b []byte) bool { return g.Match(string(b)) }
@@ -353,7 +354,6 @@ func (l *lister) userFunctions(name, pattern string, pid int, returns bool,
 				}
 				return nil
 			})
-			l.r.code = newUserCode(l.r.ctx, f)
 			if err == nil && len(found) == 0 && goProgram {
 				var functions []userfile.Symbol
 				functions, err = l.r.code.GoFunctions(p, want, l.r.take)

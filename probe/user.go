@@ -1,10 +1,10 @@
 package probe
 
 import (
-	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -409,7 +409,7 @@ func (r *resolver) noSymbol(f *elffile.File, path string, u userProbe, total int
 func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe,
 	goProgram bool,
 ) error {
-	addrs, err := usercode.LineAddresses(r.ctx, f, name, u.file, u.line, u.column)
+	addrs, err := usercode.LineAddresses(r.ctx, r.code.debugInfo(), name, u.file, u.line, u.column)
 	if err != nil {
 		return err
 	}
@@ -449,8 +449,24 @@ type userCode struct {
 	*usercode.Boundaries
 	program *GoTarget // of a Go program, once it was asked for
 	types   *usercode.Types
+	debug   *usercode.Debug
+	find    *elffile.DebugFinder
 }
 
-func newUserCode(ctx context.Context, f *elffile.File) *userCode {
-	return &userCode{Boundaries: &usercode.Boundaries{Ctx: ctx, F: f}}
+// newUserCode returns what is known of a file that was opened: nothing yet. The caller closes it
+// before the file.
+func (r *resolver) newUserCode(path string, f *elffile.File, c io.Closer) *userCode {
+	return &userCode{
+		Boundaries: &usercode.Boundaries{Ctx: r.ctx, F: f}, find: userfile.DebugFinder(r.env, path, c),
+	}
 }
+
+// debugInfo returns the file's debug information.
+func (c *userCode) debugInfo() *usercode.Debug {
+	if c.debug == nil {
+		c.debug = usercode.OpenDebug(c.F, c.find)
+	}
+	return c.debug
+}
+
+func (c *userCode) close() { c.debug.Close() }

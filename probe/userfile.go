@@ -29,14 +29,19 @@ type openFile struct {
 
 // withFile calls f with a user file. It converts memory faults of a file that is truncated
 // meanwhile to errors.
-func (r *resolver) withFile(path string, f func(*elffile.File) error) (err error) {
+func (r *resolver) withFile(path string, f func(*elffile.File) error) error {
+	return r.withFileFrom(r.sources(), path, f)
+}
+
+// withFileFrom is withFile for a file from other sources than those of a plan.
+func (r *resolver) withFileFrom(from userfile.Sources, path string, f func(*elffile.File) error) (err error) {
 	if r.open == nil || r.open.path != path {
 		r.closeFile()
-		file, closer, err := userfile.OpenELF(r.env, r.sources(), path)
+		file, closer, err := userfile.OpenELF(r.env, from, path)
 		if err != nil {
 			return err
 		}
-		r.open = &openFile{path: path, file: file, closer: closer, code: newUserCode(r.ctx, file)}
+		r.open = &openFile{path: path, file: file, closer: closer, code: r.newUserCode(path, file, closer)}
 	}
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
 	r.code = r.open.code
@@ -46,6 +51,7 @@ func (r *resolver) withFile(path string, f func(*elffile.File) error) (err error
 // closeFile closes the open file.
 func (r *resolver) closeFile() {
 	if o := r.open; o != nil {
+		o.code.close()
 		o.file.Close()
 		o.closer.Close()
 		r.open = nil

@@ -48,7 +48,7 @@ func loaded(t *testing.T, ps *Processes, path string) *ELF {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{ps: ps, pid: os.Getpid(), user: anybody}
+	p := &Process{ps: ps, pid: os.Getpid(), user: procfs.Anybody}
 	img := &image{path: path, file: f, stat: st, owner: p.ownerOf(st)}
 	p.load(img, &procfs.Mapping{Path: path})
 	return img.elf

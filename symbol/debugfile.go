@@ -2,14 +2,8 @@ package symbol
 
 import (
 	"debug/elf"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
-	"github.com/borescope/borescope/internal/procfs"
 )
 
 func debugDirs(dirs []string) []string {
@@ -17,32 +11,6 @@ func debugDirs(dirs []string) []string {
 		return []string{elffile.DebugDir}
 	}
 	return dirs
-}
-
-// openDebug opens a debug file in the root of one of the processes. Directories for debug files
-// are searched in this process's root with its own rights. Whatever else a file names, beside
-// itself or by a path in it, may be a link that a stranger made: it is opened with the rights
-// of u, whom the file or the process that maps it belongs to.
-func openDebug(u procfs.User, dirs []string, name string, pids ...int) (fs.File, error) {
-	name, err := filepath.Abs(name)
-	if err != nil {
-		return nil, err
-	}
-	for _, pid := range pids {
-		own := slices.ContainsFunc(dirs, func(dir string) bool {
-			return pid == os.Getpid() && strings.HasPrefix(name, filepath.Clean(dir)+"/")
-		})
-		var f fs.File
-		if own {
-			f, err = procfs.OpenInRoot(pid, name, false)
-		} else {
-			f, err = procfs.OpenFor(u, pid, name)
-		}
-		if err == nil {
-			return f, nil
-		}
-	}
-	return nil, err
 }
 
 // symbolFile returns the file with the symbol table: this one, its debug file, or the one in

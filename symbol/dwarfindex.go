@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"path"
 	"sync"
 	"sync/atomic"
 
@@ -71,32 +70,6 @@ func (x *dwarfIndex) close() {
 	x.split = nil
 }
 
-// openSplit lets the DWARF find its split parts: in PROGRAM.dwp, else in the .dwo files at the
-// compiler's paths.
-func (e *ELF) openSplit(x *dwarfIndex) {
-	find := &e.opts.find
-	if find.Open == nil {
-		return
-	}
-	open := func(name string) *elffile.File {
-		f := find.Try(name)
-		if f != nil {
-			x.split = append(x.split, f)
-		}
-		return f
-	}
-	var pkg *elffile.File
-	if find.Path != "" {
-		pkg = open(find.Path + ".dwp")
-	}
-	x.d.Split(pkg, func(dir, name string) *elffile.File {
-		if !path.IsAbs(name) {
-			name = path.Join(dir, name)
-		}
-		return open(name)
-	})
-}
-
 // openDWARF opens the DWARF of the file, or of its separate debug file. It returns nil, and the
 // reason, if neither has DWARF that can be read. The caller holds mu.
 func (e *ELF) openDWARF() (*dwarfIndex, Reason) {
@@ -122,7 +95,7 @@ func (e *ELF) openDWARF() (*dwarfIndex, Reason) {
 		return nil, whyRefused(err)
 	}
 	x.learn()
-	e.openSplit(x)
+	x.d.OpenSplit(&e.opts.find, func(f *elffile.File) { x.split = append(x.split, f) })
 	if e.grown != nil {
 		e.grown.Store(true)
 	}

@@ -137,16 +137,16 @@ func NewELF(r io.ReaderAt, size int64, opts *ELFOptions) (*ELF, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newELF(f, anybody, opts), nil
+	return newELF(f, procfs.Anybody, opts), nil
 }
 
 // ownerOf returns the user that an open file belongs to.
 func ownerOf(f *os.File) procfs.User {
 	st, err := f.Stat()
 	if err != nil {
-		return anybody
+		return procfs.Anybody
 	}
-	return owner(st)
+	return procfs.Owner(st)
 }
 
 // newELF returns the ELF of a file of u's.
@@ -162,7 +162,7 @@ func newELF(f *elffile.File, u procfs.User, opts *ELFOptions) *ELF {
 	e.opts = sourceOptions{dwarf: opts.Source, noInline: opts.NoInline}
 	dirs := debugDirs(opts.DebugDirs)
 	e.opts.find = elffile.DebugFinder{Dirs: dirs, Open: func(path string) (fs.File, error) {
-		return openDebug(u, dirs, path, os.Getpid())
+		return elffile.OpenDebug(u, dirs, path, os.Getpid())
 	}}
 	e.init()
 	return e

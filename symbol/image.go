@@ -68,9 +68,6 @@ func (img *image) unlist(at *place, all, own *list.List) {
 	}
 }
 
-// anybody is the user of a process that is not known: it reads what everybody may read.
-var anybody = procfs.User{UID: -1, GID: -1}
-
 // isHeld reports whether the image has resources.
 func (img *image) isHeld() bool { return img.file != nil || img.elf != nil }
 
@@ -283,9 +280,9 @@ func (p *Process) openDebug(img *image, name string) (fs.File, error) {
 	}
 	dirs, own := debugDirs(p.ps.opts.DebugDirs), os.Getpid()
 	if p.hasOwnRoot() {
-		return openDebug(img.user, dirs, name, own)
+		return elffile.OpenDebug(img.user, dirs, name, own)
 	}
-	return openDebug(img.user, dirs, name, p.pid, own)
+	return elffile.OpenDebug(img.user, dirs, name, p.pid, own)
 }
 
 // hasOwnRoot reports whether the process's root is this process's, so that files, most of which

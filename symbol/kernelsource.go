@@ -126,7 +126,7 @@ func openKernelFile(root fs.FS, path, id string, place func(*elffile.File)) *ELF
 	if place != nil {
 		place(ef)
 	}
-	e := newELF(ef, anybody, &ELFOptions{Source: true, RawNames: true, Path: path})
+	e := newELF(ef, procfs.Anybody, &ELFOptions{Source: true, RawNames: true, Path: path})
 	// The files that dwz moved parts to, and those of split DWARF, are in the same tree.
 	e.opts.find.Open = func(name string) (fs.File, error) {
 		return root.Open(strings.TrimPrefix(name, "/"))

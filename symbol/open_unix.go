@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
-
-	"github.com/borescope/borescope/internal/procfs"
 )
 
 // defaultMaxFiles leaves most of the files that the process may open to the program that uses
@@ -19,14 +17,6 @@ func defaultMaxFiles() int {
 		return most
 	}
 	return max(int(l.Cur)/part, 16)
-}
-
-// owner returns the user that a file belongs to, anybody if the system does not report it.
-func owner(st fs.FileInfo) procfs.User {
-	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-		return procfs.User{UID: int(sys.Uid), GID: int(sys.Gid)}
-	}
-	return anybody
 }
 
 // ownFile reports whether a file belongs to this user or to root, and no other user may

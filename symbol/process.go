@@ -163,7 +163,7 @@ func (p *Process) ownerOf(st fs.FileInfo) stranger.Owner {
 	if !p.ps.live {
 		return stranger.Owner{}
 	}
-	uid := uint32(owner(st).UID)
+	uid := uint32(procfs.Owner(st).UID)
 	p.files() // empties owners if they may have changed
 	o, ok := p.owners[uid]
 	if !ok {

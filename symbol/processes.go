@@ -248,7 +248,7 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 		p = nil
 	}
 	if p == nil {
-		p = &Process{ps: ps, pid: pid, start: st.StartTime, user: anybody}
+		p = &Process{ps: ps, pid: pid, start: st.StartTime, user: procfs.Anybody}
 	}
 	p.comm = st.Comm
 	// The first thread may have ended before the others, or have given its number to one that
@@ -402,7 +402,7 @@ func (ps *Processes) described(pid int) *Process {
 	if p != nil || !errors.Is(err, fs.ErrNotExist) {
 		return p
 	}
-	p = &Process{ps: ps, pid: pid, exited: true, user: anybody}
+	p = &Process{ps: ps, pid: pid, exited: true, user: procfs.Anybody}
 	ps.recent(p)
 	return p
 }
@@ -415,7 +415,7 @@ func (ps *Processes) fork(ev *Event) {
 	}
 	p := ps.byPID[ev.PID]
 	if p == nil {
-		p = &Process{ps: ps, pid: ev.PID, exited: true, user: anybody}
+		p = &Process{ps: ps, pid: ev.PID, exited: true, user: procfs.Anybody}
 		ps.recent(p)
 	}
 	p.comm = parent.comm

@@ -17,7 +17,7 @@ func TestFilesUsedLongestAgo(t *testing.T) {
 	}
 	ps := NewProcesses(&Options{Root: root, MaxFiles: 3})
 	defer ps.Close()
-	p := &Process{ps: ps, pid: 1, user: anybody}
+	p := &Process{ps: ps, pid: 1, user: procfs.Anybody}
 	ps.mu.Lock()
 	var images []*image
 	hold := func(i int) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/borescope/borescope/elfnotes"
 	"github.com/borescope/borescope/internal/elfbuild"
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/stranger"
 	"github.com/borescope/borescope/internal/testenv"
@@ -171,11 +172,11 @@ func TestStrangersDebugFiles(t *testing.T) {
 		{nobody, dir + "/link", false},
 		{nobody, global + "/secret", true},
 		{nobody, global + "/../secret", false},
-		{anybody, dir + "/open", true},
-		{anybody, dir + "/secret", false},
+		{procfs.Anybody, dir + "/open", true},
+		{procfs.Anybody, dir + "/secret", false},
 		{procfs.User{}, dir + "/link", true},
 	} {
-		f, err := openDebug(c.u, []string{global}, c.name, os.Getpid())
+		f, err := elffile.OpenDebug(c.u, []string{global}, c.name, os.Getpid())
 		if (err == nil) != c.want {
 			t.Errorf("%s by %d: %v", c.name, c.u.UID, err)
 		}

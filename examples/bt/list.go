@@ -46,7 +46,7 @@ func isType(pattern string) bool {
 
 // listTypes prints the kernel's types that match a pattern, with -v their definitions.
 func (o *options) listTypes(pattern string) error {
-	spec, err := probe.NewEnv(nil).BTF()
+	spec, err := o.env().BTF()
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (o *options) listMatches(pattern string) error {
 			patterns[i] = fmt.Sprintf("%s pid=%d", inFiles(p), o.pid)
 		}
 	}
-	env := probe.NewEnv(nil)
+	env := o.env()
 	var errs []error
 	for _, p := range patterns {
 		matches, end := probe.List(p, &probe.ListOptions{Env: env, Args: o.verbose})

@@ -76,6 +76,7 @@ type options struct {
 	stdout, stderr        *cli.Output
 	name, text            string
 	include, folders      list
+	debug                 list
 	params                []string
 	values                map[string]string
 }
@@ -167,6 +168,11 @@ func (o *options) flags() *flag.FlagSet {
 	fs.StringVar(&o.output, "f", "text", "the `FORMAT` of the output: text, json")
 	fs.Var(&o.include, "include", "read the header `FILE` before the script")
 	fs.Var(&o.folders, "I", "look up headers and imports in this `FOLDER`, too")
+	fs.Func("debuginfo", "look up debug files in this `FOLDER`, too; several stand between colons, relative ones\n"+
+		"begin at the traced program's", func(s string) error {
+		o.debug = append(o.debug, strings.FieldsFunc(s, func(r rune) bool { return r == ':' })...)
+		return nil
+	})
 	fs.StringVar(&o.file, "o", "", "print to this `FILE`")
 	fs.StringVar(&o.buffering, "B", "line", "the `MODE` of writing: line, none (as printed), full (in large pieces)")
 	fs.BoolVar(&o.quiet, "q", false, "do not say how many probes are attached")
@@ -286,17 +292,25 @@ func (o *options) read(operands, rest []string) error {
 	return nil
 }
 
+// env returns the machine whose probes are meant: this one, or that of -root.
+func (o *options) env() *probe.Env {
+	var e probe.EnvOptions
+	if o.root != "" {
+		e.Root = hostfs.Dir(o.root)
+	}
+	if len(o.debug) > 0 {
+		e.DebugDirs = append(o.debug, probe.NewEnv(nil).DebugDirs()...)
+	}
+	return probe.NewEnv(&e)
+}
+
 // options returns the options of package script.
 func (o *options) options() *script.Options {
-	var e *probe.EnvOptions
-	if o.root != "" {
-		e = &probe.EnvOptions{Root: hostfs.Dir(o.root)}
-	}
+	env := o.env()
 	dir := "."
 	if o.script == "" {
 		dir = filepath.Dir(o.name)
 	}
-	env := probe.NewEnv(e)
 	dirs := []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}
 	for _, d := range o.folders {
 		dirs = append(dirs, script.Dir{Name: d, FS: hostfs.Dir(d)})

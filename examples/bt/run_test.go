@@ -103,6 +103,17 @@ func TestInclude(t *testing.T) {
 	}
 }
 
+// TestDebugInfo: the folders of debug files are those of the flags, in their order, and then the usual one.
+func TestDebugInfo(t *testing.T) {
+	o := options{}
+	if err := o.flags().Parse([]string{"--debuginfo", "/a:./b", "-debuginfo=..", "-l"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(o.env().DebugDirs(), " "); got != "/a ./b .. /usr/lib/debug" {
+		t.Errorf("folders are %s", got)
+	}
+}
+
 // TestRoot: a script is typed for another machine, by its files.
 func TestRoot(t *testing.T) {
 	root := t.TempDir()

@@ -203,11 +203,7 @@ func (u *unit) calls(dst []Call, pc uint64) []Call {
 	if haveLine {
 		here.File, here.Line, here.Column = u.path(uint64(r.file)), int(r.line), int(r.col)
 	}
-	if u.dwoName.form != 0 {
-		if s := u.split(); s != nil {
-			u = s
-		}
-	}
+	u = u.full()
 	t := u.funcTableOf()
 	fn := t.lookup(pc)
 	if fn == nil {

@@ -318,6 +318,7 @@ func (d *Data) FunctionAt(pc uint64, e *Entry) error {
 	})
 	slices.SortFunc(units, func(a, b *unit) int { return cmp.Compare(a.off, b.off) })
 	for _, u := range units {
+		u = u.full()
 		t := u.funcTableOf()
 		i, _ := slices.BinarySearchFunc(t.ranges, pc, func(r funcRange, pc uint64) int {
 			return cmp.Compare(r.lo, pc)

@@ -105,7 +105,6 @@ func (u *unit) number(b []byte) (int64, bool) {
 // looked counts bytes of location lists. It returns false if they are too many: in a malformed
 // file, many entries may refer to one long list.
 func (d *Data) looked(n int) bool {
-	d = d.outer()
 	d.locsRead += n
 	return d.locsRead <= 4*(len(d.loc)+len(d.loclists))
 }
@@ -119,7 +118,11 @@ func (u *unit) location(v value, pc uint64) (expr []byte, ok bool) {
 		}
 		return ok
 	}
-	if u.version < 5 {
+	switch {
+	case u.version < 5 && u.inDWO:
+		u.splitLocations(v.n, found)
+		return expr, ok
+	case u.version < 5:
 		u.oldLocations(v.n, found)
 		return expr, ok
 	}
@@ -163,6 +166,41 @@ func (u *unit) oldLocations(off uint64, f func(lo, hi uint64, b []byte) bool) {
 		}
 		b := c.take(int(c.u16()))
 		if c.bad || !u.d.looked(c.off-at) || f(base+lo, base+hi, b) {
+			return
+		}
+	}
+}
+
+// splitLocations calls f for the entries of a list of .debug_loc.dwo, with which GCC and clang split
+// DWARF 4 (DW_LLE_GNU_…, https://gcc.gnu.org/wiki/DebugFission), until it returns true.
+func (u *unit) splitLocations(off uint64, f func(lo, hi uint64, b []byte) bool) {
+	if off >= uint64(len(u.d.loc)) {
+		return
+	}
+	c := cursor{b: u.d.loc, off: int(off), be: u.d.be}
+	base := u.low
+	for at := c.off; ; at = c.off {
+		var lo, hi uint64
+		kind := c.u8()
+		switch kind {
+		case 1: // base_address_selection_entry
+			base, _ = u.addrx(c.uleb())
+		case 2: // start_end_entry
+			lo, _ = u.addrx(c.uleb())
+			hi, _ = u.addrx(c.uleb())
+		case 3: // start_length_entry
+			lo, _ = u.addrx(c.uleb())
+			hi = lo + uint64(c.u32())
+		case 4: // offset_pair_entry
+			lo, hi = base+uint64(c.u32()), base+uint64(c.u32())
+		default: // the end of the list, or an unknown entry
+			return
+		}
+		var b []byte
+		if kind != 1 {
+			b = c.take(int(c.u16()))
+		}
+		if c.bad || !u.d.looked(c.off-at) || kind != 1 && f(lo, hi, b) {
 			return
 		}
 	}

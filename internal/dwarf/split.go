@@ -2,6 +2,7 @@ package dwarf
 
 import (
 	"encoding/binary"
+	"path"
 
 	"github.com/borescope/borescope/internal/elffile"
 )
@@ -17,6 +18,47 @@ func (d *Data) Split(pkg *elffile.File, open Opener) {
 	if pkg != nil {
 		d.pkg = newPackage(pkg)
 	}
+}
+
+// OpenSplit finds these files with find: PROGRAM.dwp, else .dwo files at the compiler's paths, else
+// beside the program. opened gets each one, which the caller closes after the last use of d.
+func (d *Data) OpenSplit(find *elffile.DebugFinder, opened func(*elffile.File)) {
+	if find.Open == nil {
+		return
+	}
+	open := func(name string) *elffile.File {
+		f := find.Try(name)
+		if f != nil {
+			opened(f)
+		}
+		return f
+	}
+	var pkg *elffile.File
+	if find.Path != "" {
+		pkg = open(find.Path + ".dwp")
+	}
+	d.Split(pkg, func(dir, name string) *elffile.File {
+		compiled := name
+		if !path.IsAbs(name) {
+			compiled = path.Join(dir, name)
+		}
+		f := open(compiled)
+		if beside := path.Join(path.Dir(find.Path), path.Base(name)); f == nil && find.Path != "" && beside != compiled {
+			f = open(beside) // the program was moved together with its parts
+		}
+		return f
+	})
+}
+
+// full returns the unit that contains the entries: this one or, if it is a skeleton whose other part
+// is found, that.
+func (u *unit) full() *unit {
+	if u.dwoName.form != 0 {
+		if s := u.split(); s != nil {
+			return s
+		}
+	}
+	return u
 }
 
 // split returns the unit that contains the entries of a skeleton, nil if it is not found.
@@ -86,6 +128,7 @@ func (d *Data) dwoSections() map[string]*[]byte {
 	return map[string]*[]byte{
 		".debug_info.dwo": &d.info, ".debug_abbrev.dwo": &d.abbrev, ".debug_str.dwo": &d.str,
 		".debug_str_offsets.dwo": &d.strOffsets, ".debug_rnglists.dwo": &d.rnglists,
+		".debug_loc.dwo": &d.loc, ".debug_loclists.dwo": &d.loclists,
 	}
 }
 
@@ -107,10 +150,9 @@ func (u *unit) adopt(d *Data) *unit {
 		if s.version >= 5 {
 			// behind the headers of the tables, of which there is one each
 			s.strOffsets, s.rnglists = uint64(2*s.offSize), uint64(2*s.offSize+4)
+			s.loclists = s.rnglists
 		}
-		if s.dwoID == 0 {
-			s.dwoID = s.rootID()
-		}
+		s.ownRoot()
 		if s.dwoID == u.dwoID {
 			s.inDWO = true
 			d.units = append(d.units, s)
@@ -120,19 +162,24 @@ func (u *unit) adopt(d *Data) *unit {
 	return nil
 }
 
-// rootID reads the id that GNU's split DWARF 4 has as an attribute.
-func (u *unit) rootID() uint64 {
+// ownRoot reads what a split unit's own entry has: the language, the compiler and, in GNU's split
+// DWARF 4, the id.
+func (u *unit) ownRoot() {
 	c := u.cursorAt(u.die)
-	a := u.abbrevs().get(c.uleb())
+	a, attrs := u.rootAttrs(c.uleb())
 	if a == nil {
-		return 0
+		return
 	}
-	for _, s := range u.attrsOf(a) {
-		if v := u.read(&c, s); s.name == attrGNUDwoID {
-			return v.n
+	for _, s := range attrs {
+		switch v := u.read(&c, s); s.name {
+		case attrGNUDwoID:
+			u.dwoID = v.n
+		case attrLanguage:
+			u.language = uint16(v.n)
+		case attrProducer:
+			u.producer = v
 		}
 	}
-	return 0
 }
 
 // dwoPackage is a .dwp file: the concatenated sections of many .dwo files, and an index
@@ -153,6 +200,7 @@ type dwoPackage struct {
 const (
 	sectInfo       = 1
 	sectAbbrev     = 3
+	sectLocs       = 5 // of .debug_loclists, before DWARF 5 of .debug_loc
 	sectStrOffsets = 6
 	sectRnglistsV5 = 8
 )
@@ -223,6 +271,10 @@ func (p *dwoPackage) data(row uint64) *Data {
 			to = &d.abbrev
 		case col == sectStrOffsets:
 			to = &d.strOffsets
+		case col == sectLocs && p.v5:
+			to = &d.loclists
+		case col == sectLocs:
+			to = &d.loc
 		case col == sectRnglistsV5 && p.v5:
 			to = &d.rnglists
 		default:

@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"hash/crc32"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/borescope/borescope/internal/decompress"
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // DebugFinder finds the separate debug file of an ELF file.
 type DebugFinder struct {
-	Path string   // the file's own path, as the target sees it; may be empty
-	Dirs []string // global debug directories
+	Path string // the file's own path, as the target sees it; may be empty
+	// Dirs are directories with debug files. Relative ones begin at the file's own.
+	Dirs []string
 	// Open opens a possible debug file. If it is nil, Find returns nil.
 	Open func(path string) (fs.File, error)
 	// Room bounds the bytes that sections may occupy decompressed; 0 means the debug file's
@@ -33,14 +38,42 @@ func ByBuildID(dir, id string) string {
 	return dir + "/.build-id/" + id[:2] + "/" + id[2:] + ".debug"
 }
 
-// Find searches the build-id directories, and then for the .gnu_debuglink, like GDB and
-// elfutils. It returns nil if there is no debug file. The caller closes the result.
+// OpenDebug opens a debug file in the root of one of the processes. Directories for debug files
+// are searched in this process's root with its own rights. Whatever else a file names, beside
+// itself or by a path in it, may be a link that a stranger made: it is opened with the rights
+// of u, whom the file or the process that maps it belongs to.
+func OpenDebug(u procfs.User, dirs []string, name string, pids ...int) (fs.File, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range pids {
+		own := slices.ContainsFunc(dirs, func(dir string) bool {
+			return pid == os.Getpid() && path.IsAbs(dir) && strings.HasPrefix(name, path.Clean(dir)+"/")
+		})
+		var f fs.File
+		if own {
+			f, err = procfs.OpenInRoot(pid, name, false)
+		} else {
+			f, err = procfs.OpenFor(u, pid, name)
+		}
+		if err == nil {
+			return f, nil
+		}
+	}
+	return nil, err
+}
+
+// Find searches the build-id directories, and then for the .gnu_debuglink or, in a file without
+// one, for NAME.debug, like GDB and elfutils. It returns nil if there is no debug file. The caller
+// closes the result.
 func (d *DebugFinder) Find(f *File, id string) *File {
 	if d.Open == nil {
 		return nil
 	}
+	dirs := d.dirs()
 	if len(id) > 2 {
-		for _, dir := range d.Dirs {
+		for _, dir := range dirs {
 			for _, name := range []string{
 				ByBuildID(dir, id),
 				dir + "/" + id + "/debuginfo", // a debuginfod client's cache
@@ -54,17 +87,20 @@ func (d *DebugFinder) Find(f *File, id string) *File {
 			}
 		}
 	}
-	name, crc, ok := debugLink(f)
-	if !ok {
-		return nil
+	name, crc, linked := debugLink(f)
+	if !linked {
+		if id == "" || d.Path == "" {
+			return nil
+		}
+		name = path.Base(d.Path) + ".debug"
 	}
-	for _, p := range d.linkPaths(name) {
+	for _, p := range d.linkPaths(name, dirs) {
 		df := d.Try(p)
 		if df == nil {
 			continue
 		}
 		// The checksum covers the whole file, so it is skipped if the build-ids agree.
-		if alike(f, df) && (id != "" && df.BuildID() == id || d.sums(df, crc)) {
+		if alike(f, df) && (id != "" && df.BuildID() == id || linked && d.sums(df, crc)) {
 			return df
 		}
 		df.Close()
@@ -77,15 +113,29 @@ func alike(a, b *File) bool {
 	return a.Class == b.Class && a.Machine == b.Machine && a.Order == b.Order
 }
 
+// dirs returns the absolute paths of Dirs.
+func (d *DebugFinder) dirs() []string {
+	var list []string
+	for _, dir := range d.Dirs {
+		switch {
+		case path.IsAbs(dir):
+			list = append(list, dir)
+		case d.Path != "":
+			list = append(list, path.Join(path.Dir(d.Path), dir))
+		}
+	}
+	return list
+}
+
 // linkPaths returns the possible paths of a debug file by name.
-func (d *DebugFinder) linkPaths(name string) []string {
+func (d *DebugFinder) linkPaths(name string, dirs []string) []string {
 	if d.Path == "" {
 		return nil
 	}
 	dir := path.Dir(d.Path)
 	paths := []string{dir + "/" + name, dir + "/.debug/" + name}
-	for _, g := range d.Dirs {
-		paths = append(paths, g+dir+"/"+name)
+	for _, g := range dirs {
+		paths = append(paths, g+dir+"/"+name, g+"/"+name)
 	}
 	out := paths[:0]
 	for _, p := range paths {

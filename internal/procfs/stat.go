@@ -125,6 +125,9 @@ type User struct {
 	Groups   []uint32 // supplementary
 }
 
+// Anybody is a user that is not known: it reads what everybody may read.
+var Anybody = User{UID: -1, GID: -1}
+
 // UserOf returns a process's user: /proc/PID/status, which unlike the owner of that directory
 // also contains it for processes that are not dumpable.
 func UserOf(root fs.FS, pid int) (u User, err error) {

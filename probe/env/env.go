@@ -24,4 +24,9 @@ type Options struct {
 	// BTFDir is a tree in BTFHub's layout (ID/VERSION/ARCH/RELEASE.btf[.tar.xz]), where BTF
 	// is looked up if Root has none.
 	BTFDir fs.FS
+	// DebugDirs are the directories with the separate debug files of user programs, in GDB's
+	// layout or that of a debuginfod client's cache; relative ones begin at the program's own
+	// directory. Nil means /usr/lib/debug. Beside the program and in .debug there a file is found
+	// without them.
+	DebugDirs []string
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/cpus"
+	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/procfs"
@@ -30,6 +31,7 @@ type Env struct {
 	release  string
 	features feature.Set
 	btfDir   fs.FS
+	debug    []string
 
 	types   *btf.Cache // this machine's; nil of a recording
 	given   bool       // btf is what the caller gave
@@ -83,7 +85,10 @@ func New(o *Options) *Env {
 	}
 	e := &Env{
 		root: o.Root, live: o.Root == nil, arch: o.Arch, release: o.Release,
-		features: o.Features, btfDir: o.BTFDir,
+		features: o.Features, btfDir: o.BTFDir, debug: o.DebugDirs,
+	}
+	if e.debug == nil {
+		e.debug = []string{elffile.DebugDir}
 	}
 	if e.live {
 		e.root = procfs.DirFS("/")
@@ -116,6 +121,9 @@ func (e *Env) Root() fs.FS { return e.root }
 
 // Live reports whether the Env describes this machine.
 func (e *Env) Live() bool { return e.live }
+
+// DebugDirs returns the directories with separate debug files. It is shared: do not change it.
+func (e *Env) DebugDirs() []string { return e.debug }
 
 // Arch returns the architecture, as GOARCH spells it.
 func (e *Env) Arch() string { return e.arch }

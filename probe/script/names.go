@@ -13,7 +13,8 @@ import (
 
 // names names what a running script prints. Symbols are read when the first is asked for.
 type names struct {
-	source    bool // source lines and inlined calls, too
+	source    bool     // source lines and inlined calls, too
+	debug     []string // where debug files are
 	kernel    *symbol.Kernel
 	processes *symbol.Processes
 	users     map[uint64]string
@@ -54,7 +55,9 @@ func (n *names) FilePlace(pid int, pc uint64) (buildID string, offset uint64) {
 // files returns the processes whose addresses are named.
 func (n *names) files() *symbol.Processes {
 	if n.processes == nil {
-		n.processes = symbol.NewProcesses(&symbol.Options{Source: n.source, NoInline: !n.source})
+		n.processes = symbol.NewProcesses(&symbol.Options{
+			Source: n.source, NoInline: !n.source, DebugDirs: n.debug,
+		})
 	}
 	return n.processes
 }

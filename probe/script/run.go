@@ -84,7 +84,9 @@ func (p *Program) newRun(o *RunOptions) *run {
 		o = &RunOptions{}
 	}
 	s := &run{
-		Program: p, RunOptions: *o, names: names{source: p.conf.ShowDebugInfo},
+		Program: p, RunOptions: *o, names: names{
+			source: p.conf.ShowDebugInfo, debug: p.env.DebugDirs(),
+		},
 		tables: map[*lower.Map]mapx.Table[bpf.Value, any]{}, zeroed: map[*lower.Map][]output.Entry{},
 		joins: map[uint64][]string{},
 	}

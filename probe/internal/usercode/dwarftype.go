@@ -50,11 +50,12 @@ const (
 	maxValueParts = 16 << 20
 )
 
-// NewTypes reads the types of a file's functions from its DWARF.
-func NewTypes(f *elffile.File) *Types {
-	d, err := userDWARF(f)
+// NewTypes reads the types of a file's functions from its DWARF, which is used until the last use
+// of the result.
+func NewTypes(debug *Debug) *Types {
+	d, err := debug.whole()
 	return &Types{
-		d: d, err: err, machine: f.Machine, done: map[dwarf.Ref]*madeType{}, odd: map[btf.Type]oddity{},
+		d: d, err: err, machine: debug.machine, done: map[dwarf.Ref]*madeType{}, odd: map[btf.Type]oddity{},
 		steps: maxValueParts,
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/dwarf"
-	"github.com/borescope/borescope/internal/elffile"
 )
 
 // Signature is a user function's type, from DWARF, and where its parameters are when it is
@@ -40,13 +39,6 @@ type Param struct {
 	Place dwarf.Place // at the function's first instruction
 	// Artificial is set for what the source does not name: this.
 	Artificial bool
-}
-
-// userDWARF reads a file's DWARF, which is valid as long as the file. What is decoded from it
-// is bounded, because the file may be malicious. All functions of libc with their types take
-// 43 MB; its debug file is compressed to 4 MB.
-func userDWARF(f *elffile.File) (*dwarf.Data, error) {
-	return dwarf.New(f, nil, max(46<<20, 5*f.Stored()))
 }
 
 // Step reports whether another part of a value may be examined. Without a bound, types nested

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/dwarf"
-	"github.com/borescope/borescope/internal/elffile"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
 )
@@ -30,14 +29,14 @@ type lineTable struct {
 
 // LineAddresses returns the addresses at which the code of a source line begins, ascending:
 // one for each place in which the compiler put code for it. Column 0 means any.
-func LineAddresses(ctx context.Context, f *elffile.File, name, file string, line,
+func LineAddresses(ctx context.Context, debug *Debug, name, file string, line,
 	column int,
 ) ([]uint64, error) {
-	if f.DebugSection("line") == nil {
+	if !debug.has("line") {
 		return nil, notexist.Errorf(
 			"%s has no line table: build it with -g, or install its debug symbols", name)
 	}
-	d, err := userDWARF(f)
+	d, err := debug.read()
 	t := &lineTable{
 		file: file, line: line, column: column, names: map[string]bool{},
 		columns: map[int]bool{}, d: d,
