@@ -344,6 +344,33 @@ func (d *Data) FunctionAt(pc uint64, e *Entry) error {
 	return fmt.Errorf("no function begins at %#x", pc)
 }
 
+// NamedTypes calls found for the entries of types that have one of the names, in the order of the
+// units, until it returns false. Types in functions, classes and namespaces are not among them, and
+// neither are declarations.
+func (d *Data) NamedTypes(names map[string]bool, found func(name string, e *Entry) bool) error {
+	var e Entry
+	for _, u := range d.units {
+		u = u.full()
+		if err := e.Read(Ref{u, u.die}); err != nil {
+			return err
+		}
+		for in := e.Inside(); ; {
+			ok, err := in.Next(&e, TagStructType, TagClassType, TagUnionType, TagEnumerationType, TagTypedef, TagBaseType)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				break
+			}
+			name := u.str(e.values[Name], u.d.info[:u.end])
+			if names[string(name)] && !e.Has(Declaration) && !found(string(name), &e) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
 // entryPC returns the address at which a function is entered. That of a function in several
 // parts is the start of the first of them, if no attribute has it (2.18).
 func (e *Entry) entryPC() (pc uint64, ok bool) {

@@ -2,9 +2,12 @@ package usercode
 
 import (
 	"debug/elf"
+	"runtime/debug"
 
 	"github.com/borescope/borescope/internal/dwarf"
 	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/probe/env"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
 
 // Debug is the debug information of a file: its own, or that of its separate debug file, and of the
@@ -27,6 +30,20 @@ func OpenDebug(f *elffile.File, find *elffile.DebugFinder) *Debug {
 		d.f.LayOutAs(f)
 	}
 	return d
+}
+
+// WithDebug calls f with the debug information of a file, as userfile.WithELF does.
+func WithDebug(e *env.Env, path string, f func(*Debug) error) (err error) {
+	file, closer, err := userfile.OpenELF(e, userfile.Sources{}, path)
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	defer file.Close()
+	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
+	d := OpenDebug(file, userfile.DebugFinder(e, path, closer))
+	defer d.Close()
+	return f(d)
 }
 
 // Close closes the files other than the one that OpenDebug was given.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -69,20 +70,67 @@ func (c *Types) SignatureAt(pc uint64) (*Signature, error) {
 	if err := c.d.FunctionAt(pc, &fn); err != nil {
 		return nil, err
 	}
+	var sig *Signature
+	err := c.complete(func() (err error) {
+		sig, err = c.signature(&fn, pc)
+		return err
+	})
+	return sig, err
+}
+
+// complete calls read, which reads types: twice if they are incomplete since others were read before.
+func (c *Types) complete(read func() error) error {
 	for shared := len(c.done) > 0; ; shared = false {
 		c.cut, c.path, c.open = false, typePath{}, c.open[:0]
-		sig, err := c.signature(&fn, pc)
+		err := read()
 		if err == nil && !c.cut {
-			return sig, nil
+			return nil
 		}
 		// Incomplete types are not shared. Then the types are read anew, so that where they
 		// are cut off does not depend on the functions before.
 		clear(c.done)
 		clear(c.odd)
 		if c.made = 0; err != nil || !shared {
-			return sig, err
+			return err
 		}
 	}
+}
+
+// keywords are the words before the names of types in C.
+var keywords = map[uint32]string{
+	dwarf.TagStructType: "struct ", dwarf.TagClassType: "struct ", dwarf.TagUnionType: "union ",
+	dwarf.TagEnumerationType: "enum ",
+}
+
+// Named returns the types of the file by their names as C has them: "struct s", "size_t". It leaves
+// out those that the file does not have. Of several types of a name it returns the first.
+func (c *Types) Named(names []string) (map[string]btf.Type, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	bare, left := map[string]bool{}, map[string]bool{}
+	for _, name := range names {
+		left[name] = true
+		bare[name[strings.LastIndexByte(name, ' ')+1:]] = true
+		bare[name] = true // "unsigned long"
+	}
+	found := map[string]btf.Type{}
+	err := c.d.NamedTypes(bare, func(name string, e *dwarf.Entry) bool {
+		if name = keywords[e.Tag] + name; !left[name] {
+			return true
+		}
+		delete(left, name)
+		at := e.Ref()
+		err := c.complete(func() (err error) {
+			t, err := c.at(at)
+			if err == nil {
+				found[name] = t
+			}
+			return err
+		})
+		return err == nil && len(left) > 0
+	})
+	return found, err
 }
 
 // These are approximate costs in bytes, without names: of a type, what it costs more if it is

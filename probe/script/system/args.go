@@ -204,18 +204,22 @@ func (s *System) planned(p *syntax.AttachPoint, t probe.Target) *btf.Struct {
 // arguments returns the arguments and fields of a program in package probe's plan.
 func (s *System) arguments(p *syntax.AttachPoint, program *probe.Program) *btf.Struct {
 	all := &btf.Struct{Name: p.Provider + "_args"}
+	named := s.Type
+	if inUser(p) {
+		named = func(name string) btf.Type { return s.UserType(p, name) }
+	}
 	for _, a := range program.Args {
-		add(all, a.Name, s.field(a), all.Size)
+		add(all, a.Name, field(a, named), all.Size)
 	}
 	for _, a := range program.Fields {
-		add(all, a.Name, s.field(a), uint32(a.Loc.Offset))
+		add(all, a.Name, field(a, named), uint32(a.Loc.Offset))
 	}
 	return all
 }
 
-// field returns the type that bpftrace gives an argument. For a string or array with its
+// field returns the type that bpftrace gives an argument, whose types named returns by their names. For a string or array with its
 // place in the record it is a number, the address. A register is a number, too.
-func (s *System) field(a probe.Arg) btf.Type {
+func field(a probe.Arg, named func(string) btf.Type) btf.Type {
 	if a.Type == nil {
 		return &btf.Int{Name: "unsigned long", Size: 8}
 	}
@@ -223,36 +227,37 @@ func (s *System) field(a probe.Arg) btf.Type {
 	case probe.LocationDataLoc, probe.LocationRelLoc:
 		return &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}
 	}
-	return s.whole(a.Type, 0)
+	return whole(a.Type, named, 0)
 }
 
-// whole replaces types that a format file only names by the kernel's types.
-func (s *System) whole(t btf.Type, depth int) btf.Type {
+// whole replaces types that a format file, or a declaration in a program, only names by those that
+// named returns.
+func whole(t btf.Type, named func(string) btf.Type, depth int) btf.Type {
 	if depth > deepest {
 		return t
 	}
-	named := func(name string) btf.Type {
-		if full := s.Type(name); full != nil {
+	full := func(name string) btf.Type {
+		if full := named(name); full != nil {
 			return full
 		}
 		return t
 	}
 	switch t := t.(type) {
 	case *btf.Pointer:
-		return &btf.Pointer{Target: s.whole(t.Target, depth+1)}
+		return &btf.Pointer{Target: whole(t.Target, named, depth+1)}
 	case *btf.Const:
-		return &btf.Const{Type: s.whole(t.Type, depth+1)}
+		return &btf.Const{Type: whole(t.Type, named, depth+1)}
 	case *btf.Array:
-		return &btf.Array{Index: t.Index, Type: s.whole(t.Type, depth+1), Nelems: t.Nelems}
+		return &btf.Array{Index: t.Index, Type: whole(t.Type, named, depth+1), Nelems: t.Nelems}
 	case *btf.Fwd:
-		return named(t.Kind.String() + " " + t.Name)
+		return full(t.Kind.String() + " " + t.Name)
 	case *btf.Struct:
 		if len(t.Members) == 0 {
-			return named("struct " + t.Name)
+			return full("struct " + t.Name)
 		}
 	case *btf.Enum:
 		if len(t.Values) == 0 {
-			return named("enum " + t.Name)
+			return full("enum " + t.Name)
 		}
 	}
 	return t

@@ -46,6 +46,7 @@ func (s *System) Expand(f *syntax.File, c *config.Config) (warnings syntax.Error
 		return nil, syntax.Errors{e} // before anything is listed
 	}
 	s.collect(f)
+	s.collectTypes(f)
 	for _, d := range f.Decls {
 		if p, ok := d.(*syntax.Probe); ok {
 			if e := x.probe(p); e != nil {

@@ -16,9 +16,9 @@ import (
 type Options struct {
 	// Modules are kernel modules. Their types are searched after the kernel's own.
 	Modules []string
-	// DWARF enables reading the arguments of user functions from the debug information of
-	// their files, which takes from milliseconds to seconds. Without it user functions have
-	// no arguments.
+	// DWARF enables reading the arguments of user functions, and the types of user programs,
+	// from the debug information of their files, which takes from milliseconds to seconds.
+	// Without it user functions have no arguments, and only the kernel has types.
 	DWARF bool
 	// PID is a process: user probes without a file are in its executable. 0 is none.
 	PID int
@@ -36,7 +36,11 @@ type System struct {
 	enums map[string]enumerator // by name; enum is nil if no enum has the name
 	every bool                  // enum is in enums
 	args  map[string]*btf.Struct
-	lists map[string][]name // of events, by kind, sorted
+	// programs are the types of programs by target, by name, nil for those that they do not have.
+	programs map[string]map[string]btf.Type
+	// userNames are the names of types in the user probes of the script.
+	userNames map[string]bool
+	lists     map[string][]name // of events, by kind, sorted
 
 	alone   int    // tracepoints that were looked for without listing all
 	wanted  []name // tracepoints of a script whose formats were not read yet
@@ -56,7 +60,7 @@ func New(e *probe.Env, o *Options) *System {
 		e = probe.NewEnv(nil)
 	}
 	s := &System{
-		env: e, args: map[string]*btf.Struct{}, names: map[string]bool{},
+		env: e, args: map[string]*btf.Struct{}, programs: map[string]map[string]btf.Type{}, names: map[string]bool{},
 		enums: map[string]enumerator{}, lists: map[string][]name{},
 		files: map[string][]*syntax.AttachPoint{},
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cilium/ebpf/btf"
+
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -470,8 +472,8 @@ func (c *useChecker) castArray(n *syntax.Cast, t, from Type, refuse func(bool)) 
 }
 
 func (c *useChecker) castEnum(n *syntax.Cast, t Type) {
-	e := c.enumOf(t.Name)
-	if e == nil {
+	e, ok := t.BTF.(*btf.Enum)
+	if !ok {
 		c.fail(n, "Unknown enum: "+t.Name)
 		return
 	}

@@ -136,8 +136,8 @@ func (c *checker) memberType(of btf.Type, m *btf.Member) Type {
 	return FromBTF(m.Type)
 }
 
-// lookup finds a type by its name, nil if there is none.
-func (c *checker) lookup(name string) btf.Type {
+// kernelType finds a type of the kernel, which the script may declare, by its name.
+func (c *checker) kernelType(name string) btf.Type {
 	if t := c.defs.types[name]; t != nil {
 		return t
 	}

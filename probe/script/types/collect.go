@@ -278,20 +278,22 @@ var builtinTypes = map[string]Type{
 
 // named returns the type that is written in the script, and sets it as the type of t.
 func (c *collector) named(t *syntax.Type, n syntax.Node) (Type, bool) {
-	res, ok := c.checker.named(t, n)
+	res, ok := c.written(t, n)
 	if ok {
 		c.s.set(t, res)
 	}
 	return res, ok
 }
 
-func (c *checker) named(t *syntax.Type, n syntax.Node) (Type, bool) {
+// written returns the type that is written in the script. What is not declared there is a type of the
+// program that the probe is in, or of the kernel.
+func (c *collector) written(t *syntax.Type, n syntax.Node) (Type, bool) {
 	switch t.Kind {
 	case "*":
-		e, ok := c.named(t.Elem, n)
+		e, ok := c.written(t.Elem, n)
 		return pointer(e, NoSpace), ok
 	case "[]":
-		e, ok := c.named(t.Elem, n)
+		e, ok := c.written(t.Elem, n)
 		if t.Elem.Kind == "" && ok {
 			switch e.Kind {
 			case String:
@@ -306,7 +308,8 @@ func (c *checker) named(t *syntax.Type, n syntax.Node) (Type, bool) {
 		}
 		return array(t.Len, e), ok
 	case "enum":
-		return enum(8, t.Name, c.enumOf(t.Name)), true
+		e, _ := btf.UnderlyingType(c.lookup("enum " + t.Name)).(*btf.Enum)
+		return enum(8, t.Name, e), true
 	case "":
 		if b, ok := builtinTypes[t.Name]; ok {
 			return b, true
@@ -330,11 +333,14 @@ func (c *checker) named(t *syntax.Type, n syntax.Node) (Type, bool) {
 	return Type{}, false
 }
 
-// enumOf returns an enum by its name, or nil.
-func (c *checker) enumOf(name string) *btf.Enum {
-	if e := c.defs.enums[name]; e != nil {
-		return e
+// lookup finds a type by its name.
+func (c *collector) lookup(name string) btf.Type {
+	if c.probe != nil && c.defs.types[name] == nil { // of several programs, the first that has it
+		for _, p := range c.probe.Points {
+			if t := c.sys.UserType(p, name); t != nil {
+				return t
+			}
+		}
 	}
-	e, _ := btf.UnderlyingType(c.sys.Type("enum " + name)).(*btf.Enum)
-	return e
+	return c.kernelType(name)
 }

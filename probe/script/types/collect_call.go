@@ -76,7 +76,7 @@ func (c *collector) context() Type {
 	a := c.probe.Points[0]
 	switch a.Provider {
 	case "kprobe", "kretprobe", "uprobe", "uretprobe", "usdt":
-		if c.lookup("struct pt_regs") != nil {
+		if c.kernelType("struct pt_regs") != nil {
 			return c.kernelStruct("struct pt_regs", true)
 		}
 	case "profile", "interval", "software", "hardware", "watchpoint":

@@ -263,7 +263,7 @@ func (c *collector) identifier(n *syntax.Identifier) {
 
 // inspected finds the type that sizeof and offsetof mean by a name without struct, union or
 // enum: a typedef before the others.
-func (c *checker) inspected(name string) btf.Type {
+func (c *collector) inspected(name string) btf.Type {
 	for _, kind := range []string{"", "struct ", "union ", "enum "} {
 		if t := c.lookup(kind + name); t != nil {
 			return t
@@ -397,7 +397,7 @@ func castType(t, from Type, p *syntax.Probe) Type {
 // kernelStruct returns the type of a pointer to a struct of the kernel.
 func (c *collector) kernelStruct(name string, context bool) Type {
 	t := Type{Kind: C, Name: name, BTF: &btf.Struct{Name: name[len("struct "):]}}
-	if found := c.lookup(name); found != nil {
+	if found := c.kernelType(name); found != nil {
 		t = FromBTF(found)
 	}
 	res := pointer(t, KernelSpace)
