@@ -36,7 +36,8 @@
 //
 // User stacks are walked by call frame information, so that they are whole in programs without frame
 // pointers, too: the processes are looked at when a program first takes a stack or an address of
-// theirs, and can be named after they ended. Stacks before that moment are walked by frame pointers.
+// theirs, and can be named after they ended. Stacks before that moment are walked by frame pointers,
+// from a function's entry by its return address.
 // The share of whole stacks is said at the end.
 //
 // Not in programs yet, with an error that ends with [NotYet]: addresses of maps, has_key(),

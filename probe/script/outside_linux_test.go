@@ -328,6 +328,30 @@ func TestFunctionOfReturn(t *testing.T) {
 	}
 }
 
+// TestCallerAtEntry: the first stack of a process that nothing is known of has the caller of a function
+// that is probed where it begins, where the frame pointer is still the caller's. It was left out.
+func TestCallerAtEntry(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Uprobes)
+	w := probetest.StartOwn(t)
+	for _, returns := range []string{"", "uretprobe:%[1]q:add { @r = count(); } "} {
+		text := fmt.Sprintf("config = { show_debug_info = 0 } "+returns+"uprobe:%[1]q:add /@n == 0/ { @n = 1; print(ustack(2)); }", w.Path())
+		var out bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, err := script.MustCompile(t, text, nil).Run(ctx, &script.RunOptions{Stdout: &out, Attached: func() error {
+			w.Run()
+			cancel()
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`\s+add\+0\n\s+_start\+\d+\n`).MatchString(out.String()) {
+			t.Errorf("the caller is missing in\n%s", &out)
+		}
+	}
+}
+
 // TestUSDTNames: with wildcards, each USDT probe counts under its own name, and as one, however many
 // places it is at. They counted under the pattern, and as many as the places.
 func TestUSDTNames(t *testing.T) {

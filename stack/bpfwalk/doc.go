@@ -12,7 +12,8 @@
 //	err = tables.SetProcess(pid, mods)
 //	s := w.Decode(nil, state)
 //
-// A process that was not added is walked by frame pointers; Stack.Unknown is set then.
+// A process that was not added is walked by frame pointers, from a function's entry (Walker.Entry) by
+// its return address; Stack.Unknown is set then.
 //
 // # What is left out
 //

@@ -600,6 +600,9 @@ func (g *bpfGen) epilogue() {
 // byFP follows the frame pointer, where no rule is known.
 func (g *bpfGen) byFP() {
 	g.label("ss_fp")
+	if g.w.Entry {
+		g.atEntry()
+	}
 	g.epilogue()
 	g.add(asm.Mov.Imm(asm.R2, int32(g.regs.fp)))
 	g.known(asm.R2, "ss_norule")
@@ -637,6 +640,30 @@ func (g *bpfGen) byFP() {
 		asm.JNE.Imm(asm.R1, 0, "ss_norule"),
 		asm.Ja.Label("ss_bottom"),
 	)
+}
+
+// atEntry goes to the caller of the first frame, whose function has just been entered: its return
+// address is on top of the stack, on arm64 in the link register.
+func (g *bpfGen) atEntry() {
+	g.add(asm.LoadMem(asm.R1, asm.R6, stN, asm.Word), asm.JNE.Imm(asm.R1, 1, "ss_inside"))
+	g.load(asm.R9, g.at(g.regs.sp))
+	if g.arm {
+		g.load(asm.R8, g.at(g.regs.ra))
+		g.stripPAC(asm.R8)
+	} else {
+		g.read(asm.R9, 8, "ss_badmem")
+		g.load(asm.R8, stBuf)
+	}
+	g.add(asm.JEq.Imm(asm.R8, 0, "ss_bottom"))
+	g.putBack(0, "ss_entryret")
+	if !g.arm {
+		g.add(asm.Add.Imm(asm.R9, 8))
+	}
+	g.add(asm.LoadImm(asm.R1, bpfByFP, asm.DWord))
+	g.store(stTag, asm.R1)
+	g.haveOnly(g.regs.fp)
+	g.enter(asm.R8, asm.R9)
+	g.label("ss_inside")
 }
 
 // signalFrame takes all registers from the frame that the kernel pushed.

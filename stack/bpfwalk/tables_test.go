@@ -201,7 +201,8 @@ func TestTablesBudget(t *testing.T) {
 // within themselves.
 func TestWalkerInstructions(t *testing.T) {
 	for name, w := range map[string]*Walker{
-		"amd64": {}, "plain": {PlainLoop: true, TaskStackOffset: 24}, "preset": {Preset: true}, "arm64": {Machine: elf.EM_AARCH64, MaxFrames: 512},
+		"amd64": {}, "plain": {PlainLoop: true, TaskStackOffset: 24}, "preset": {Preset: true}, "entry": {Entry: true, Returns: &ReturnProbes{}},
+		"arm64 entry": {Machine: elf.EM_AARCH64, Entry: true}, "arm64": {Machine: elf.EM_AARCH64, MaxFrames: 512},
 		"returns": {Returns: &ReturnProbes{}}, "task": {Task: &TaskOffsets{}}, "arm64 returns": {Machine: elf.EM_AARCH64, Returns: &ReturnProbes{}},
 	} {
 		ins := w.Instructions()

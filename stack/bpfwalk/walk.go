@@ -33,6 +33,10 @@ type Walker struct {
 	// of looking for the user's own: the kernel's struct pt_regs, or on arm64 struct
 	// user_pt_regs. All of them count as known.
 	Preset bool
+	// Entry is set if the registers are those at the first instruction of a function, as in the
+	// program of a uprobe. Its caller is then known in an unknown process, too; it would be left out,
+	// because the frame pointer is still the caller's.
+	Entry bool
 	// Returns describes where the kernel keeps the return addresses that uretprobes
 	// replaced, so that the walk puts them back. Nil leaves them as they are, and the walk
 	// ends there. (The kernel's own walker puts them back since Linux 6.12.)

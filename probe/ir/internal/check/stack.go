@@ -3,11 +3,13 @@ package check
 import (
 	"debug/elf"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/kernelcode"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
@@ -57,7 +59,7 @@ func (c *checker) walked(frames int) error {
 }
 
 func (c *checker) newWalker(plain bool) (*bpfwalk.Walker, error) {
-	w := &bpfwalk.Walker{PlainLoop: plain, Returns: returnProbes(c.plan)}
+	w := &bpfwalk.Walker{PlainLoop: plain, Returns: returnProbes(c.plan), Entry: atEntries(c.pp)}
 	if c.plan.Arch == "arm64" {
 		w.Machine = elf.EM_AARCH64
 	}
@@ -75,6 +77,15 @@ func (c *checker) newWalker(plain bool) (*bpfwalk.Walker, error) {
 	}
 	w.TaskStackOffset = int(off)
 	return w, nil
+}
+
+// atEntries reports whether a program runs at the first instructions of functions only. Go programs
+// are probed behind the stack check, and parts that a compiler split off are not called.
+func atEntries(p *probe.Program) bool {
+	return p.UserRegs && !p.Returns && !p.Session() && p.Go == nil && !slices.ContainsFunc(p.Sites, func(s probe.Site) bool {
+		u, ok := s.Target.(probe.Uprobe)
+		return !ok || u.Symbol == "" || u.Offset != 0 || kernelcode.IsSplit(s.Symbol)
+	})
 }
 
 // returnProbes returns the offsets at which the kernel keeps the return addresses that
