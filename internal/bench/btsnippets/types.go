@@ -144,7 +144,7 @@ var basic = map[string]btf.Type{
 	"unsigned long long": &btf.Int{Name: "unsigned long long", Size: 8},
 }
 
-func (k *suiteKernel) UserType(*syntax.AttachPoint, string) btf.Type { return nil }
+func (k *suiteKernel) TypeIn(*syntax.AttachPoint, string) btf.Type { return nil }
 
 func (k *suiteKernel) Enumerator(name string) (*btf.Enum, uint64) {
 	e, ok := k.Type("enum FooEnum").(*btf.Enum)

@@ -206,7 +206,7 @@ func (s *System) arguments(p *syntax.AttachPoint, program *probe.Program) *btf.S
 	all := &btf.Struct{Name: p.Provider + "_args"}
 	named := s.Type
 	if inUser(p) {
-		named = func(name string) btf.Type { return s.UserType(p, name) }
+		named = func(name string) btf.Type { return s.TypeIn(p, name) }
 	}
 	for _, a := range program.Args {
 		add(all, a.Name, field(a, named), all.Size)

@@ -11,5 +11,5 @@
 // Arguments are those of probe's plans. For tracepoints they come from the format files, or
 // from the kernel's types without one; for kernel functions and raw tracepoints from the
 // kernel's types; for user functions from DWARF, if Options.DWARF is set. The probes of a program
-// then have its types, before those of the kernel.
+// then have its types, before those of the kernel. Probes in a module have its types, too.
 package system

@@ -34,6 +34,16 @@ func (k kind) has(t btf.Type) bool {
 	return false
 }
 
+// first returns the first of the types that C names with the keyword, or nil.
+func (k kind) first(list []btf.Type) btf.Type {
+	for _, t := range list {
+		if k.has(t) {
+			return t
+		}
+	}
+	return nil
+}
+
 // integer returns C's integer type with a name of several words in any order, such as
 // "unsigned long int": BTF has only one of its names. It returns nil for other names.
 func integer(name string) btf.Type {

@@ -99,12 +99,7 @@ func (s *System) Type(name string) btf.Type {
 		return t
 	}
 	kind, bare := split(name)
-	for _, t := range s.named(bare, s.near.types) {
-		if kind.has(t) {
-			return t
-		}
-	}
-	return nil
+	return kind.first(s.named(bare, s.near.types))
 }
 
 // Func returns a kernel function, nil if there is none.

@@ -337,7 +337,7 @@ func (c *collector) written(t *syntax.Type, n syntax.Node) (Type, bool) {
 func (c *collector) lookup(name string) btf.Type {
 	if c.probe != nil && c.defs.types[name] == nil { // of several programs, the first that has it
 		for _, p := range c.probe.Points {
-			if t := c.sys.UserType(p, name); t != nil {
+			if t := c.sys.TypeIn(p, name); t != nil {
 				return t
 			}
 		}

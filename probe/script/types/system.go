@@ -13,9 +13,9 @@ type System interface {
 	// Type returns a type by its name in scripts: "struct task_struct", "u32". Nil if there is
 	// none.
 	Type(name string) btf.Type
-	// UserType returns a type of the program that an attach point is in, by its name as for Type.
-	// Nil if there is none, or if the point is in no program.
-	UserType(p *syntax.AttachPoint, name string) btf.Type
+	// TypeIn returns a type of the program, or of the kernel module, that an attach point is in, by
+	// its name as for Type. It precedes that of Type. Nil if there is none.
+	TypeIn(p *syntax.AttachPoint, name string) btf.Type
 	// Enumerator returns the enum with an enumerator of a name, and the enumerator's value. e
 	// is nil if there is none.
 	Enumerator(name string) (e *btf.Enum, value uint64)
@@ -37,13 +37,13 @@ type nothing struct{}
 
 var _ System = nothing{}
 
-func (nothing) Type(string) btf.Type                          { return nil }
-func (nothing) UserType(*syntax.AttachPoint, string) btf.Type { return nil }
-func (nothing) Enumerator(string) (*btf.Enum, uint64)         { return nil, 0 }
-func (nothing) Args(*syntax.AttachPoint) *btf.Struct          { return nil }
-func (nothing) Func(string) *btf.Func                         { return nil }
-func (nothing) Variable(string) btf.Type                      { return nil }
-func (nothing) Has(string) bool                               { return true }
+func (nothing) Type(string) btf.Type                        { return nil }
+func (nothing) TypeIn(*syntax.AttachPoint, string) btf.Type { return nil }
+func (nothing) Enumerator(string) (*btf.Enum, uint64)       { return nil, 0 }
+func (nothing) Args(*syntax.AttachPoint) *btf.Struct        { return nil }
+func (nothing) Func(string) *btf.Func                       { return nil }
+func (nothing) Variable(string) btf.Type                    { return nil }
+func (nothing) Has(string) bool                             { return true }
 
 // retvalField is the name of the return value's field in the result of Args.
 const retvalField = "$retval"

@@ -5,16 +5,54 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/glob"
+	"github.com/borescope/borescope/probe/internal/prototype"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
-// UserType returns a type of the program that a user probe is in, by its name in C, from the
-// program's DWARF. It is nil if there is none, if Options.DWARF is not set, and for other probes. With
-// it, it looks up all names of the script's user probes, to read the program once.
-func (s *System) UserType(p *syntax.AttachPoint, name string) btf.Type {
-	if !s.o.DWARF || !inUser(p) {
+// TypeIn returns a type by its name in C. For user probes it is one of the program, from its DWARF, if
+// Options.DWARF is set; for probes in kernel functions it is one of the function's module, which the
+// kernel itself does not have. It is nil if there is none.
+func (s *System) TypeIn(p *syntax.AttachPoint, name string) btf.Type {
+	switch p.Provider {
+	case "uprobe", "uretprobe", "usdt":
+		return s.typeOfProgram(p, name)
+	case "kprobe", "kretprobe", "fentry", "fexit":
+		return s.typeOfModule(p, name)
+	}
+	return nil
+}
+
+// typeOfModule returns a type of the module that a kernel function is in.
+func (s *System) typeOfModule(p *syntax.AttachPoint, name string) btf.Type {
+	if s.Type(name) != nil {
+		return nil
+	}
+	m := module(p.Target)
+	if m == "" && p.Func != "" && !glob.IsPattern(p.Func) {
+		m = prototype.ModuleOf(s.env, p.Func)
+	}
+	if m == "" || m == "bpf" || glob.IsPattern(m) {
+		return nil
+	}
+	spec, err := prototype.Types(s.env, m)
+	if err != nil {
+		return nil
+	}
+	kind, bare := split(name)
+	list, err := spec.AnyTypesByName(bare)
+	if err != nil {
+		return nil
+	}
+	return kind.first(list)
+}
+
+// typeOfProgram returns a type of the program that a user probe is in. With it, it looks up all names
+// of the script's user probes, to read the program once.
+func (s *System) typeOfProgram(p *syntax.AttachPoint, name string) btf.Type {
+	if !s.o.DWARF {
 		return nil
 	}
 	known := s.programs[p.Target]
@@ -61,7 +99,7 @@ func (s *System) readUserTypes(target string, names []string) map[string]btf.Typ
 	return found
 }
 
-// collectTypes keeps the names of types in a script's user probes, as Type and UserType take them.
+// collectTypes keeps the names of types in a script's user probes, as Type takes them.
 func (s *System) collectTypes(f *syntax.File) {
 	s.userNames = map[string]bool{}
 	for _, d := range f.Decls {
