@@ -142,9 +142,13 @@ func (p *Process) refresh() error {
 		}
 		return !cut
 	})
-	// A process that is on its way out has no mappings left.
+	// A process that is on its way out has no mappings left, and one that executes another program
+	// none yet.
 	if len(fresh) == 0 {
 		p.cut = p.cut || cut
+		if p.ps.followed != 0 {
+			p.unknown()
+		}
 		return err
 	}
 	p.cut = cut
