@@ -328,8 +328,11 @@ func compileImage(image []byte) (c imageCFI) {
 }
 
 func (m *Module) setImage(c imageCFI) error {
+	if c.err != nil {
+		return c.err
+	}
 	m.CFI, m.Bias = c.table, m.Start-c.lowest
-	return c.err
+	return nil
 }
 
 // maxImages is the most images that are kept: there is one for each kind of process, and those that a

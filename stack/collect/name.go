@@ -90,10 +90,11 @@ func (n *Namer) Samples(in []Sample) []profile.Sample {
 // ran. All its addresses have been resolved.
 func (n *Namer) named(pid int, kernel, user *stack.Stack) []*profile.NamedFrame {
 	out := make([]*profile.NamedFrame, 0, len(kernel.Frames)+len(user.Frames))
+	known := n.space(kernelPID).frames
 	for _, f := range kernel.Frames {
-		out = append(out, n.space(kernelPID).frames[lookupPC(f)])
+		out = append(out, known[lookupPC(f)])
 	}
-	known := n.space(pid).frames
+	known = n.space(pid).frames
 	frames := user.Frames
 	if len(frames) > 0 && frames[len(frames)-1].Source == stack.SourceInterpreter {
 		inLoop := func(f stack.Frame) bool {
