@@ -150,7 +150,7 @@ func (c *Config) options() map[string]option {
 // licenses returns the licenses with which the kernel lets programs call all helpers.
 func licenses() []string {
 	return []string{
-		"GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL",
+		"Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional rights", "GPL v2", "GPL",
 	}
 }
 

@@ -62,7 +62,8 @@ func TestConfigErrors(t *testing.T) {
 		{"mode", `config = { stack_mode = PERF } begin { }`, "stack_mode: Invalid value for stack_mode"},
 		{"modeNumber", `config = { stack_mode = 1 } begin { }`, "stack_mode: Invalid value for stack_mode"},
 		{"missing", `config = { missing_probes = 0 } begin { }`, "Invalid value for missing_probes"},
-		{"license", `config = { license = MIT } begin { }`, "Invalid value for license. Found: MIT. Valid"},
+		{"license", `config = { license = MIT } begin { }`, "Invalid value for license. Found: MIT. Valid values: Dual MIT/GPL, Dual BSD/GPL, " +
+			"Dual MPL/GPL, GPL and additional rights, GPL v2, GPL"},
 		{"cache", `config = { cache_user_symbols = some } begin { }`, "Invalid value for cache_user_symbols"},
 		{"renamed", `config = { strlen = x } begin { }`, "max_strlen: expecting a number, got x"},
 		{"unstable", `config = { unstable_tseries = x } begin { }`, "Invalid value for unstable config"},

@@ -44,6 +44,8 @@ func (o *Options) memory(t btf.Type, b []byte, depth int) any {
 			return int64(number(b, true))
 		}
 		return number(b, false)
+	case *btf.Float:
+		return nil // the language has no such numbers
 	}
 	return fmt.Sprintf("%x", b)
 }

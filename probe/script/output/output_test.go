@@ -150,11 +150,12 @@ func TestMemory(t *testing.T) {
 		{Name: "low", Type: &btf.Int{Name: "unsigned int", Size: 4}, Offset: 128, BitfieldSize: 3},
 		{Name: "high", Type: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}, Offset: 131, BitfieldSize: 5},
 		{Name: "state", Type: &btf.Enum{Name: "state", Size: 1, Values: []btf.EnumValue{{Name: "RUN", Value: 2}}}, Offset: 136},
+		{Name: "share", Type: &btf.Float{Name: "float", Size: 4}, Offset: 160},
 	}}
-	raw := "ab\x00\x00\xff\xff\x02\x00\x10\x20\x00\x00\x00\x00\x00\x00\xfd\x02\x00\x00\x00\x00\x00\x00"
+	raw := "ab\x00\x00\xff\xff\x02\x00\x10\x20\x00\x00\x00\x00\x00\x00\xfd\x02\x00\x00\x05\x00\x00\x00"
 	of := ir.BytesType(24)
 	of.Elem = s
-	const want = "{ .name = ab, .in = { .s = [-1,2] }, .p = 0x2010, .low = 5, .high = -1, .state = RUN }\n"
+	const want = "{ .name = ab, .in = { .s = [-1,2] }, .p = 0x2010, .low = 5, .high = -1, .state = RUN, .share = null }\n"
 	for n := range len(raw) + 1 {
 		var b bytes.Buffer
 		v := output.Decode(types.Type{Kind: types.C, BTF: s}, bpf.Value{Type: of, Raw: raw[:n]}, nil)

@@ -273,7 +273,15 @@ func (t Type) Equal(u Type) bool {
 	if t.Name != "" || u.Name != "" {
 		return t.Name == u.Name && t.Size == u.Size
 	}
-	return t.Size == u.Size && t.Signed == u.Signed
+	return t.Size == u.Size && t.Signed == u.Signed && sameEnumerators(t.BTF, u.BTF)
+}
+
+// sameEnumerators reports whether integer types without a name print alike: both are no enums, or
+// have the same enumerators.
+func sameEnumerators(t, u btf.Type) bool {
+	a, _ := t.(*btf.Enum)
+	b, _ := u.(*btf.Enum)
+	return a == b || a != nil && b != nil && slices.Equal(a.Values, b.Values)
 }
 
 // compatible reports whether values may be assigned and compared, apart from their sizes.

@@ -1,5 +1,6 @@
 // Package library has those macros of bpftrace's library that the language itself can
-// express: assert, static_assert, is_err, strcontains. Their text is not bpftrace's.
+// express: assert, static_assert, is_err, strcontains. Their text is not bpftrace's. The others
+// are functions and builtins that the passes know.
 //
 //	err := syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros(), Builtin: types.Library})
 //
@@ -16,26 +17,29 @@ import (
 //go:embed library.bt
 var text []byte
 
+// name is the name of bpftrace's library in messages.
+const name = "stdlib/base.bt"
+
 // Macros returns a function that returns the library's macros of a name, nil if it has none.
 // It parses the library at the first use of a macro, so that scripts without them have no
 // cost. The function must not be called from several goroutines at a time.
 func Macros() func(name string) []*syntax.Macro {
 	var macros map[string][]*syntax.Macro
-	return func(name string) []*syntax.Macro {
-		switch name {
+	return func(macro string) []*syntax.Macro {
+		switch macro {
 		case "assert", "static_assert", "is_err", "strcontains":
 		default:
 			return nil
 		}
 		if macros == nil {
 			macros = map[string][]*syntax.Macro{}
-			f, _ := syntax.Parse("library.bt", text, nil) // a test parses it
+			f, _ := syntax.Parse(name, text, nil) // a test parses it
 			for _, d := range f.Decls {
 				if m, ok := d.(*syntax.Macro); ok {
 					macros[m.Name] = append(macros[m.Name], m)
 				}
 			}
 		}
-		return macros[name]
+		return macros[macro]
 	}
 }

@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 // TestText: the library parses, is formatted as by Format, and Macros finds all its macros.
 func TestText(t *testing.T) {
-	f, err := syntax.Parse("library.bt", text, nil)
+	f, err := syntax.Parse(name, text, nil)
 	if err != nil {
 		t.Fatal(syntax.Text(err))
 	}
@@ -46,12 +46,12 @@ func TestUses(t *testing.T) {
 		{"instead", `macro is_err(a) { a } begin { @ = is_err(1); }`, "int8"},
 		{
 			"fails", `begin { static_assert(sizeof(1) == 2, "size is 1"); }`,
-			"library.bt:17:5-18: ERROR: size is 1\n    fail(message);\n    ~~~~~~~~~~~~~\n" +
+			name + ":15:5-18: ERROR: size is 1\n    fail(message);\n    ~~~~~~~~~~~~~\n" +
 				"stdin:1:9-51: ERROR: expanded from\n",
 		},
 		{
 			"count", `begin { assert(1); }`, "Call to assert() has arguments that do not match any " +
-				"definition.\nbegin { assert(1); }\n        ~~~~~~~~~\nlibrary.bt:5:1-13: ERROR: The closest " +
+				"definition.\nbegin { assert(1); }\n        ~~~~~~~~~\n" + name + ":3:1-13: ERROR: The closest " +
 				"definition of assert() has a different number of arguments. Expected: 2 but got 1\n",
 		},
 	} {

@@ -98,6 +98,12 @@ func (s spec) append(b []byte, v any) []byte {
 			return fmt.Appendf(b, "!{invalid integer conversion: %v}", v)
 		}
 		text = s.integer(n)
+	case "gr":
+		n, ok := Bits(v)
+		if !ok {
+			return fmt.Appendf(b, "!{invalid GFP flags conversion: %v}", v)
+		}
+		text = allocationFlags(n)
 	case "r", "rx", "rh":
 		if data, ok := v.(Buffer); ok {
 			text = data.format(s.verb == "r", s.verb != "rh")
@@ -198,6 +204,8 @@ func Text(v any) string {
 		return strconv.FormatUint(v, 10)
 	case bool:
 		return strconv.FormatBool(v)
+	case nil: // what cannot be printed
+		return "null"
 	}
 	return fmt.Sprint(v)
 }
