@@ -22,6 +22,7 @@ var openers = []string{
 // file and function, with the reasons. A target's files, and files in directories that others
 // can write, are opened with internal/procfs.
 var opens = map[string]string{
+	"examples/bt/run.go checkFlags":                  "the list that the user names with -traceable-functions",
 	"examples/bt/run.go read":                        "the script that the user names",
 	"examples/bt/run.go run":                         "the file that the user names with -o",
 	"examples/elfnotes/run.go open":                  "the file that the user names",

@@ -64,11 +64,13 @@ type options struct {
 	output, command       string
 	file, buffering       string
 	process, filter       string
+	functions             string
 	keep                  func(point string) bool
 	pid, child            int
 	check, format, unsafe bool
 	quiet, raw, self      bool
 	list, verbose, dry    bool
+	traceable             []byte // what is in the file functions
 	names, info, version  bool
 	unwarned              bool
 	failures              count
@@ -190,6 +192,8 @@ func (o *options) flags() *flag.FlagSet {
 	fs.BoolVar(&o.version, "V", false, "print the version of the language")
 	fs.Bool("usdt-file-activation", true, "as always: semaphores of USDT probes are raised in all processes of a file")
 	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types, ir")
+	fs.StringVar(&o.functions, "traceable-functions", "", "the `FILE` with the kernel functions that can be probed,\n"+
+		"in place of tracefs's available_filter_functions")
 	fs.StringVar(&o.root, "root", "", "the `FOLDER` with the files of another machine")
 	fs.Usage = func() {
 		io.WriteString(fs.Output(), usage)
@@ -217,6 +221,13 @@ func (o *options) checkFlags() error {
 			return o.failed("Invalid --probe-filter regex: %w", err)
 		}
 		o.keep = re.MatchString
+	}
+	if o.functions != "" {
+		text, err := os.ReadFile(o.functions)
+		if err != nil {
+			return o.failed("Could not read functions from %s.", o.functions)
+		}
+		o.traceable = append([]byte{}, text...) // an empty list is one, too
 	}
 	if o.process == "" {
 		return nil
@@ -294,7 +305,7 @@ func (o *options) read(operands, rest []string) error {
 
 // env returns the machine whose probes are meant: this one, or that of -root.
 func (o *options) env() *probe.Env {
-	var e probe.EnvOptions
+	e := probe.EnvOptions{Traceable: o.traceable}
 	if o.root != "" {
 		e.Root = hostfs.Dir(o.root)
 	}
@@ -311,6 +322,7 @@ func (o *options) options() *script.Options {
 	if o.script == "" {
 		dir = filepath.Dir(o.name)
 	}
+	machine := &system.Options{DWARF: true, PID: o.pid, Unsafe: o.unsafe, Traceable: o.traceable != nil}
 	dirs := []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}
 	for _, d := range o.folders {
 		dirs = append(dirs, script.Dir{Name: d, FS: hostfs.Dir(d)})
@@ -324,7 +336,7 @@ func (o *options) options() *script.Options {
 		include = append(include, filepath.Clean(name))
 	}
 	return &script.Options{
-		Env: env, System: system.New(env, &system.Options{DWARF: true, PID: o.pid}),
+		Env: env, System: system.New(env, machine),
 		Imports: dirs, Include: include, Environ: os.LookupEnv,
 		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, Child: o.child, IncludeSelf: o.self,
 		Failures: o.failures > 0,

@@ -204,6 +204,11 @@ func TestErrors(t *testing.T) {
 			"ERROR: program command line option --cc invalid integer (value: False)\n",
 			[]string{"-d", "ir", "-e", `begin { print(getopt("cc", 1)); }`, "--", "--cc=False"},
 		},
+		{
+			"stdin:1:1-16: ERROR: No matches for kprobe vfs_read.\n",
+			[]string{"--traceable-functions", "/dev/null", "-check", "-e", "kprobe:vfs_read { }"},
+		},
+		{"ERROR: Could not read functions from no/such.\n", []string{"--traceable-functions", "no/such", "-e", "begin { }"}},
 		{"ERROR: Invalid output buffering mode", []string{"-B", "some", "-e", "begin { }"}},
 	} {
 		var out, said bytes.Buffer

@@ -96,6 +96,14 @@ func TestFilterFunctions(t *testing.T) {
 	}
 }
 
+// TestStable: kprobe:* had functions that the kernel's tests do not attach to.
+func TestStable(t *testing.T) {
+	all := Traceable{{Name: "vfs_read"}, {Name: "rcu_read_unlock_strict"}, {Name: "default_idle"}, {Name: "srcu_init"}}
+	if got := all.Stable(); !slices.Equal(got, Traceable{{Name: "vfs_read"}, {Name: "srcu_init"}}) {
+		t.Errorf("got %v", got)
+	}
+}
+
 // TestBlacklist: a function that the compiler made of a forbidden one is forbidden too. It was
 // listed as traceable: pci_serr_error.part.0 on 7.2.
 func TestBlacklist(t *testing.T) {

@@ -68,6 +68,18 @@ func (t Traceable) Without(b Blacklist) Traceable {
 	return out
 }
 
+// Stable returns the list without functions that the kernel lists although its own tests leave them
+// out, since tracing all of them can stop a machine (tools/testing/selftests/bpf/trace_helpers.c).
+func (t Traceable) Stable() Traceable {
+	return slices.DeleteFunc(slices.Clone(t), func(s Symbol) bool {
+		switch s.Name {
+		case "arch_cpu_idle", "default_idle", "bpf_dispatcher_xdp_func":
+			return true
+		}
+		return strings.HasPrefix(s.Name, "rcu_")
+	})
+}
+
 // ByName returns the functions by name, nil if the list has no addresses.
 func (t Traceable) ByName() map[string][]Symbol {
 	if len(t) == 0 || t[0].Address == 0 {

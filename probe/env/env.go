@@ -29,4 +29,8 @@ type Options struct {
 	// directory. Nil means /usr/lib/debug. Beside the program and in .debug there a file is found
 	// without them.
 	DebugDirs []string
+	// Traceable are the kernel functions that Env.Traceable returns, in the format of tracefs's
+	// available_filter_functions: lines of a name and, for one of a module, that in brackets. Nil
+	// reads them from Root.
+	Traceable []byte
 }

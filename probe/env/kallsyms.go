@@ -1,6 +1,7 @@
 package env
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"strings"
@@ -155,12 +156,16 @@ func (e *Env) Traceable() (*Traceable, error) { return e.traced() }
 func (e *Env) Patchable() (*Traceable, error) { return e.patchable() }
 
 // loadTraceable returns the functions that can be traced: those of the kernel's list except
-// those that kprobes refuse or, if the list can't be read, the functions in both BTF and
-// kallsyms.
+// those that kprobes refuse or that are not to be traced or, if the list can't be read, the
+// functions in both BTF and kallsyms.
 func (e *Env) loadTraceable() (*Traceable, error) {
+	if e.functions != nil {
+		list, err := kallsyms.ReadTraceable(bytes.NewReader(e.functions), false)
+		return &Traceable{Traceable: list.Stable()}, err
+	}
 	t, err := e.patchable()
 	if err == nil {
-		return &Traceable{Traceable: t.Without(kallsyms.ReadBlacklist(e.root))}, nil
+		return &Traceable{Traceable: t.Without(kallsyms.ReadBlacklist(e.root)).Stable()}, nil
 	}
 	t, ferr := e.guessTraceable()
 	if ferr != nil {
@@ -203,5 +208,5 @@ func (e *Env) guessTraceable() (*Traceable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Traceable{Traceable: list}, nil
+	return &Traceable{Traceable: kallsyms.Traceable(list).Stable()}, nil
 }

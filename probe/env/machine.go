@@ -42,10 +42,11 @@ type Env struct {
 	blobHere weak.Pointer[rawbtf.Blob] // guarded by blobMu
 	blobHub  bool                      // guarded by blobMu: blobHere is from btfDir
 
-	modules memo[string, *btf.Spec]
-	formats memo[string, *Format]
-	syms    func() (*kallsyms.Functions, error)
-	traced  func() (*Traceable, error)
+	functions []byte // that can be traced, as the caller gave them
+	modules   memo[string, *btf.Spec]
+	formats   memo[string, *Format]
+	syms      func() (*kallsyms.Functions, error)
+	traced    func() (*Traceable, error)
 	// patchable returns the kernel's own list, of which traced leaves some out.
 	patchable func() (*Traceable, error)
 	tramps    func() (map[string]uint32, error)
@@ -85,7 +86,7 @@ func New(o *Options) *Env {
 	}
 	e := &Env{
 		root: o.Root, live: o.Root == nil, arch: o.Arch, release: o.Release,
-		features: o.Features, btfDir: o.BTFDir, debug: o.DebugDirs,
+		features: o.Features, btfDir: o.BTFDir, debug: o.DebugDirs, functions: o.Traceable,
 	}
 	if e.debug == nil {
 		e.debug = []string{elffile.DebugDir}

@@ -47,7 +47,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		opts.Env = probe.NewEnv(nil)
 	}
 	if opts.System == nil {
-		opts.System = system.New(opts.Env, &system.Options{DWARF: true, PID: opts.PID})
+		opts.System = system.New(opts.Env, &system.Options{DWARF: true, PID: opts.PID, Unsafe: opts.Unsafe})
 	}
 	if opts.Arch == "" {
 		opts.Arch = opts.Env.Arch()

@@ -118,6 +118,21 @@ func (x *expansion) say(l syntax.Loc, s syntax.Severity, msg string) {
 	}
 }
 
+// kept warns of a kprobe on a function that the machine does not have, and reports whether the point
+// is kept.
+func (x *expansion) kept(a *syntax.AttachPoint) bool {
+	if !x.loaded(a.Target) {
+		x.say(a.Loc, syntax.SeverityError, "specified module "+a.Target+" in probe "+a.Provider+":"+a.Target+
+			":"+a.Func+" is not loaded.")
+		return false
+	}
+	if x.missing != "ignore" {
+		x.say(a.Loc, syntax.SeverityWarning, a.Func+" is not traceable (either non-existing, inlined, or "+
+			"marked as \"notrace\"); attaching to it will likely fail")
+	}
+	return x.o.Unsafe
+}
+
 // absentPoint reports a point without wildcards that the machine does not have.
 func (x *expansion) absentPoint(a *syntax.AttachPoint) {
 	msg := "No matches for " + a.Provider + " "
@@ -172,6 +187,7 @@ type expansion struct {
 
 	absentIn map[string]map[string]bool // attach points by user file, by key
 	patterns int                        // in user files
+	modules  map[string]bool            // that have functions, once they were looked for
 	missing  string                     // what happens to missing probes: error, warn, ignore
 	said     syntax.Errors
 }
@@ -196,9 +212,13 @@ func (x *expansion) append(points []*syntax.AttachPoint, a *syntax.AttachPoint, 
 	case !generates(a) && !(named && wild(a) && byFunction(a)):
 		if x.lacks(a) {
 			// In any module: bpftrace takes it for a wildcard, too.
-			if !wild(a) && !glob.IsPattern(a.Target) {
-				x.absentPoint(a)
+			if wild(a) || glob.IsPattern(a.Target) {
+				return points, nil
 			}
+			if isKprobe(a) && x.kept(a) {
+				return append(points, a), nil
+			}
+			x.absentPoint(a)
 			return points, nil
 		}
 		return append(points, a), nil
@@ -236,6 +256,8 @@ func (x *expansion) lacks(a *syntax.AttachPoint) bool {
 		return !x.listed(a.Provider, n) && x.planned(a, x.target(a, n)) == nil
 	case "kprobe", "kretprobe":
 		return x.lacksFunction(n)
+	case "fentry", "fexit":
+		return a.Target != "bpf" && x.lacksFunction(n)
 	case "uprobe", "uretprobe":
 		return x.lacksUser(a)
 	}
@@ -252,6 +274,10 @@ func (x *expansion) lacksFunction(n name) bool {
 		all, err := x.env.Traceable()
 		return err == nil && len(all.Traceable) > 0 && len(all.Match(n.group, n.name)) == 0
 	}
+	if x.o.Traceable {
+		all, err := x.env.Traceable()
+		return err == nil && len(all.Match(n.group, n.name)) == 0
+	}
 	found, err := x.env.KernelSymbols(n.group, n.name)
 	if err != nil || len(found) > 0 {
 		return false
@@ -262,6 +288,25 @@ func (x *expansion) lacksFunction(n name) bool {
 		}
 	}
 	return false
+}
+
+// loaded reports whether a module is in the kernel, "" and vmlinux, which is the kernel itself, too.
+// It is if that cannot be told.
+func (x *expansion) loaded(module string) bool {
+	if module == "" || module == "vmlinux" {
+		return true
+	}
+	if x.modules == nil {
+		all, err := x.env.Functions()
+		if err != nil {
+			return true
+		}
+		x.modules = map[string]bool{}
+		for f := range all.All() {
+			x.modules[f.Module] = true
+		}
+	}
+	return x.modules[module]
 }
 
 // mostUser is the number of user files, and of patterns in them, that are looked into: each reads a
@@ -325,6 +370,9 @@ func (x *expansion) absentFunctions(file string) map[string]bool {
 	}
 	return absent
 }
+
+// isKprobe reports whether a point is a kprobe, at the start or the end of a function.
+func isKprobe(a *syntax.AttachPoint) bool { return a.Provider == "kprobe" || a.Provider == "kretprobe" }
 
 // byFunction reports whether a point with wildcards is one program for all matching functions,
 // unless each needs its own.

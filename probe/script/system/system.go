@@ -22,6 +22,12 @@ type Options struct {
 	DWARF bool
 	// PID is a process: user probes without a file are in its executable. 0 is none.
 	PID int
+	// Unsafe keeps kprobes on functions that the kernel does not have, as far as it tells: that
+	// is said when they are attached.
+	Unsafe bool
+	// Traceable drops kprobes, also those that are named in full, on functions that the Env's
+	// Traceable does not have, for an Env that was given the list.
+	Traceable bool
 }
 
 // System implements types.System with an Env. It holds no descriptor. It must be used by one

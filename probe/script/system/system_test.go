@@ -67,7 +67,7 @@ func TestArgs(t *testing.T) {
 func TestRefused(t *testing.T) {
 	s := system.New(probetest.Env(t, feature.BPFLoop, feature.KtimeTAI), nil)
 	for _, test := range []struct{ name, script, want string }{
-		{"function", `fentry:nosuch { @ = args.a; }`, "Unable to resolve unique type name."},
+		{"function", `fentry:nosuch { @ = args.a; }`, "No matches for fentry nosuch."},
 		{"argument", `fentry:vfs_read { @ = args.nosuch; }`, "Can't find function parameter nosuch"},
 		{"tracepoint", `tracepoint:sched:nosuch { @ = args.a; }`, "No matches for tracepoint sched:nosuch."},
 		{"struct", `begin { @ = ((struct nosuch *)0).a; }`, `unknown type "struct nosuch"`},
@@ -90,7 +90,9 @@ func TestRefused(t *testing.T) {
 // missing_probes said; without arguments it was accepted.
 func TestMissing(t *testing.T) {
 	const (
-		both  = ` tracepoint:syscalls:sys_enter_openat, tracepoint:no:such { @ = args.filename; }`
+		both        = ` tracepoint:syscalls:sys_enter_openat, tracepoint:no:such { @ = args.filename; }`
+		untraceable = `nosuch is not traceable (either non-existing, inlined, or marked as "notrace")`
+
 		alone = both + ` tracepoint:no:such { @ = 1; } rawtracepoint:nosuch { @ = 2; } begin { }`
 	)
 	for _, test := range []struct {
@@ -111,15 +113,36 @@ func TestMissing(t *testing.T) {
 		{"rawOfKernel", `rawtracepoint:vmlinux:nosuch { @ = 1; }`, 0, []string{"No matches for rawtracepoint vmlinux:nosuch."}, nil},
 		{"ignore", `config = { missing_probes = "ignore" }` + alone, 2, nil, nil},
 		// Missing functions were refused when the script was compiled.
-		{"kprobe", `kprobe:nosuch { @ = 1; }`, 0, []string{"No matches for kprobe nosuch."}, nil},
-		{"kretprobe", `kretprobe:nosuch, kprobe:vfs_read { @ = 1; }`, 0, []string{"No matches for kretprobe nosuch."}, nil},
+		{"kprobe", `kprobe:nosuch { @ = 1; }`, 0, []string{untraceable, "No matches for kprobe nosuch."}, []string{untraceable}},
+		{
+			"kretprobe", `kretprobe:nosuch, kprobe:vfs_read { @ = 1; }`, 0,
+			[]string{untraceable, "No matches for kretprobe nosuch."}, []string{untraceable},
+		},
+		{
+			"module", `kprobe:nonsense:vfs_read { @ = 1; }`, 0, []string{
+				"specified module nonsense in probe kprobe:nonsense:vfs_read is not loaded.",
+				"No matches for kprobe nonsense:vfs_read.",
+			}, nil,
+		},
+		{
+			"kernel", `kretprobe:vmlinux:nosuch { @ = 1; }`, 0,
+			[]string{untraceable, "No matches for kretprobe vmlinux:nosuch."}, []string{untraceable},
+		},
+		{"moduleWild", `kprobe:vmlinu*:vfs_read { @ = 1; }`, 1, nil, nil},
+		{"fentry", `fentry:vfs_read, fentry:nosuch { @ = 1; }`, 0, []string{"No matches for fentry nosuch."}, nil},
+		{"fexitWarn", `config = { missing_probes = "warn" } fexit:vmlinux:nosuch, begin { @ = 1; }`, 1, nil, []string{
+			"No matches for fexit vmlinux:nosuch. Skipping.",
+		}},
+		{"ignoreFunction", `config = { missing_probes = "ignore" } kprobe:nosuch, fentry:nosuch, begin { @ = 1; }`, 1, nil, nil},
+		// The kernel hangs if they are traced.
+		{"unstable", `kprobe:rcu_* { @ = 1; }`, 0, []string{"Probe has no valid attach points."}, nil},
 		{"kprobes", `kprobe:nosuch*, kprobe:vfs_* { @ = 1; }`, 1, nil, nil},
 		{"onlyKprobes", `kprobe:nosuch* { @ = 1; }`, 0, []string{"Probe has no valid attach points."}, nil},
 		{"uprobe", `uprobe:/bin/target:nosuch { @ = 1; }`, 0, []string{"No matches for uprobe /bin/target:nosuch."}, nil},
 		{"file", `uretprobe:/bin/nosuch:add { @ = 1; }`, 0, []string{"No matches for uretprobe /bin/nosuch:add."}, nil},
 		{"uprobes", `uprobe:/bin/target:nosuch*, uprobe:/bin/target:add, uretprobe:/bin/target:a* { @ = 1; }`, 2, nil, nil},
 		{"functionWarn", `config = { missing_probes = "warn" } kprobe:nosuch, uprobe:/bin/target:add { @ = 1; }`, 1, nil, []string{
-			"No matches for kprobe nosuch. Skipping.",
+			untraceable, "No matches for kprobe nosuch. Skipping.",
 		}},
 		{"wild", `tracepoint:no:such*, begin { @ = 1; }`, 1, nil, nil},
 		{"onlyWild", `tracepoint:no:such* { @ = 1; }`, 0, []string{"Probe has no valid attach points."}, nil},
@@ -141,6 +164,48 @@ func TestMissing(t *testing.T) {
 				}
 			}
 			if points != test.points {
+				t.Errorf("%d points are left, want %d", points, test.points)
+			}
+		})
+	}
+}
+
+// TestUnsafe: kprobes on functions that are not there are kept for the kernel to refuse, and those
+// of a list that the caller gives are the only ones.
+func TestUnsafe(t *testing.T) {
+	for _, test := range []struct {
+		name, script, list string
+		o                  system.Options
+		points             int
+		errors, warnings   []string
+	}{
+		{"kept", `kprobe:nosuch { @ = 1; }`, "", system.Options{Unsafe: true}, 1, nil, []string{"nosuch is not traceable"}},
+		{"unlisted", `kprobe:vfs_read { @ = 1; }`, "vfs_write\n", system.Options{Traceable: true}, 0, []string{
+			"vfs_read is not traceable", "No matches for kprobe vfs_read.",
+		}, []string{"vfs_read is not traceable"}},
+		{"listed", `kprobe:vfs_read, kretprobe:vfs_r* { @ = 1; }`, "vfs_read\n", system.Options{Traceable: true}, 2, nil, nil},
+		{"wild", `kprobe:vfs_w* { @ = 1; }`, "vfs_read\n", system.Options{Traceable: true}, 0, []string{
+			"Probe has no valid attach points.",
+		}, nil},
+		{
+			"unlistedKept", `kprobe:vfs_read { @ = 1; }`, "", system.Options{Unsafe: true, Traceable: true}, 1,
+			nil, []string{"vfs_read is not traceable"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			env := probe.NewEnv(&probe.EnvOptions{
+				Root: probetest.Root(t), Features: probetest.Features(), BTF: probetest.BTF(t), Release: "6.12.0", Arch: "amd64",
+				Traceable: []byte(test.list),
+			})
+			c, err := script.Check("stdin", test.script, &script.Options{System: system.New(env, &test.o), Arch: "amd64"})
+			said, _ := errors.AsType[syntax.Errors](err)
+			messages(t, "errors", said, test.errors)
+			messages(t, "warnings", c.Warnings, test.warnings)
+			points := 0
+			for _, d := range c.File.Decls {
+				points += len(d.(*syntax.Probe).Points)
+			}
+			if err == nil && points != test.points {
 				t.Errorf("%d points are left, want %d", points, test.points)
 			}
 		})
