@@ -223,7 +223,7 @@ func (a *attacher) program(g *Program, prog *ebpf.Program) error {
 		if a.isOffline(s) {
 			continue // a CPU that went away since the plan was made
 		}
-		if err := a.missing(s, fmt.Errorf("attach %s: %w", s.Target, err)); err != nil {
+		if err := a.missing(s, &TargetError{"attach", s.Target, err}); err != nil {
 			return err
 		}
 	}

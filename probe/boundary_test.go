@@ -162,11 +162,30 @@ func TestBoundarySources(t *testing.T) {
 	})
 }
 
+// TestFlatFile: a file of another format has no functions, but offsets.
+func TestFlatFile(t *testing.T) {
+	env := fileEnv(t, []byte("\x90\x90\xc3"))
+	u := Uprobe{Path: "/bin/x", Address: 2}
+	if _, err := Resolve(env, []Target{u}, nil); err == nil || !strings.Contains(err.Error(), "is no ELF file") {
+		t.Errorf("without Unsafe: %v", err)
+	}
+	plan, err := Resolve(env, []Target{u}, &Options{Unsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := plan.Programs[0].Sites[0]; s.Offset != 2 || s.Path != "/bin/x" || s.Boundary {
+		t.Errorf("site is %+v", s)
+	}
+	if _, err := Resolve(env, []Target{Uprobe{Path: "/bin/x", Symbol: "f"}}, &Options{Unsafe: true}); err == nil {
+		t.Error("it has a function")
+	}
+}
+
 func TestBoundary(t *testing.T) {
 	env := probetest.Env(t)
 	for offset, want := range map[uint64]string{
 		0: "", 3: "", 1: "offset 1 lies within the instruction of 3 bytes at +0",
-		4096: "lies in no loaded segment",
+		4096: "offset 4096 lies beyond add, which has 26 bytes",
 	} {
 		_, err := Resolve(env, []Target{Uprobe{Path: "/bin/target", Symbol: "add", Offset: offset}}, nil)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -119,7 +118,7 @@ func (r *resolver) addresses(p *Program, listed map[string][]kallsyms.Symbol) er
 				bad = kernelcode.Ambiguous(s.Symbol, found)
 			}
 			if bad != nil {
-				if err := r.missing(s.Target, fmt.Errorf("resolve %s: %w", s.Target, bad)); err != nil {
+				if err := r.missing(s.Target, &TargetError{"resolve", s.Target, bad}); err != nil {
 					return err
 				}
 				continue

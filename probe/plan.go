@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"fmt"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
@@ -54,6 +56,20 @@ type Missing struct {
 	Target Target // the target, or the match of a wildcard
 	Err    error  // why; never nil
 }
+
+// TargetError is the error for a target that cannot be attached, because of what it is on this machine
+// or because the kernel refuses it.
+type TargetError struct {
+	Op     string // resolve or attach
+	Target Target // the target, or the match of a wildcard
+	Err    error  // why; never nil
+}
+
+// Error returns "attach kprobe:f: no kernel function f".
+func (e *TargetError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Target, e.Err) }
+
+// Unwrap returns Err.
+func (e *TargetError) Unwrap() error { return e.Err }
 
 // Program is one BPF program of a plan.
 type Program struct {

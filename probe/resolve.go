@@ -254,8 +254,7 @@ func (r *resolver) resolveMember(t Target) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("resolve %s: %w", t, err)
-	return r.missing(t, err)
+	return r.missing(t, &TargetError{"resolve", t, err})
 }
 
 // missing applies the policy to a target that cannot be attached.

@@ -58,6 +58,9 @@ func (r *resolver) user(name string, u userProbe) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = r.userInLibc(p, u, err)
 		}
+		if _, other := errors.AsType[*elffile.FormatError](err); other && u.symbol == "" && u.file == "" && r.o.Unsafe {
+			err = r.flatFile(p, shown, u)
+		}
 		if err != nil && first == nil {
 			first = err
 		}
@@ -147,6 +150,22 @@ func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe,
 	return nil
 }
 
+// flatFile adds a probe at an offset in a file of another format, which a process maps as it is. The
+// registers are those of this machine.
+func (r *resolver) flatFile(path, shown string, u userProbe) error {
+	abi, err := abiOf(r.env.Arch())
+	if err != nil {
+		return err
+	}
+	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
+	p.Args = withReason(abi.untypedArgs(true), "arguments are known at a function's entry only")
+	p.Sites = []Site{{
+		Target: u.renamed(shown, ""), Offset: u.address, Address: u.address, Path: path, PID: u.pid, CPU: -1,
+	}}
+	r.add(p)
+	return nil
+}
+
 // begins records whether an instruction begins at a user site; err says why not.
 // Options.Unsafe allows it anyway.
 func (r *resolver) begins(s *Site, err error) error {
@@ -205,6 +224,9 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 	}
 	if !goProgram && kernelcode.IsSplit(s.Name) && (u.returns || r.o.Session || isSession(r.o.AttachType)) {
 		return kernelcode.ErrSplit
+	}
+	if u.offset > 0 && s.Size > 0 && u.offset >= s.Size && !r.o.Unsafe {
+		return &usercode.BeyondError{Function: s.Name, Offset: u.offset, Size: s.Size}
 	}
 	at := s.Value + u.offset
 	off, ok := f.Offset(at)

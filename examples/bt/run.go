@@ -446,10 +446,13 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 		}
 	}
 	status, err = p.Run(ctx, r)
-	if errors.Is(err, errDry) {
+	switch {
+	case errors.Is(err, errDry):
 		return 0, nil
+	case err != nil:
+		return 0, o.refused(err)
 	}
-	return status, err
+	return status, nil
 }
 
 // notify is the variable with which bpftrace prints its name when the probes are attached, for programs
@@ -480,11 +483,11 @@ func (o *options) refused(err error) error {
 	if errors.Is(err, script.ErrNoProbes) {
 		return cmp.Or(o.stderr.Text("No probes to attach\n"), errSaid)
 	}
-	es, ok := errors.AsType[syntax.Errors](err)
-	if !ok {
+	said := script.Refusal(err)
+	if said == nil {
 		return err
 	}
-	return cmp.Or(o.stderr.Text(es.String()), errSaid)
+	return cmp.Or(o.stderr.Text(said.String()), errSaid)
 }
 
 // warn prints the warnings of a script.

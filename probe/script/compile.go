@@ -75,9 +75,12 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	}
 	low.IR.Budget = opts.Budget
 	compiled, err := bpf.Build(opts.Env, low.IR, &probe.Options{
-		Missing: missing(c.Config.MissingProbes), DWARF: low.DWARF,
+		Missing: missing(c.Config.MissingProbes), DWARF: low.DWARF, Unsafe: opts.Unsafe,
 	})
 	if err != nil {
+		if absent := absentSymbols(c.File, opts.Env); len(absent) > 0 {
+			return nil, absent
+		}
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &Program{

@@ -173,8 +173,7 @@ func CheckOffset(e *env.Env, fn kallsyms.Symbol, offset uint64) error {
 		return nil
 	}
 	if offset >= size {
-		return fmt.Errorf("offset %d lies beyond %s, which has %d bytes: %w", offset, fn.Name, size,
-			fs.ErrInvalid)
+		return &usercode.BeyondError{Function: fn.Name, Offset: offset, Size: size}
 	}
 	text, err := Text(e.Root(), found[0].Address, size)
 	if err != nil {

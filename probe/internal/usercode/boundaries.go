@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sort"
 
@@ -29,16 +30,30 @@ func Returns(m elf.Machine, code []byte) ([]uint64, error) {
 	return out, err
 }
 
-// insideError is the error for an offset within an instruction, which has length n and begins
-// at the offset at.
-type insideError struct{ offset, at, n uint64 }
+// InsideError is the error for an offset within an instruction, which has length N and begins
+// at the offset At.
+type InsideError struct{ Offset, At, N uint64 }
 
 // Error returns "offset 3 lies within the instruction of 3 bytes at +1".
-func (e *insideError) Error() string {
-	return fmt.Sprintf("offset %d lies within the instruction of %d bytes at +%d", e.offset, e.n, e.at)
+func (e *InsideError) Error() string {
+	return fmt.Sprintf("offset %d lies within the instruction of %d bytes at +%d", e.Offset, e.N, e.At)
 }
 
-// CheckBoundary checks that an instruction begins at the offset. The error is an *insideError
+// BeyondError is the error for an offset at which a function has ended. It matches fs.ErrInvalid.
+type BeyondError struct {
+	Function     string
+	Offset, Size uint64
+}
+
+// Error returns "offset 9 lies beyond f, which has 8 bytes".
+func (e *BeyondError) Error() string {
+	return fmt.Sprintf("offset %d lies beyond %s, which has %d bytes", e.Offset, e.Function, e.Size)
+}
+
+// Unwrap returns fs.ErrInvalid.
+func (e *BeyondError) Unwrap() error { return fs.ErrInvalid }
+
+// CheckBoundary checks that an instruction begins at the offset. The error is an *InsideError
 // if none does, and an *insn.Error if the code before it cannot be decoded.
 func CheckBoundary(m elf.Machine, code []byte, offset uint64) error {
 	if offset >= uint64(len(code)) {
@@ -48,7 +63,7 @@ func CheckBoundary(m elf.Machine, code []byte, offset uint64) error {
 	err := insn.Walk(m, code, func(off int, in insn.Inst) bool {
 		at, n := uint64(off), uint64(in.Len)
 		if at < offset && offset < at+n {
-			inside = &insideError{offset, at, n}
+			inside = &InsideError{offset, at, n}
 		}
 		return at+n <= offset
 	})
@@ -101,15 +116,15 @@ func (b *Boundaries) Check(addr uint64) error {
 		return err
 	}
 	err = CheckBoundary(b.F.Machine, text, addr-start)
-	var inside *insideError
+	var inside *InsideError
 	var unknown *insn.Error
 	switch {
 	case err == nil:
 		b.last = addr
 	case errors.As(err, &inside):
-		b.last = start + inside.at
-		return fmt.Errorf("address %#x lies within the instruction of %d bytes at %#x", addr, inside.n,
-			start+inside.at)
+		b.last = start + inside.At
+		return fmt.Errorf("address %#x lies within the instruction of %d bytes at %#x", addr, inside.N,
+			start+inside.At)
 	case errors.As(err, &unknown):
 		return fmt.Errorf(
 			"whether an instruction begins at %#x can't be told: what is at %#x (% x) is %w",

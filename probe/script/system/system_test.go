@@ -116,7 +116,8 @@ func TestMissing(t *testing.T) {
 		{"kprobe", `kprobe:nosuch { @ = 1; }`, 0, []string{untraceable, "No matches for kprobe nosuch."}, []string{untraceable}},
 		{
 			"kretprobe", `kretprobe:nosuch, kprobe:vfs_read { @ = 1; }`, 0,
-			[]string{untraceable, "No matches for kretprobe nosuch."}, []string{untraceable},
+			[]string{untraceable, "No matches for kretprobe nosuch."},
+			[]string{untraceable},
 		},
 		{
 			"module", `kprobe:nonsense:vfs_read { @ = 1; }`, 0, []string{
@@ -126,7 +127,8 @@ func TestMissing(t *testing.T) {
 		},
 		{
 			"kernel", `kretprobe:vmlinux:nosuch { @ = 1; }`, 0,
-			[]string{untraceable, "No matches for kretprobe vmlinux:nosuch."}, []string{untraceable},
+			[]string{untraceable, "No matches for kretprobe vmlinux:nosuch."},
+			[]string{untraceable},
 		},
 		{"moduleWild", `kprobe:vmlinu*:vfs_read { @ = 1; }`, 1, nil, nil},
 		{"fentry", `fentry:vfs_read, fentry:nosuch { @ = 1; }`, 0, []string{"No matches for fentry nosuch."}, nil},
@@ -188,8 +190,11 @@ func TestUnsafe(t *testing.T) {
 			"Probe has no valid attach points.",
 		}, nil},
 		{
-			"unlistedKept", `kprobe:vfs_read { @ = 1; }`, "", system.Options{Unsafe: true, Traceable: true}, 1,
-			nil, []string{"vfs_read is not traceable"},
+			"unlistedKept", `kprobe:vfs_read { @ = 1; }`, "",
+			system.Options{Unsafe: true, Traceable: true},
+			1,
+			nil,
+			[]string{"vfs_read is not traceable"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
