@@ -239,7 +239,7 @@ func timeUnit(interval time.Duration, points int) (unit string, digits int) {
 }
 
 // MarshalJSON returns the series as bpftrace prints it with -f json: an array of objects
-// with interval_start, ISO 8601 in local time with nanoseconds, and value; intervals
+// with interval_start, the local time with nanoseconds, and value; intervals
 // without values are left out.
 func (s *Series) MarshalJSON() ([]byte, error) {
 	b := []byte{'['}
@@ -251,7 +251,7 @@ func (s *Series) MarshalJSON() ([]byte, error) {
 			b = append(b, ',')
 		}
 		b = append(b, `{"interval_start":"`...)
-		b = p.Start.AppendFormat(b, "2006-01-02T15:04:05.000000000")
+		b = p.Start.AppendFormat(b, "2006-01-02 15:04:05.000000000")
 		b = append(b, `","value":`...)
 		b = append(strconv.AppendInt(b, p.Value, 10), '}')
 	}

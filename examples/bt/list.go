@@ -153,7 +153,7 @@ func (o *options) listScript() error {
 	}
 	said := map[string]bool{}
 	for _, name := range p.Probes() {
-		if name = withoutCount(name); said[name] {
+		if name = listedName(name); said[name] {
 			continue
 		}
 		said[name] = true
@@ -164,14 +164,18 @@ func (o *options) listScript() error {
 	return nil
 }
 
-// withoutCount returns the name of an attach point without the number of events or times after which it
-// fires, as bpftrace lists it.
-func withoutCount(name string) string {
+// listedName returns the name of an attach point as bpftrace lists it: without the number of events or
+// times after which it fires, and a function of the kernel's types with the kernel itself as its module.
+func listedName(name string) string {
 	parts := strings.Split(name, ":")
 	switch parts[0] {
 	case "interval", "profile", "software", "hardware":
 		if len(parts) == 3 {
 			return parts[0] + ":" + parts[1] + ":"
+		}
+	case "fentry", "fexit":
+		if len(parts) == 2 {
+			return parts[0] + ":vmlinux:" + parts[1]
 		}
 	}
 	return name

@@ -53,6 +53,7 @@ func TestLive(t *testing.T) {
 		{"no warnings", []string{"-q", "--no-warnings", "-e", `begin { 1; warnf("no"); errorf("yes"); }`}, "", "yes", 0},
 		{"list of types", []string{"-lv", "struct list_head,tracepoint:syscalls:sys_enter_mkdirat"}, "struct list_head {\n\tstruct list_head *next;\n\tstruct list_head *prev;\n}\ntracepoint:syscalls:sys_enter_mkdirat\n", "", 0},
 		{"list of all kinds", []string{"-l", "sys_enter_mkdirat"}, "tracepoint:syscalls:sys_enter_mkdirat\n", "", 0},
+		{"list of units", []string{"-l", "-e", "interval:us:1000, interval:s:1, i:ms:2000 { }"}, "interval:us:\ninterval:s:\ninterval:ms:\n", "", 0},
 		{"list of a script", []string{"-l", "-e", "interval:s:1 { @[ustack] = count(); } begin { }"}, "interval:s:\nbegin\n", "", 0},
 		{"dry run", []string{"-q", "-dry-run", "-e", `interval:s:1 { } end { printf("ended"); }`}, "", "", 0},
 		{"loss", []string{"-q", "-e", "config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; }"}, "@[1]: 1\n", "Map full; can't update element (1 times)", 0},

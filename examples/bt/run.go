@@ -481,7 +481,8 @@ func (o *options) misused(err error) error {
 // refused prints the errors of a script. Other errors are returned.
 func (o *options) refused(err error) error {
 	if errors.Is(err, script.ErrNoProbes) {
-		return cmp.Or(o.stderr.Text("No probes to attach\n"), errSaid)
+		warnings, _ := errors.AsType[syntax.Errors](err)
+		return cmp.Or(o.warn(warnings), o.stderr.Text("No probes to attach\n"), errSaid)
 	}
 	said := script.Refusal(err)
 	if said == nil {

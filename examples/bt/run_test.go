@@ -191,6 +191,10 @@ func TestErrors(t *testing.T) {
 		{"ERROR: USAGE: -kk has been deprecated.", []string{"-kk", "-e", "begin { }"}},
 		{"ERROR: USAGE: -k, --warnings conflicts with --no-warnings\n", []string{"--warnings", "--no-warnings", "-e", "begin { }"}},
 		{"ERROR: Invalid --probe-filter regex: ", []string{"--probe-filter", "[a", "-e", "begin { }"}},
+		{
+			"stdin:1:36-45: WARNING: No matches for tracepoint no:such. Skipping.\n",
+			[]string{"-d", "ir", "-e", "config = { missing_probes = warn } t:no:such { }"},
+		},
 		{"No probes to attach\n", []string{"--probe-filter", "x", "-e", "interval:s:1 { }", "-d", "ir"}},
 		{
 			"ERROR: unexpected program command line options: --bb\nHINT: expected program options: --cc\n",

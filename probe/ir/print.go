@@ -136,6 +136,9 @@ func (s *Stmt) firstLine() string {
 		if s.X != nil {
 			arg = s.X.String()
 		}
+		if s.Time != nil {
+			arg += " at " + s.Time.String()
+		}
 		name := "?"
 		if s.Map != nil {
 			name = s.Map.Agg.String()

@@ -181,6 +181,7 @@ func visitActions(actions []Action, stmt func(*Stmt), expr func(*Expr)) {
 			stmt(s)
 			exprs(s.Key, 0)
 			exprs(s.X, 0)
+			exprs(s.Time, 0)
 			stmts(s.Body, depth+1)
 			stmts(s.Else, depth+1)
 		}

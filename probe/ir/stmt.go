@@ -62,6 +62,9 @@ type Stmt struct {
 	Flag MapFlag
 	// Text is the format of StmtTrace.
 	Text string
+	// Time is when StmtAgg has a series take the value, in nanoseconds since any time; nil is now, on
+	// CLOCK_MONOTONIC.
+	Time *Expr
 	// Thread sends StmtSignal to the thread instead of the process.
 	Thread bool
 	// Site, if it is not 0, is the number with which Program.Failures has what fails in this

@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -32,7 +33,8 @@ type Program struct {
 	plan     *probe.Plan // that of compiled
 	env      *probe.Env
 	conf     *config.Config
-	pid      int // to which probes are restricted, 0 if none
+	pid      int  // to which probes are restricted, 0 if none
+	clock    bool // a map of the script has the time of time series
 }
 
 // Compile checks a script and makes programs of it, for the machine of Options.Env, which may be a
@@ -57,17 +59,25 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		return nil, err
 	}
 	if !slices.ContainsFunc(c.File.Decls, isProbe) {
+		if len(c.Warnings) > 0 { // which may say why
+			return nil, errors.Join(ErrNoProbes, c.Warnings)
+		}
 		return nil, ErrNoProbes
 	}
 	if err := known(c.Types.Options(), opts.Values); err != nil {
 		return nil, err
+	}
+	clock := ""
+	if opts.Environ != nil {
+		clock, _ = opts.Environ(seriesTime)
 	}
 	low, err := lower.Program(c.Types, &lower.Options{
 		Name: programName, Arch: opts.Arch, License: c.Config.License,
 		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), MaxText: c.Config.MaxStrlen,
 		MostKey: mostKey(opts.Env), Process: opts.PID,
 		IncludeSelf: opts.IncludeSelf, Values: opts.Values, Child: opts.Child, Failures: opts.Failures, CgroupID: opts.cgroupID(),
-		Turns: turns(opts.Env), OneWalk: before(opts.Env, 5, 17),
+		SeriesTime: clock,
+		Turns:      turns(opts.Env), OneWalk: before(opts.Env, 5, 17),
 		Ring: os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
 	})
 	if err != nil {
@@ -85,7 +95,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	}
 	return &Program{
 		Warnings: c.Warnings, typed: c.Types, low: low, compiled: compiled, plan: compiled.Plan(),
-		env: opts.Env, conf: c.Config, pid: opts.PID,
+		env: opts.Env, conf: c.Config, pid: opts.PID, clock: clock != "",
 	}, nil
 }
 
@@ -129,6 +139,10 @@ func known(options []types.Option, values map[string]string) error {
 	}}
 }
 
+// seriesTime is the variable with which bpftrace has a map of the script give the time of time series,
+// for tests of them.
+const seriesTime = "BPFTRACE_DUMMY_TS_MAP"
+
 // programName is the name of all scripts' programs: the kernel shows its beginning.
 const programName = "script"
 
@@ -159,7 +173,13 @@ func (p *Program) Probes() []string {
 	var list []string
 	for _, g := range p.plan.Programs {
 		for _, s := range g.Sites {
-			list = append(list, s.Target.String())
+			name := s.Target.String()
+			if g.Group < len(p.low.Points) {
+				if a := p.low.Points[g.Group]; a.Provider == "interval" || a.Provider == "profile" {
+					name = fmt.Sprintf("%s:%s:%d", a.Provider, a.Target, a.Freq) // in the script's unit
+				}
+			}
+			list = append(list, name)
 		}
 	}
 	return list[:len(list)-p.low.Added]

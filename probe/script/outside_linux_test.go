@@ -131,6 +131,27 @@ begin { @last["a"] = tseries(7, 100s, 3); @last["a"] = tseries(-5, 100s, 3); @la
 	}
 }
 
+// TestSeriesTime: a map of the script is the clock of its series.
+func TestSeriesTime(t *testing.T) {
+	const text = `config = { unstable_tseries = enable }
+begin { @now = (uint64)5000000000; @s = tseries(7, 1s, 3); @now += 1000000000; @s = tseries(-2, 1s, 3); @s = tseries(4, 1s, 3); }`
+	environ := func(clock string) *script.Options {
+		return &script.Options{Environ: func(name string) (string, bool) { return clock, name == "BPFTRACE_DUMMY_TS_MAP" }}
+	}
+	for _, clock := range []string{"@s", "@none"} {
+		if _, err := script.Compile("stdin", text, environ(clock)); err == nil || !strings.Contains(err.Error(), clock+" cannot be the time") {
+			t.Errorf("%s as the clock: %v", clock, err)
+		}
+	}
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	out, _ := ran(t, text, environ("@now"), &script.RunOptions{JSON: true})
+	start := func(s int64) string { return time.Unix(s, 0).Format("2006-01-02 15:04:05.000000000") }
+	want := `{"type": "tseries", "data": {"@s": [{"interval_start":"` + start(5) + `","value":7},{"interval_start":"` + start(6) + `","value":4}]}}`
+	if !strings.Contains(out, want+"\n") {
+		t.Errorf("it printed\n%s\nwant\n%s", out, want)
+	}
+}
+
 // TestLongTexts: texts of more than 8 KiB are variables, values, elements of tuples and, where the
 // kernel has room for them, keys.
 func TestLongTexts(t *testing.T) {

@@ -92,6 +92,9 @@ func (p *Program) newRun(o *RunOptions) *run {
 	}
 	s.boot = time.Now().Add(-time.Duration(kernel.Boottime())).Round(0)
 	s.started = kernel.MonotonicZero()
+	if p.clock {
+		s.started = time.Unix(0, 0)
+	}
 	if s.Stdout == nil {
 		s.Stdout = io.Discard
 	}

@@ -279,7 +279,10 @@ func (r *run) seriesKey(s *typed.Stmt) (key string, now uint64) {
 	if !s.Map.Keyless() {
 		copy(b, r.key(s.Map, s.Key))
 	}
-	if r.Builtin != nil {
+	switch {
+	case s.Time != nil:
+		now = r.expr(s.Time).n
+	case r.Builtin != nil:
 		now = r.Builtin("nsecs")
 	}
 	binary.LittleEndian.PutUint64(b[kt.Fields[len(kt.Fields)-1].Offset:], now/uint64(s.Map.Interval))

@@ -320,6 +320,18 @@ func (c *checker) aggregate(out *typed.Stmt, s *ir.Stmt) (err error) {
 	if out.Key, err = c.key(s); err != nil {
 		return err
 	}
+	if s.Time != nil {
+		if s.Map.Agg != ir.AggSeries {
+			return fmt.Errorf("%s has no times", s.Map.Agg)
+		}
+		t, err := c.expr(s.Time)
+		if err == nil {
+			out.Time, err = convertNumber(t, ir.Uint64Type())
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if s.Map.Agg == ir.AggCount {
 		if s.X != nil {
 			return errors.New("count takes no value")

@@ -22,7 +22,11 @@ func (g *statements) aggregate(s *typed.Stmt) {
 		if s.X != nil {
 			x = g.settled(s.X)
 		}
-		at, now = g.seriesKey(s)
+		time := func(asm.Register) { g.call(asm.FnKtimeGetNs) }
+		if s.Time != nil {
+			time = g.settled(s.Time)
+		}
+		at, now = g.seriesKey(s, time)
 	default:
 		if s.X != nil {
 			x = g.settled(s.X)
@@ -170,8 +174,8 @@ func (g *statements) bucketKey(s *typed.Stmt) loc {
 }
 
 // seriesKey returns the place of the key of a time slot: the map's own key followed by the
-// interval's number; and, if the newest value counts, the place of the time.
-func (g *statements) seriesKey(s *typed.Stmt) (at, now loc) {
+// interval's number; and, if the newest value counts, the place of the time, which time loads into R0.
+func (g *statements) seriesKey(s *typed.Stmt, time func(asm.Register)) (at, now loc) {
 	m := s.Map
 	kt := check.KernelKey(m)
 	at = g.temp(kt.Size)
@@ -181,7 +185,7 @@ func (g *statements) seriesKey(s *typed.Stmt) (at, now loc) {
 		off = kt.Fields[1].Offset
 		g.zero(at.at(m.Key.Size), off-m.Key.Size)
 	}
-	g.call(asm.FnKtimeGetNs)
+	time(asm.R0)
 	if m.Inner == ir.AggLast {
 		now = g.slot()
 		g.store(now, asm.R0, 8)

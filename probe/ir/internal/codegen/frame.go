@@ -52,6 +52,7 @@ func scan(g *statements) usage {
 		for _, s := range list {
 			s.Key.Walk(expr)
 			s.X.Walk(expr)
+			s.Time.Walk(expr)
 			for _, v := range s.Vars() {
 				big(v.Type)
 				u.reads[v] += weight

@@ -32,6 +32,11 @@ func aggMaps() []*ir.Map {
 			out = append(out, &ir.Map{Name: "hist" + suffix + string(rune('0'+k)), Agg: ir.AggHist, Bits: k, Key: key})
 		}
 		out = append(out, &ir.Map{Name: "lhist" + suffix, Agg: ir.AggLinear, Min: -50, Max: 1000, Step: 10, Key: key})
+		for _, inner := range []ir.Agg{ir.AggLast, ir.AggMax, ir.AggSum} {
+			out = append(out, &ir.Map{
+				Name: "ser" + suffix + inner.String(), Agg: ir.AggSeries, Inner: inner, Interval: 2, Slots: 64, Key: key, Signed: true,
+			})
+		}
 	}
 	return out
 }
@@ -72,6 +77,9 @@ func testAggs(t *testing.T, release string, maps []*ir.Map) {
 		s := &ir.Stmt{Op: ir.StmtAgg, Map: m, Key: keyFor(m.Key), X: &ir.Expr{Op: ir.OpArg, Int: 0}}
 		if m.Agg == ir.AggCount {
 			s.X = nil
+		}
+		if m.Agg == ir.AggSeries {
+			s.Time = &ir.Expr{Op: ir.OpArg, Int: 1}
 		}
 		p.Actions[0].Body = append(p.Actions[0].Body, s)
 	}

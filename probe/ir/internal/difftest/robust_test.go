@@ -60,6 +60,7 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 		{"nul", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpEq, ir.NewBuiltin("comm"), ir.NewString("a\x00b"))}), "NUL"},
 		{"name", one(&ir.Stmt{Op: ir.StmtAgg, Map: &ir.Map{Name: "a.b", Agg: ir.AggCount}}), "bad name"},
 		{"lhist", one(&ir.Stmt{Op: ir.StmtAgg, Map: &ir.Map{Name: "l", Agg: ir.AggLinear, Min: 0, Max: 10, Step: 3}, X: ir.NewConst(1)}), "must divide"},
+		{"time", one(&ir.Stmt{Op: ir.StmtAgg, Map: &ir.Map{Name: "s", Agg: ir.AggSum}, X: ir.NewConst(1), Time: ir.NewConst(1)}), "sum has no times"},
 		{"type", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpCast, Type: ir.IntType(3, true), Args: []*ir.Expr{ir.NewConst(1)}}}), "integer of 3 bytes"},
 		{"kaddr", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpKaddr, Str: "jiffies"}}), "does not name the kernel symbol"},
 		{"override", one(&ir.Stmt{Op: ir.StmtOverride, X: ir.NewConst(1)}), "cannot override"},

@@ -105,6 +105,9 @@ func (in *inliner) forward(list []*typed.Stmt, i int) {
 		if s == nil {
 			continue
 		}
+		if countVar(s.Time, v) > 0 {
+			return
+		}
 		if n := countVar(s.Key, v) + countVar(s.X, v); n > 0 {
 			if timed && (s.Op == ir.StmtEmit || !quick(s.Key) || !quick(s.X)) ||
 				!fast && (readsClock(s.Key) || readsClock(s.X)) {

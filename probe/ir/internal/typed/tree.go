@@ -71,6 +71,7 @@ const (
 type Stmt struct {
 	Op         ir.StmtOp
 	X, Key     *Node
+	Time       *Node
 	Map        *ir.Map
 	Var, Var2  *ir.Var
 	Body, Else []*Stmt
@@ -125,6 +126,7 @@ func Walk(list []*Stmt, stmt func(*Stmt), node func(*Node)) {
 		stmt(s)
 		s.Key.Walk(node)
 		s.X.Walk(node)
+		s.Time.Walk(node)
 		Walk(s.Body, stmt, node)
 		Walk(s.Else, stmt, node)
 	}
@@ -181,6 +183,7 @@ func (s *Stmt) Line() string {
 	return Line(&ir.Stmt{
 		Op: s.Op, X: s.X.source(&left), Key: s.Key.source(&left), Map: s.Map, Var: s.Var, Var2: s.Var2,
 		Max: s.Max, Delete: s.Delete, Flag: s.Flag, Thread: s.Thread, Text: s.Text,
+		Time: s.Time.source(&left),
 	})
 }
 

@@ -31,6 +31,9 @@ func (l *lowerer) uses() map[string]*use {
 		}
 		return out[m.Name]
 	}
+	if l.o.SeriesTime != "" {
+		of(&syntax.Map{Name: l.o.SeriesTime}).read = true
+	}
 	printed := map[syntax.Node]bool{} // elements that are printed by who reads the ring
 	for n := range syntax.All(l.typed.File) {
 		switch n := n.(type) {
@@ -116,6 +119,10 @@ func (l *lowerer) aggregate(c *syntax.Call) {
 		if s.Key != nil && len(*l.list) > n {
 			s.Key = l.before(n, c, s.Key, m.IR.Key)
 		}
+	}
+	if m.IR.Agg == ir.AggSeries && l.o.SeriesTime != "" {
+		clock := l.maps[l.o.SeriesTime].IR
+		s.Time = &ir.Expr{Op: ir.OpMapGet, Map: clock, Args: []*ir.Expr{constant(clock.Key, 0)}}
 	}
 	l.update(c, s)
 }

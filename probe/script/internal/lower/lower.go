@@ -47,6 +47,9 @@ type Options struct {
 	// Failures has reads, lookups and updates that fail in the kernel reported, each with its
 	// place.
 	Failures bool
+	// SeriesTime is a map without keys, of unsigned numbers, that has the time of time series in
+	// nanoseconds; "" is the kernel's clock.
+	SeriesTime string
 	// CgroupID returns the id of a control group. Nil: it is another machine's.
 	CgroupID func(path string) (uint64, error)
 	// Values are the values of getopt's options, by their names.
@@ -57,6 +60,8 @@ type Options struct {
 type Result struct {
 	// IR is the program. Its actions are those of the attach points, in order.
 	IR *ir.Program
+	// Points are the attach points of the actions, without those that were added.
+	Points []*syntax.AttachPoint
 	// Sites are what records of Ring ask for; a record begins with the index of one.
 	Sites []Site
 	// Maps are the script's maps, by name.
@@ -141,6 +146,10 @@ func Program(p *types.Program, o *Options) (*Result, error) {
 		l.out.Sites = make([]Site, 1) // those of ir's operations count from 1
 	}
 	l.makeMaps()
+	if m := l.maps[o.SeriesTime]; o.SeriesTime != "" && (m == nil || !m.Scalar || m.Value.Kind != types.Integer || m.Value.Signed) {
+		return nil, syntax.Errors{{Msg: o.SeriesTime + " cannot be the time of time series: it is no map without keys " +
+			"of unsigned numbers"}}
+	}
 	for _, d := range p.File.Decls {
 		if d, ok := d.(*syntax.Probe); ok {
 			l.probe(d)
@@ -217,6 +226,7 @@ func (l *lowerer) probe(p *syntax.Probe) {
 			if target == nil {
 				continue
 			}
+			l.out.Points = append(l.out.Points, a)
 			l.out.IR.Actions = append(l.out.IR.Actions, ir.Action{
 				Target: target, Body: append(l.only(a), body...), Pos: pos(a.Loc),
 			})
