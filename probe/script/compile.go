@@ -91,6 +91,9 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		if absent := absentSymbols(c.File, opts.Env); len(absent) > 0 {
 			return nil, absent
 		}
+		if e := misusedPath(c.File, err); e != nil {
+			return nil, syntax.Errors{e}
+		}
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &Program{

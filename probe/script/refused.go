@@ -9,6 +9,7 @@ import (
 
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/internal/usercode"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script/syntax"
 )
 
@@ -97,4 +98,24 @@ func absentSymbols(f *syntax.File, env *probe.Env) (absent syntax.Errors) {
 		delete(calls, name)
 	}
 	return absent
+}
+
+// misusedPath returns bpftrace's error for a path() in a probe where the kernel does not let programs
+// ask for one, nil if err is another one.
+func misusedPath(f *syntax.File, err error) *syntax.Error {
+	at, ok := errors.AsType[*ir.Error](err)
+	lacks, unsupported := errors.AsType[*probe.UnsupportedError](err)
+	if !ok || !unsupported || lacks.Feature != "path" {
+		return nil
+	}
+	for n := range syntax.All(f) {
+		c, ok := n.(*syntax.Call)
+		if !ok || c.Name != "path" || c.Loc.Source == nil {
+			continue
+		}
+		if line, column := c.Loc.Source.Position(int(c.Loc.Start)); line == at.Pos.Line && column == at.Pos.Col {
+			return &syntax.Error{Loc: c.Loc, Msg: "helper bpf_d_path not allowed in probe", Hints: []string{lacks.Hint}}
+		}
+	}
+	return nil
 }

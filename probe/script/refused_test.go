@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/internal/probetest"
 	"github.com/borescope/borescope/probe/script"
@@ -62,5 +63,18 @@ func TestRefusal(t *testing.T) {
 		if said := script.Refusal(err); said != nil {
 			t.Errorf("%v is said as\n%s", err, said)
 		}
+	}
+}
+
+// TestRefusedPath: path() where the kernel does not have it is the script's error, with its place.
+func TestRefusedPath(t *testing.T) {
+	testenv.Need(t, testenv.BTF)
+	env := probe.NewEnv(&probe.EnvOptions{Features: probetest.Features(), Release: "6.12.0"})
+	const text = `fentry:vfs_read { print("a"); print(path(args.file.f_path)); }`
+	want := "stdin:1:37-59: ERROR: helper bpf_d_path not allowed in probe\n" + text + "\n" +
+		strings.Repeat(" ", 36) + strings.Repeat("~", 22) + "\nHINT: in fentry:vfs_read the kernel does not permit bpf_d_path: "
+	_, err := script.Compile("stdin", text, &script.Options{Env: env})
+	if got := script.Refusal(err).String(); !strings.HasPrefix(got, want) {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
 	}
 }
