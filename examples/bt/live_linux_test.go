@@ -57,6 +57,14 @@ func TestLive(t *testing.T) {
 		{"list of a script", []string{"-l", "-e", "interval:s:1 { @[ustack] = count(); } begin { }"}, "interval:s:\nbegin\n", "", 0},
 		{"dry run", []string{"-q", "-dry-run", "-e", `interval:s:1 { } end { printf("ended"); }`}, "", "", 0},
 		{"loss", []string{"-q", "-e", "config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; }"}, "@[1]: 1\n", "Map full; can't update element (1 times)", 0},
+		{"strict", []string{"-q", "-strict", "-e", "begin { @ = 1; exit(5); }"}, "@: 1\n", "", 5},
+		{"strict with loss", []string{"-q", "-strict", "-e", "config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; exit(5); }"}, "@[1]: 1\n", "Map full; can't update element (1 times)", 3},
+		{
+			"strict in JSON",
+			[]string{"-f", "json", "-strict", "-e", "config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; }"},
+			`{"type": "losses", "data": {"full": 1}}` + "\n", "", 3,
+		},
+		{"strict with no command", []string{"-q", "-strict", "-e", `begin { cat("/no/such/file"); }`}, "", "failed to open file", 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, said bytes.Buffer

@@ -43,6 +43,7 @@ const usage = `bt runs scripts in bpftrace's language, as of 0.26.1.
   bt -d ast -e 'begin { @ = 1 + 2 }'       the tree, macros expanded
   bt -d types -e 'begin { @ = (1, "a") }'  the same with the type of each expression
   bt -d ir -e 'begin { @ = (1, "a") }'     the program that it becomes
+  bt -strict script.bt                     exit status 3 if anything was lost
   bt -names                                the builtins and functions, and bpftrace's versions
 
 A file "-" is standard input. Structs and arguments of probes are those of this machine's
@@ -72,7 +73,7 @@ type options struct {
 	list, verbose, dry    bool
 	traceable             []byte // what is in the file functions
 	names, info, version  bool
-	unwarned              bool
+	unwarned, strict      bool
 	failures              count
 	stdin                 io.Reader
 	stdout, stderr        *cli.Output
@@ -180,6 +181,7 @@ func (o *options) flags() *flag.FlagSet {
 	fs.BoolVar(&o.quiet, "q", false, "do not say how many probes are attached")
 	fs.BoolVar(&o.unwarned, "no-warnings", false, "do not warn: neither of what a script may not mean, nor by its warnf()")
 	fs.Var(&o.failures, "k", "warn of each read of memory, lookup in a map, and update that fails in the kernel")
+	fs.BoolVar(&o.strict, "strict", false, "exit with status 3 if anything was lost, cut or could not be read")
 	fs.StringVar(&o.filter, "probe-filter", "", "run only the probes whose names match the regular expression `RE`, and begin and end")
 	fs.BoolVar(&o.raw, "raw", false, "print text of traced processes as it is, also what terminals act on")
 	fs.BoolVar(&o.self, "include-self", false, "have probes fire for bt itself, too")
@@ -396,7 +398,7 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 	defer stop()
 	r := &script.RunOptions{
 		Stdout: o.stdout.Raw(), Stderr: o.stderr.Raw(), JSON: o.output == "json", Raw: o.raw, Quiet: o.quiet,
-		NoWarnings: o.unwarned,
+		NoWarnings: o.unwarned, Strict: o.strict,
 	}
 	if o.command != "" {
 		child, err := tool.StartCommand(o.command, os.Stdout) // it waits until the probes are attached
@@ -449,11 +451,16 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 	switch {
 	case errors.Is(err, errDry):
 		return 0, nil
+	case errors.Is(err, script.ErrLost):
+		return lostStatus, nil
 	case err != nil:
 		return 0, o.refused(err)
 	}
 	return status, nil
 }
+
+// lostStatus is the exit status of -strict if anything was lost.
+const lostStatus = 3
 
 // notify is the variable with which bpftrace prints its name when the probes are attached, for programs
 // that wait for that.

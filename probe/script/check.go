@@ -90,6 +90,8 @@ type Checked struct {
 	// Warnings are the warnings about a script, in the order in which they were found. Those of
 	// a script with errors are in the error, too.
 	Warnings syntax.Errors
+
+	skipped int // the attach points that this machine does not have, of which they warn
 }
 
 // Read parses a script and its imports, reads its configuration, and expands its macros. name
@@ -177,7 +179,7 @@ func (c *Checked) check(o *Options) error {
 	}
 	if s, ok := o.System.(expander); ok {
 		said, err := s.Expand(c.File, c.Config)
-		c.Warnings = append(c.Warnings, said...)
+		c.Warnings, c.skipped = append(c.Warnings, said...), places(said)
 		if err != nil {
 			return err
 		}
@@ -194,6 +196,16 @@ func (c *Checked) check(o *Options) error {
 	c.Types = p
 	c.Warnings = append(c.Warnings, p.Warnings...)
 	return nil
+}
+
+// places returns the number of places that warnings are about: a probe begins where its first attach
+// point does.
+func places(warnings syntax.Errors) int {
+	starts := map[int32]bool{}
+	for _, w := range warnings {
+		starts[w.Loc.Start] = true
+	}
+	return len(starts)
 }
 
 // keep removes the attach points that are not kept, and probes without one.

@@ -35,6 +35,7 @@ type Program struct {
 	conf     *config.Config
 	pid      int  // to which probes are restricted, 0 if none
 	clock    bool // a map of the script has the time of time series
+	skipped  int  // attach points that this machine does not have, of which Warnings warn
 }
 
 // Compile checks a script and makes programs of it, for the machine of Options.Env, which may be a
@@ -98,7 +99,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	}
 	return &Program{
 		Warnings: c.Warnings, typed: c.Types, low: low, compiled: compiled, plan: compiled.Plan(),
-		env: opts.Env, conf: c.Config, pid: opts.PID, clock: clock != "",
+		env: opts.Env, conf: c.Config, pid: opts.PID, clock: clock != "", skipped: c.skipped,
 	}, nil
 }
 

@@ -32,7 +32,8 @@
 //   - Bit fields of signed types are signed, as in C: bpftrace 0.26 prints -39 in eight bits as 217.
 //   - Functions that the kernel lets be probed are not refused by their names (bpftrace: rcu_*).
 //   - A text that is a key is cut to 511 bytes before Linux 6.1, whose keys have no more room.
-//   - What was lost, did not fit or was missed is said at the end.
+//   - What was lost, did not fit, was missed or cut, or could not be read, is said at the end, in JSON
+//     as a line of the type losses (RunOptions.Strict makes an error of it).
 //
 // User stacks are walked by call frame information, so that they are whole in programs without frame
 // pointers, too: the processes are looked at when a program first takes a stack or an address of

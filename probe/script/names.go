@@ -17,6 +17,7 @@ type names struct {
 	debug     []string // where debug files are
 	kernel    *symbol.Kernel
 	processes *symbol.Processes
+	gone      map[int]bool // processes that were looked at too late
 	users     map[uint64]string
 	frames    []symbol.Frame
 }
@@ -38,16 +39,34 @@ func (n *names) Kernel(pc uint64) []output.Function {
 func (n *names) User(pid int, pc uint64) []output.Function {
 	p, err := n.files().Process(pid)
 	if err != nil {
+		n.lose(pid)
 		return nil
 	}
 	n.frames = p.Resolve(n.frames[:0], []uint64{pc})
+	switch n.frames[0].Reason {
+	case symbol.ReasonNoMapping, symbol.ReasonExited, symbol.ReasonNoFile:
+		n.lose(pid)
+	}
 	return n.functions()
+}
+
+// lose notes that an address of a process has no name because the process was looked at too late.
+func (n *names) lose(pid int) {
+	if n.gone == nil {
+		n.gone = map[int]bool{}
+	}
+	n.gone[pid] = true
 }
 
 // FilePlace returns where an address of a process is in a file.
 func (n *names) FilePlace(pid int, pc uint64) (buildID string, offset uint64) {
-	if p, err := n.files().Process(pid); err == nil {
-		buildID, offset, _ = p.FilePlace(pc)
+	p, err := n.files().Process(pid)
+	found := err == nil
+	if found {
+		buildID, offset, found = p.FilePlace(pc)
+	}
+	if !found {
+		n.lose(pid)
 	}
 	return buildID, offset
 }

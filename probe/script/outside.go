@@ -20,7 +20,7 @@ import (
 	"github.com/borescope/borescope/probe/script/output"
 )
 
-// cat prints the beginning of a file, or says why not. A file whose reading waits, such as a pipe,
+// cat prints the beginning of a file, or says why not, or at the end that there was more. A file whose reading waits, such as a pipe,
 // is waited for until ctx ends.
 func (s *run) cat(ctx context.Context, name string) error {
 	if s.replay {
@@ -28,13 +28,14 @@ func (s *run) cat(ctx context.Context, name string) error {
 	}
 	type result struct {
 		data []byte
+		more bool
 		err  error
 	}
 	done := make(chan result, 1)
 	most := int64(min(s.conf.MaxCatBytes, 1<<30))
 	go func() {
-		data, err := readBeginning(name, most)
-		done <- result{data, err}
+		data, more, err := readBeginning(name, most)
+		done <- result{data, more, err}
 	}()
 	select {
 	case <-ctx.Done():
@@ -44,6 +45,9 @@ func (s *run) cat(ctx context.Context, name string) error {
 		if errors.As(r.err, &open) && open.Op == "open" {
 			return s.failed("failed to open file '" + name + "' (" + output.Reason(open.Err) + ")")
 		}
+		if r.more {
+			s.gaps.cats++
+		}
 		if err := s.out.Cat(s.foreign(r.data)); err != nil || r.err == nil {
 			return err
 		}
@@ -51,14 +55,18 @@ func (s *run) cat(ctx context.Context, name string) error {
 	}
 }
 
-// readBeginning returns the first bytes of a file.
-func readBeginning(name string, most int64) ([]byte, error) {
+// readBeginning returns the first bytes of a file, and whether it has more.
+func readBeginning(name string, most int64) (data []byte, more bool, err error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most))
+	data, err = io.ReadAll(io.LimitReader(f, most+1))
+	if int64(len(data)) > most {
+		return data[:most], true, err
+	}
+	return data, false, err
 }
 
 // foreign returns text that the script did not write, which a terminal is not to act on.
@@ -71,6 +79,7 @@ func (s *run) foreign(b []byte) string {
 
 // failed says on standard error that something outside of the kernel failed. The script goes on.
 func (s *run) failed(what string) error {
+	s.gaps.failed++
 	_, err := fmt.Fprintf(s.Stderr, "ERROR: %s\n", escape.Terminal(what))
 	return err
 }

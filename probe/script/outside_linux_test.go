@@ -188,6 +188,7 @@ func TestFailuresInJSON(t *testing.T) {
 	const want = `{"type": "helper_error", "msg": "Bad address", "helper": "probe_read", "retcode": -14, "filename": "stdin", "line": 1, "col": 38}
 {"type": "value", "data": 0}
 {"type": "helper_error", "msg": "Success", "helper": "map_lookup_elem", "retcode": 0, "filename": "stdin", "line": 1, "col": 64}
+{"type": "losses", "data": {"faults": 1}}
 `
 	if out != want || said != "" {
 		t.Errorf("it printed\n%s\nand said %q, want\n%s", out, said, want)

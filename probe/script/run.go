@@ -39,6 +39,9 @@ type RunOptions struct {
 	Quiet bool
 	// NoWarnings leaves out what warnf() prints.
 	NoWarnings bool
+	// Strict has Run and Replay return ErrLost if anything was lost, did not fit, was missed or cut,
+	// or could not be read. What is printed is the same.
+	Strict bool
 	// Record, if not nil, records what is read of the running program, for Replay. The caller
 	// closes it after Run.
 	Record *recording.Recorder
@@ -49,15 +52,15 @@ type RunOptions struct {
 // Run loads and attaches the program, and prints what the script prints, until the script calls
 // exit() or ctx ends, or, if it has no other probes than begin and end, until these have run. Then
 // it runs the end probes, prints what is left in the ring, and the maps. status is exit()'s
-// argument. The end of ctx is no error. Run needs the privileges of bpf.Load.
+// argument. The end of ctx is no error. At the end Run says what was lost, and why. Run needs the privileges of bpf.Load.
 func (p *Program) Run(ctx context.Context, o *RunOptions) (status int, err error) {
 	s := p.newRun(o)
 	err = s.run(ctx)
-	return s.status, err
+	return s.status, s.strictly(err)
 }
 
 // Replay prints what a recording of the program has, as Run printed it while it was recorded: the
-// records and the maps. Nothing is loaded, and no privileges are needed. Symbols are not in
+// records, the maps, and what was lost. Nothing is loaded, and no privileges are needed. Symbols are not in
 // recordings: addresses are printed. The times of time() are those of the replay; cat() and system()
 // do nothing.
 func (p *Program) Replay(rec *recording.Recording, o *RunOptions) (status int, err error) {
@@ -76,7 +79,11 @@ func (p *Program) Replay(rec *recording.Recording, o *RunOptions) (status int, e
 			return s.status, err
 		}
 	}
-	return s.status, s.printMaps()
+	f, err := recorded(rec)
+	if err != nil {
+		return s.status, err
+	}
+	return s.status, s.strictly(errors.Join(s.printMaps(), s.say(f)))
 }
 
 func (p *Program) newRun(o *RunOptions) *run {
@@ -110,22 +117,25 @@ func (p *Program) newRun(o *RunOptions) *run {
 type run struct {
 	*Program
 	RunOptions
-	loaded  *bpf.Loaded // nil in a replay
-	reader  bpf.Reader
-	ring    bpf.Stream // nil if the script emits nothing
-	out     *output.Printer
-	values  *output.Options
-	tables  map[*lower.Map]mapx.Table[bpf.Value, any] // those that were read
-	zeroed  map[*lower.Map][]output.Entry             // by zero()
-	joins   map[uint64][]string                       // the texts of join(), by thread, until they are complete
-	links   []*probe.Link
-	lost    uint64
-	names   names
-	watched *watched  // the processes of which programs take stacks; nil if they take none, and in a replay
-	boot    time.Time // when CLOCK_BOOTTIME was 0
-	started time.Time // when CLOCK_MONOTONIC was 0
-	exited  bool
-	status  int
+	loaded *bpf.Loaded // nil in a replay
+	reader bpf.Reader
+	ring   bpf.Stream // nil if the script emits nothing
+	out    *output.Printer
+	values *output.Options
+	tables map[*lower.Map]mapx.Table[bpf.Value, any] // those that were read
+	zeroed map[*lower.Map][]output.Entry             // by zero()
+	joins  map[uint64][]string                       // the texts of join(), by thread, until they are complete
+	links  []*probe.Link
+	lost   uint64
+	gaps   gaps
+	// Anything was lost, as was said at the end.
+	incomplete bool
+	names      names
+	watched    *watched  // the processes of which programs take stacks; nil if they take none, and in a replay
+	boot       time.Time // when CLOCK_BOOTTIME was 0
+	started    time.Time // when CLOCK_MONOTONIC was 0
+	exited     bool
+	status     int
 	// The program is an iterator's, which exit() ends after its last object, as bpftrace.
 	iterating bool
 	// Of a replay: what reads files and runs commands is left out.
@@ -238,9 +248,9 @@ func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
 	return ends, s.follow(ctx)
 }
 
-// attached says that the probes are attached.
+// attached says that the probes are attached, and which are not.
 func (s *run) attached() error {
-	n := -s.low.Added
+	n := -s.low.Added - s.missed()
 	for i := range s.plan.Programs {
 		n += probes(&s.plan.Programs[i])
 	}
@@ -259,16 +269,18 @@ func (s *run) attached() error {
 	return nil
 }
 
-// probes returns the number of probes that a program serves. A USDT probe may be at several places.
+// probes returns the number of probes that a program serves. A USDT probe may be at several places, and
+// an event is on each CPU.
 func probes(p *probe.Program) int {
-	var seen []probe.Target
+	var seen []string
 	n := 0
 	for _, s := range p.Sites {
-		if _, ok := s.Target.(probe.USDT); ok {
-			if slices.Contains(seen, s.Target) {
+		switch s.Target.(type) {
+		case probe.USDT, probe.Perf:
+			if slices.Contains(seen, s.Target.String()) {
 				continue
 			}
-			seen = append(seen, s.Target)
+			seen = append(seen, s.Target.String())
 		}
 		n++
 	}
@@ -403,7 +415,7 @@ func (s *run) drain(ctx context.Context) error {
 	}
 }
 
-// finish runs the end programs, and prints what is left: records, losses, maps.
+// finish runs the end programs, and prints what is left: records, maps, losses.
 func (s *run) finish(ctx context.Context, ends *probe.Plan) error {
 	if len(ends.Programs) > 0 {
 		link, err := ends.Attach(s.loaded.Programs(), &probe.AttachOptions{Env: s.env})
@@ -417,10 +429,10 @@ func (s *run) finish(ctx context.Context, ends *probe.Plan) error {
 	if err := s.drain(ctx); err != nil {
 		return err
 	}
-	if err := s.losses(); err != nil || s.events != nil {
-		return err
+	if s.events != nil {
+		return s.losses()
 	}
-	return s.printMaps()
+	return errors.Join(s.printMaps(), s.losses())
 }
 
 // printMaps prints all maps, after the end of the other output.
@@ -436,39 +448,6 @@ func (s *run) printMaps() error {
 			return err
 		}
 	}
-	return nil
-}
-
-// losses says what was lost: events, entries, and what could not be read.
-func (s *run) losses() error {
-	st, err := s.loaded.Stats()
-	if err != nil {
-		return err
-	}
-	if s.ring != nil {
-		rs, err := s.ring.Stats()
-		if err != nil {
-			return err
-		}
-		s.lost = max(s.lost, rs.Lost)
-	}
-	say := func(n uint64, what string) {
-		if n > 0 {
-			fmt.Fprintf(s.Stderr, "WARNING: %d %s\n", n, what)
-		}
-	}
-	say(s.lost, "events were lost: the ring was full")
-	full := st.Full - min(st.Full, s.lost)
-	if full > 0 {
-		fmt.Fprintf(s.Stderr, "WARNING: Map full; can't update element (%d times). %s\n", full, output.MapFullHint)
-	}
-	if st.Walked > 0 && !s.Quiet {
-		whole := st.Walked - min(st.Walked, st.Unwalked+st.Broken)
-		fmt.Fprintf(s.Stderr, "%.1f %% of %d user stacks are whole; %d were taken before the files of their process were read, "+
-			"%d end too early\n", 100*float64(whole)/float64(st.Walked), st.Walked, st.Unwalked, st.Broken)
-	}
-	say(st.Missed, "firings were missed: a program was running on the CPU")
-	say(st.NoScratch, "firings were left out: too many programs were active on a CPU")
 	return nil
 }
 
@@ -533,6 +512,7 @@ func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
 		}
 		return s.out.Printf(at.Format, s.args(at, raw))
 	case lower.Warning:
+		s.gaps.warned++
 		return s.warning(at)
 	case lower.Failure:
 		if len(data) < 16 {
@@ -626,10 +606,17 @@ func (s *run) join(at *lower.Site, args []any) error {
 		delete(s.joins, tid)
 		return s.out.Join(text)
 	}
-	if n, _ := args[1].(uint64); n == 0 {
-		delete(s.joins, tid) // the end of the ones before was lost
+	n, _ := args[1].(uint64)
+	if n >= lower.MostJoined {
+		s.gaps.joins++
+		return nil
+	}
+	if n == 0 && s.joins[tid] != nil { // the end of the ones before was lost
+		s.gaps.joins++
+		delete(s.joins, tid)
 	}
 	if len(s.joins) >= mostJoins && s.joins[tid] == nil {
+		s.gaps.joins += uint64(len(s.joins))
 		clear(s.joins)
 	}
 	text, _ := args[2].(string)

@@ -171,6 +171,39 @@ func (p *Printer) Lost(n uint64) (text string, err error) {
 	return "Lost " + strconv.FormatUint(n, 10) + " events\n", nil
 }
 
+// Loss is what was lost for one reason.
+type Loss struct {
+	// Reason is a word for programs, and its name in JSON. Count is how much was lost.
+	Reason string
+	Count  uint64
+	// Text says it to people; it is "" for what was said when it happened.
+	Text string
+}
+
+// Losses says what was lost: in JSON a line like others, else for standard error.
+func (p *Printer) Losses(list []Loss) (text string, err error) {
+	if !p.o.JSON {
+		for _, l := range list {
+			if l.Text != "" {
+				text += "WARNING: " + l.Text + "\n"
+			}
+		}
+		return text, nil
+	}
+	if len(list) == 0 {
+		return "", nil
+	}
+	p.b = append(p.b[:0], `{"type": "losses", "data": {`...)
+	for i, l := range list {
+		if i > 0 {
+			p.b = append(p.b, ", "...)
+		}
+		p.b = fmt.Appendf(appendText(p.b, l.Reason), ": %d", l.Count)
+	}
+	p.b = append(p.b, "}}\n"...)
+	return "", p.write(p.b)
+}
+
 // line writes a line of JSON.
 func (p *Printer) line(kind string, v any) error {
 	p.b = append(p.b[:0], `{"type": "`...)

@@ -245,9 +245,10 @@ func (l *lowerer) exit(c *syntax.Call) *ir.Expr {
 	return ir.NewConst(0)
 }
 
-// mostJoined and joinedText are how many texts join() reads of a list, and their size.
+// MostJoined is how many texts join() prints of a list, and joinedText their size. One more is read: it
+// tells that the list is longer.
 const (
-	mostJoined = 16
+	MostJoined = 16
 	joinedText = 1024
 )
 
@@ -270,8 +271,8 @@ func (l *lowerer) join(c *syntax.Call) *ir.Expr {
 		l.emit(c, s, tid(), ir.NewVar(i), &ir.Expr{Op: ir.OpStr, Type: l.typeOf(c, text), Args: []*ir.Expr{at}})
 	})
 	l.add(c, &ir.Stmt{
-		Op: ir.StmtLoop, X: constant(ir.IntType(4, false), mostJoined),
-		Var: i, Max: mostJoined, Body: body,
+		Op: ir.StmtLoop, X: constant(ir.IntType(4, false), MostJoined+1),
+		Var: i, Max: MostJoined + 1, Body: body,
 	})
 	end := Site{Kind: JoinEnd, Format: " ", Args: []types.Type{u32}}
 	if len(c.Args) > 1 {
