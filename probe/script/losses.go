@@ -58,7 +58,7 @@ func (s *run) found(st *bpf.Stats) (f finding, err error) {
 	f.add("limited", st.Limited, "%d events were left out: the budget has no room for them")
 	f.add("throttled", st.Throttled, "%d firings were left out: the budget has no room for them")
 	f.add("faults", st.Faults, "%d reads of memory failed: what they read is 0 or empty")
-	f.add("truncated", st.Truncated, "%d texts were cut to the length that they may have (max_strlen)")
+	f.add("truncated", st.Truncated, "%d texts and buffers were cut to the length that they may have (max_strlen)")
 	f.add("busy", st.Busy, "%d values were not deleted: the kernel was changing others")
 	f.add("unwalked", st.Unwalked, "")
 	f.add("broken", st.Broken, "")

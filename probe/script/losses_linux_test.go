@@ -43,7 +43,11 @@ var lossCases = []struct {
 	},
 	{
 		name: "truncated", text: "config = { max_strlen = 8 } " + mkdir + "{ @[str(args.pathname)] = count(); @whole = str(args.pathname, 4); }",
-		said: `WARNING: 23 texts were cut to the length that they may have \(max_strlen\)\n`, counts: `"truncated": 23`,
+		said: `WARNING: 23 texts and buffers were cut to the length that they may have \(max_strlen\)\n`, counts: `"truncated": 23`,
+	},
+	{
+		name: "truncated", text: "config = { max_strlen = 8 } " + mkdir + "{ @[buf(args.pathname, args.mode)] = count(); @whole = buf(args.pathname, args.mode % 4); }",
+		said: `WARNING: 23 texts and buffers were cut`, counts: `"truncated": 23`,
 	},
 	{
 		name: "limited", text: mkdir + `{ printf("x"); }`, budget: ir.Budget{EventsPerSecond: 1},

@@ -18,7 +18,7 @@ type Stats struct {
 	Maps []MapStats
 	// Faults counts reads of memory that failed, and returned zeros.
 	Faults uint64
-	// Truncated counts texts that were cut to fit their size.
+	// Truncated counts texts and buffers that were cut to fit their size.
 	Truncated uint64
 	// Full counts entries and events that did not fit in a map or buffer, over all maps.
 	Full uint64

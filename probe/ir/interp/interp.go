@@ -461,7 +461,11 @@ func (r *run) read(e *typed.Node) []byte {
 	addr, user := r.expr(e.Args[0]).n, e.Args[0].Type.User
 	n := uint64(len(b))
 	if len(e.Args) == 2 {
-		n = min(n, r.expr(e.Args[1]).n)
+		most := r.expr(e.Args[1]).n
+		if e.Op == ir.OpBuf && most > n {
+			r.Truncated++
+		}
+		n = min(n, most)
 	}
 	if e.Op == ir.OpBuf {
 		if n > 0 {

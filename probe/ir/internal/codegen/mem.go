@@ -371,9 +371,14 @@ func (g *values) readBytes(e *typed.Node, to loc) {
 		g.zero(to, e.Type.Size)
 		g.load(asm.R2, n, 8)
 	}
-	l := g.label()
-	g.emit(asm.JLE.Imm(asm.R2, size, l), asm.Mov.Imm(asm.R2, size))
-	g.place(l)
+	cut, back := g.label(), g.label()
+	g.emit(asm.JGT.Imm(asm.R2, size, cut))
+	g.place(back)
+	g.later(cut, func() {
+		g.count(check.CntTruncated)
+		g.emit(asm.Mov.Imm(asm.R2, size))
+		g.jump(back)
+	})
 	if !many {
 		g.zero(to, e.Type.Size)
 	}

@@ -258,16 +258,18 @@ func (l *lowerer) buf(c *syntax.Call) *ir.Expr {
 	} else {
 		from = l.pointer(c.Args[0], types.Type{})
 	}
+	asked := length // as it is read: what is cut is counted
 	if len(c.Args) > 1 {
 		most := length
 		length = castTo(ir.IntType(4, false), l.expr(c.Args[1]))
 		length = l.kept(c, length, length.Type)
+		asked = length
 		length = &ir.Expr{Op: ir.OpCond, Type: ir.IntType(4, false), Args: []*ir.Expr{
 			ir.NewExpr(ir.OpLt, length, most), length, most,
 		}}
 		length = l.kept(c, length, length.Type)
 	}
-	data := &ir.Expr{Op: ir.OpBuf, Type: room, Args: []*ir.Expr{from, length}}
+	data := &ir.Expr{Op: ir.OpBuf, Type: room, Args: []*ir.Expr{from, asked}}
 	if literal {
 		b := make([]byte, room.Size)
 		copy(b, text.Value)
