@@ -74,9 +74,9 @@ func likeShown(shown string) *regexp.Regexp {
 			continue
 		}
 		line = regexp.QuoteMeta(line)
+		line = regexp.MustCompile(`\\\|[@ ]+\\\|`).ReplaceAllString(line, `\|[@ ]+\|`)
 		line = regexp.MustCompile(`[0-9]+K?`).ReplaceAllString(line, "[0-9]+[KM]?")
-		line = regexp.MustCompile(` {2,}`).ReplaceAllString(line, " +")
-		b.WriteString(regexp.MustCompile(`\\\|@+\\\|`).ReplaceAllString(line, `\|[@ ]+\|`))
+		b.WriteString(regexp.MustCompile(` {2,}`).ReplaceAllString(line, " +"))
 	}
 	return regexp.MustCompile("^" + b.String() + "$")
 }

@@ -266,3 +266,22 @@ func TestBudget(t *testing.T) {
 		t.Errorf("more memory than the budget has: %v", err)
 	}
 }
+
+// TestSessionLosses: what a session lost is the last of its events.
+func TestSessionLosses(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	events := make(chan script.Event, 10)
+	p := script.MustCompile(t, `config = { max_map_keys = 1 } begin { @[1] = 1; @[2] = 2; print("printed"); }`, nil)
+	s, err := script.Attach(t.Context(), p, &script.AttachOptions{Events: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var last script.Event
+	for e := range events {
+		last = e
+	}
+	if last.Kind != "warning" || !strings.HasPrefix(last.Text, "WARNING: Map full; can't update element (1 times).") {
+		t.Errorf("the last event is %+v", last)
+	}
+}
