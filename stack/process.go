@@ -58,8 +58,8 @@ type CFICache struct {
 	tables map[fileKey]FileCFI
 	order  []fileKey // oldest first
 	size   int64
-	work   stranger.Share // bytes of call frame information
-	opened stranger.Share // files
+	work   stranger.Share      // bytes of call frame information
+	opened stranger.Share      // files
 	images map[string]imageCFI // of memory, by its bytes
 	// latest has what the files were when they were opened last, by device and inode.
 	latest map[[2]uint64]openedFile
