@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // TestCounters: each counter of a program that tells of a loss is said, also those that tests cannot
 // have counted.
 func TestCounters(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
 	st := &bpf.Stats{NoScratch: 1, Busy: 2, Broken: 3, Unwalked: 4, Throttled: 5, Full: 7, Limited: 8}
 	for _, inJSON := range []bool{false, true} {
 		var out, said bytes.Buffer

@@ -1,7 +1,6 @@
 package collect_test
 
 import (
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -66,10 +65,6 @@ func TestExecuted(t *testing.T) {
 // rules like that one: nobody announced it, since it seemed to be known.
 func TestNumberAgain(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("perl"))
-	const last = "/proc/sys/kernel/ns_last_pid"
-	if _, err := os.Stat(last); err != nil {
-		t.Skip("this kernel lets nobody choose a number: CONFIG_CHECKPOINT_RESTORE is not set")
-	}
 	c := attach(t, probe.Perf{Freq: 999}, &collect.Options{NoKernel: true, Windows: true})
 	if err := c.LoadWalker(); err != nil {
 		defer c.Close()
@@ -77,28 +72,8 @@ func TestNumberAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := profiler(t, c)
-	// of starts a program that computes for so many seconds, with a number if that is not 0.
-	of := func(pid int, seconds string) *testenv.Cmd {
-		t.Helper()
-		for range 1000 {
-			if pid != 0 {
-				if err := os.WriteFile(last, []byte(strconv.Itoa(pid-1)), 0); err != nil {
-					t.Fatal(err)
-				}
-			}
-			cmd := testenv.Command(t, "perl", "-e",
-				"sub f { my ($n) = @_; return f($n-1) if $n; while ((times)[0] < $ARGV[0]) { $x = join ',', sort 1..9 } } f(20)", seconds)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if pid == 0 || cmd.Process.Pid == pid {
-				return cmd
-			}
-			cmd.Process.Kill() // somebody else was faster
-			cmd.Wait()
-		}
-		t.Fatalf("the number %d is not to be had", pid)
-		return nil
+	work := func(seconds string) []string {
+		return []string{"perl", "-e", "while ((times)[0] < $ARGV[0]) { $x = join ',', sort 1..9 }", seconds}
 	}
 	whole := func(pid int) (whole, all int64) {
 		t.Helper()
@@ -116,18 +91,19 @@ func TestNumberAgain(t *testing.T) {
 		}
 		return whole, all
 	}
-	first := of(0, "0.5")
-	pid := first.Process.Pid
-	if err := first.Wait(); err != nil {
+	argv := work("0.5")
+	first := testenv.Command(t, argv[0], argv[1:]...)
+	if err := first.Run(); err != nil {
 		t.Fatal(err)
 	}
+	pid := first.Process.Pid
 	n, all := whole(pid)
 	if n < all/2 || n == 0 {
 		t.Fatalf("of the first process %d of %d stacks are whole", n, all)
 	}
-	again := of(pid, "1.5")
-	if err := again.Wait(); err != nil {
-		t.Fatal(err)
+	again := testenv.Command(t, stacktest.Numbered(t), append([]string{strconv.Itoa(pid)}, work("1.5")...)...)
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	if n, all := whole(pid); n < all/2 || n == 0 {
 		t.Errorf("of the next one %d of %d stacks are whole", n, all)

@@ -66,6 +66,40 @@ int main(void) {
 	return Workload{Name: name, Argv: []string{name}}.Start(t)
 }
 
+// Numbered returns a program that runs another one with a number of the caller's choice: its arguments
+// are the number, and the program with its own. It ends as that one does. It skips the test if gcc
+// can't compile it.
+func Numbered(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "numbered")
+	compile(t, `
+#include <err.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int c, char **v) {
+	int32_t pid = atoi(v[1]);
+	struct { /* clone_args, include/uapi/linux/sched.h */
+		uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size;
+	} args = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&pid, .set_tid_size = 1 };
+	int status, child = syscall(435, &args, sizeof args); /* clone3 */
+	if (child < 0) err(100, "clone3");
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execvp(v[2], v + 2);
+		err(101, "%s", v[2]);
+	}
+	if (wait(&status) != child || !WIFEXITED(status)) return 102;
+	return WEXITSTATUS(status);
+}
+`, "-o", path)
+	return path
+}
+
 // StartAgain starts a program that computes in its function first for 0.4 s of CPU time, then executes
 // another one of the same name, which does so in its function second and ends. It skips the test if
 // gcc can't compile them.
