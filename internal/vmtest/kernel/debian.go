@@ -146,14 +146,14 @@ func DebianFile(suite, arch, pkg, file string) (string, error) {
 	}
 	a, err := openApt(suite, arch)
 	if err != nil {
-		return "", fmt.Errorf("Debian %s's %s: %w", suite, pkg, err)
+		return "", fmt.Errorf("package %s of Debian %s: %w", pkg, suite, err)
 	}
 	tmp := dir + ".new"
 	if err := errors.Join(os.RemoveAll(tmp), os.RemoveAll(dir)); err != nil {
 		return "", err
 	}
 	if err := a.extract(pkg, tmp); err != nil {
-		return "", fmt.Errorf("Debian %s's %s: %w", suite, pkg, err)
+		return "", fmt.Errorf("package %s of Debian %s: %w", pkg, suite, err)
 	}
 	if err := os.Rename(tmp, dir); err != nil {
 		return "", err
