@@ -170,6 +170,7 @@ func TestChangedFile(t *testing.T) {
 
 // TestSharedImage: processes have one vDSO, and one table for it.
 func TestSharedImage(t *testing.T) {
+	testenv.Need(t, testenv.Tool("sleep"))
 	cmd := testenv.Command(t, "sleep", "60")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

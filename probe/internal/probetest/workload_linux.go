@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,9 +47,9 @@ func StartOwn(t testing.TB) *Workload {
 	return StartCommand(t, testenv.Command(t, OwnTarget(t)))
 }
 
-// StartCommand is Start for a command that runs the target. It waits until /proc shows the new
-// program: the descriptors that report the exec to the parent by being closed are closed
-// before that (begin_new_exec, fs/exec.c of 6.12).
+// StartCommand is Start for a command that runs the target. It waits until the new program is mapped:
+// the descriptors that report the exec to the parent by being closed are closed before that, and
+// /proc shows its name (begin_new_exec, fs/exec.c of 6.12).
 func StartCommand(t testing.TB, cmd *testenv.Cmd) *Workload {
 	t.Helper()
 	w := &Workload{t: t, cmd: cmd}
@@ -62,13 +63,23 @@ func StartCommand(t testing.TB, cmd *testenv.Cmd) *Workload {
 		t.Fatal(err)
 	}
 	for range 1000 {
-		if st, err := os.Stat(procfs.Dir(w.PID()) + "/exe"); err == nil && os.SameFile(st, want) {
+		if st, err := os.Stat(procfs.Dir(w.PID()) + "/exe"); err == nil && os.SameFile(st, want) && hasCode(w.PID(), st) {
 			return w
 		}
 		time.Sleep(time.Millisecond)
 	}
 	t.Fatalf("process %d does not run %s", w.PID(), cmd.Path)
 	return nil
+}
+
+// hasCode reports whether a process has mapped the code of a file.
+func hasCode(pid int, of os.FileInfo) (has bool) {
+	inode := of.Sys().(*syscall.Stat_t).Ino
+	_ = procfs.EachMapping(pid, func(m *procfs.Mapping) bool { // its end is seen later
+		has = m.Inode == inode && m.Perm&procfs.Exec != 0
+		return !has
+	})
+	return has
 }
 
 // Path returns the path of the file that it runs.
