@@ -57,7 +57,7 @@ func ref(code byte, to int) []byte { return binary.LittleEndian.AppendUint32([]b
 // Types that are made of themselves ended the program: the stack was full. Others took all
 // memory, or would have taken forever.
 func TestTypeBombs(t *testing.T) {
-	testenv.Need(t, testenv.Long)
+	testenv.Need(t, testenv.Long, testenv.Native)
 	testenv.LimitMemory(t, 1<<30)
 	member := func(to int) []byte { return ref(10, to) }
 	chain := func(n int, one func(next int) []byte, last []byte) []byte {

@@ -41,7 +41,7 @@ func TestManyFilesChild(t *testing.T) {
 // TestLiveManyFiles: a process that maps 20,000 files takes its part of the files that are
 // opened and of the descriptors, and no more. Others have their names.
 func TestLiveManyFiles(t *testing.T) {
-	testenv.Need(t, testenv.Long)
+	testenv.Need(t, testenv.Long, testenv.Native)
 	const files = 20_000
 	dir := t.TempDir()
 	image := elfbuild.Program(elfbuild.SymbolTable{N: 4, Step: 16, Size: 16, Names: 4}.Sections()...).Bytes()

@@ -71,6 +71,14 @@ var (
 		}
 		return nil
 	}}
+	// Native: no guest of internal/vmtest. The test asks nothing of the kernel, and takes long on an
+	// emulated machine.
+	Native = Requirement{"no guest", func() error {
+		if InGuest() {
+			return errors.New("a guest of internal/vmtest; the test is the same on every kernel")
+		}
+		return nil
+	}}
 	// Long: the environment variable BORESCOPE_LONG=1 asks for tests that take long, as the
 	// check (.ci/run) does, and -short is not set.
 	Long = Requirement{"BORESCOPE_LONG=1", func() error {
