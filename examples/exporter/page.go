@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/borescope/borescope/examples/exporter/bpfprom"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script/syntax"
@@ -76,7 +75,7 @@ func (u *unit) row() row {
 		return r
 	}
 	r.costs(&st, time.Since(now.began))
-	lost := bpfprom.Lost(&st, ring)
+	lost := maps.Collect(st.Lost(ring))
 	for _, reason := range slices.Sorted(maps.Keys(lost)) {
 		if n := lost[reason]; n > 0 {
 			r.Lost = append(r.Lost, fmt.Sprintf("%s: %d", reason, n))

@@ -39,7 +39,20 @@ func (f *finding) add(reason string, n uint64, text string) {
 	*f = append(*f, output.Loss{Reason: reason, Count: n, Text: text})
 }
 
-// found returns what was lost. The reasons are those of the exporter's metrics, and some more.
+// lossTexts say what the reasons of bpf.Stats mean; how many stacks are whole is said apart.
+var lossTexts = map[string]string{
+	"ring":       "%d events were lost: the ring was full",
+	"full":       "Map full; can't update element (%d times). " + output.MapFullHint,
+	"missed":     "%d firings were missed: a program was running on the CPU",
+	"no_scratch": "%d firings were left out: too many programs were active on a CPU",
+	"limited":    "%d events were left out: the budget has no room for them",
+	"throttled":  "%d firings were left out: the budget has no room for them",
+	"faults":     "%d reads of memory failed: what they read is 0 or empty",
+	"truncated":  "%d texts and buffers were cut to the length that they may have (max_strlen)",
+	"busy":       "%d values were not deleted: the kernel was changing others",
+}
+
+// found returns what was lost: the reasons of bpf.Stats, and some more.
 func (s *run) found(st *bpf.Stats) (f finding, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,17 +64,9 @@ func (s *run) found(st *bpf.Stats) (f finding, err error) {
 		s.lost = max(s.lost, rs.Lost)
 		f.add("corrupt", rs.Corrupt, "The ring was malformed and was skipped to its end (%d times)")
 	}
-	f.add("ring", s.lost, "%d events were lost: the ring was full")
-	f.add("full", st.Full-min(st.Full, s.lost), "Map full; can't update element (%d times). "+output.MapFullHint)
-	f.add("missed", st.Missed, "%d firings were missed: a program was running on the CPU")
-	f.add("no_scratch", st.NoScratch, "%d firings were left out: too many programs were active on a CPU")
-	f.add("limited", st.Limited, "%d events were left out: the budget has no room for them")
-	f.add("throttled", st.Throttled, "%d firings were left out: the budget has no room for them")
-	f.add("faults", st.Faults, "%d reads of memory failed: what they read is 0 or empty")
-	f.add("truncated", st.Truncated, "%d texts and buffers were cut to the length that they may have (max_strlen)")
-	f.add("busy", st.Busy, "%d values were not deleted: the kernel was changing others")
-	f.add("unwalked", st.Unwalked, "")
-	f.add("broken", st.Broken, "")
+	for reason, n := range st.Lost(s.lost) {
+		f.add(reason, n, lossTexts[reason])
+	}
 	f.add("unnamed", uint64(len(s.names.gone)), "Addresses of %d processes have no names: they had ended, or run another program, before they were looked at")
 	f.add("cat", s.gaps.cats, "%d files are longer than cat() prints (max_cat_bytes)")
 	f.add("join", s.gaps.joins, "%d lists of join() are longer than it prints, or lost their end")

@@ -19,16 +19,6 @@ import (
 //	}
 type Stats func() (st bpf.Stats, lost uint64, err error)
 
-// Lost returns what a session did not count, or not wholly, by reason: the values of the label reason
-// of borescope_lost_total. ring is the number of records for which its ring had no room.
-func Lost(st *bpf.Stats, ring uint64) map[string]uint64 {
-	return map[string]uint64{
-		"ring": ring, "full": st.Full - min(st.Full, ring), "missed": st.Missed, "no_scratch": st.NoScratch,
-		"limited": st.Limited, "throttled": st.Throttled, "faults": st.Faults, "truncated": st.Truncated,
-		"unwalked": st.Unwalked, "broken": st.Broken, "busy": st.Busy,
-	}
-}
-
 // Losses exports what a session costs and has lost. It is a prometheus.Collector, safe for concurrent
 // use. Run times need the kernel's own statistics: ebpf.EnableStats, or the sysctl
 // kernel.bpf_stats_enabled.
@@ -106,7 +96,7 @@ func (l *Losses) update() error {
 		return err
 	}
 	l.now = map[cost]float64{}
-	for reason, n := range Lost(&st, ring) {
+	for reason, n := range st.Lost(ring) {
 		l.now[cost{lostTotal, reason}] = float64(n)
 	}
 	for _, m := range st.Maps {

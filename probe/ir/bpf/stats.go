@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -45,6 +46,35 @@ type Stats struct {
 	// tracing programs, 6.7 for all. A Session adds kprobes that were hit within another, and
 	// kretprobes beyond their number (6.7).
 	Missed uint64
+}
+
+// Lost returns what was not counted, or not wholly, by reason, in an order that does not change: "ring",
+// "full", "missed", "no_scratch", "limited", "throttled", "faults", "truncated", "busy", "unwalked" and
+// "broken". ring is the number of events for which the program's ring had no room; they are in Full,
+// too, and "full" is without them.
+func (s *Stats) Lost(ring uint64) iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
+		for _, l := range [...]struct {
+			reason string
+			n      uint64
+		}{
+			{"ring", ring},
+			{"full", s.Full - min(s.Full, ring)},
+			{"missed", s.Missed},
+			{"no_scratch", s.NoScratch},
+			{"limited", s.Limited},
+			{"throttled", s.Throttled},
+			{"faults", s.Faults},
+			{"truncated", s.Truncated},
+			{"busy", s.Busy},
+			{"unwalked", s.Unwalked},
+			{"broken", s.Broken},
+		} {
+			if !yield(l.reason, l.n) {
+				return
+			}
+		}
+	}
 }
 
 // ProgramStats holds the costs of one program.
