@@ -116,10 +116,10 @@ func newProg(t testing.TB, insns asm.Instructions) *ebpf.Program {
 	return prog
 }
 
-// run runs prog n times, or a few more: where a signal interrupts the kernel's
-// loop it is begun again. What was produced is what the program counted.
+// run runs prog n times. Where a signal interrupts the kernel's loop, it is begun again: none may.
 func run(t testing.TB, prog *ebpf.Program, n int) {
 	t.Helper()
+	defer testenv.Unpreempted(t)()
 	for n > 0 {
 		repeat := min(n, 1<<16)
 		_, err := prog.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: uint32(repeat)})

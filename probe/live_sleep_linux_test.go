@@ -3,7 +3,6 @@ package probe
 import (
 	"encoding/binary"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -49,14 +48,7 @@ func onPages(t *testing.T, f func(page uintptr)) {
 	}
 	defer unix.Munmap(mem)
 	// A signal for preemption may have the probed instruction run twice.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var urgent, before unix.Sigset_t
-	urgent.Val[0] = 1 << (unix.SIGURG - 1)
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &urgent, &before); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+	defer testenv.Unpreempted(t)()
 	for i := range probetest.Times {
 		f(uintptr(unsafe.Pointer(&mem[i*size])))
 		// Whoever touched the page had its neighbours mapped too.

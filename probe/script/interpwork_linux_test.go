@@ -10,7 +10,7 @@ import (
 // TestInterpretWork: with the contexts of a process whose work is known, the interpreter emits the
 // same records as the kernel, and leaves the same maps.
 func TestInterpretWork(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Uprobes, testenv.Tracefs)
+	testenv.Need(t, testenv.Native, testenv.Root, testenv.Ringbuf, testenv.Uprobes, testenv.Tracefs)
 	for _, c := range script.Cases(t, "testdata/work.txt") {
 		t.Run(c.Name, func(t *testing.T) {
 			child := startWork(t)

@@ -181,7 +181,7 @@ tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ {
 
 // TestReplay: a recording prints what the run printed.
 func TestReplay(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	testenv.Need(t, testenv.Native, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
 	for _, c := range append(script.Cases(t, "testdata/begin.txt"), script.Cases(t, "testdata/work.txt")...) {
 		if c.Name == "zero" || c.Name == "names of user addresses" {
 			continue // a replay has no symbols, and maps are as they were read

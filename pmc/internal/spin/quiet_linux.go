@@ -3,10 +3,7 @@ package spin
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/testenv"
 )
@@ -28,12 +25,5 @@ func Quiet(t *testing.T) {
 			t.Cleanup(func() { os.WriteFile(file, []byte("1"), 0) })
 		}
 	}
-	runtime.LockOSThread()
-	t.Cleanup(runtime.UnlockOSThread)
-	var set, old unix.Sigset_t
-	set.Val[0] = 1 << (unix.SIGURG - 1)
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) })
+	t.Cleanup(testenv.Unpreempted(t))
 }

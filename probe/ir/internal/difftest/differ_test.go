@@ -256,6 +256,16 @@ func runningKernel(t testing.TB) string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
+// kernels are those that programs are made for: the one that the test runs on and the oldest,
+// which in guests has its own.
+func kernels(t testing.TB) []string {
+	t.Helper()
+	if testenv.InGuest() {
+		return []string{runningKernel(t)}
+	}
+	return []string{runningKernel(t), "5.10.0"}
+}
+
 // TestCopyMeetsHelper: one branch copies text to a place, and another has a helper write
 // there. Linux 6.18 refused the program with EFAULT, a bug of the verifier: see copyWidth. It
 // was seed 5169 of TestDifferential.

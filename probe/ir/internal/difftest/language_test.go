@@ -77,7 +77,7 @@ func TestIsErr(t *testing.T) {
 		exprs = append(exprs, expr.Arg(i).PtrTo("", false).IsErr().Expr())
 		vals = append(vals, uint64(v))
 	}
-	for _, release := range []string{runningKernel(t), "5.10.0"} {
+	for _, release := range kernels(t) {
 		if kernel, interpreted := evaluated(t, release, exprs, vals...); !slices.Equal(kernel, want) || !slices.Equal(interpreted, want) {
 			t.Errorf("%s: %v in the kernel, %v in the interpreter, want %v", release, kernel, interpreted, want)
 		}
@@ -137,7 +137,7 @@ func TestTextOperations(t *testing.T) {
 // at a time.
 func expectValues(t *testing.T, exprs []*ir.Expr, want []uint64, args ...uint64) {
 	t.Helper()
-	for _, release := range []string{runningKernel(t), "5.10.0"} {
+	for _, release := range kernels(t) {
 		for at := 0; at < len(exprs); at += 8 {
 			end := min(at+8, len(exprs))
 			got, in := evaluated(t, release, exprs[at:end], args...)
@@ -202,7 +202,7 @@ func TestIndexBeyondEnd(t *testing.T) {
 			&ir.Stmt{Op: ir.StmtSet, Map: out, Key: ir.NewConst(int64(i)), X: ir.NewExpr(ir.OpIndex, value, ir.NewVar(v))},
 		)
 	}
-	for _, release := range []string{runningKernel(t), "5.10.0"} {
+	for _, release := range kernels(t) {
 		spec, err := bpf.Compile(p, rawPlan(release, runtime.GOARCH, argTypes[1]))
 		if err != nil {
 			t.Fatal(err)
