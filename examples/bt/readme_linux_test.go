@@ -26,6 +26,7 @@ func TestTour(t *testing.T) {
 	if len(shown) < 7 {
 		t.Errorf("the tour has %d commands", len(shown))
 	}
+	t.Chdir(t.TempDir())
 	for _, s := range shown {
 		t.Run(s[1], func(t *testing.T) {
 			command, status := strings.CutSuffix(s[1], "; echo $?")

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -44,6 +45,8 @@ const usage = `bt runs scripts in bpftrace's language, as of 0.26.1.
   bt -d types -e 'begin { @ = (1, "a") }'  the same with the type of each expression
   bt -d ir -e 'begin { @ = (1, "a") }'     the program that it becomes
   bt -strict script.bt                     exit status 3 if anything was lost
+  bt -record DIR script.bt                 keep the run, and what the script was compiled from
+  bt -replay DIR                           print it again on any system, without root; "demo" is one
   bt -names                                the builtins and functions, and bpftrace's versions
 
 A file "-" is standard input. Structs and arguments of probes are those of this machine's
@@ -74,6 +77,11 @@ type options struct {
 	traceable             []byte // what is in the file functions
 	names, info, version  bool
 	unwarned, strict      bool
+	record, replay        string
+	host                  fs.FS                       // the machine's files; nil is this one's
+	arch                  string                      // the machine's; "" is this one's
+	open                  opener                      // opens the folders that the script is compiled from
+	environ               func(string) (string, bool) // the environment
 	failures              count
 	stdin                 io.Reader
 	stdout, stderr        *cli.Output
@@ -114,7 +122,7 @@ var longNames = map[string]string{
 
 // run is the command. status is the script's, if that calls exit().
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr *cli.Output) (status int, err error) {
-	o := options{stdin: stdin, stdout: stdout, stderr: stderr}
+	o := options{stdin: stdin, stdout: stdout, stderr: stderr, open: onDisk, environ: os.LookupEnv}
 	fs := o.flags()
 	flags, operands, rest := cli.Permute(fs, longNames, args)
 	if err := cli.Parse(fs, flags, stdout); err != nil {
@@ -144,6 +152,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr *cl
 		return 0, o.listNames()
 	case o.list && o.script == "" && len(operands) < 2 && !o.isFile(operands):
 		return 0, o.listAll(strings.Join(operands, ""))
+	case o.replay != "":
+		return o.replayed()
 	}
 	if err := o.read(operands, rest); err != nil {
 		return 0, err
@@ -182,6 +192,9 @@ func (o *options) flags() *flag.FlagSet {
 	fs.BoolVar(&o.unwarned, "no-warnings", false, "do not warn: neither of what a script may not mean, nor by its warnf()")
 	fs.Var(&o.failures, "k", "warn of each read of memory, lookup in a map, and update that fails in the kernel")
 	fs.BoolVar(&o.strict, "strict", false, "exit with status 3 if anything was lost, cut or could not be read")
+	fs.StringVar(&o.record, "record", "", "record the run in this `FOLDER`, which must be empty or not exist")
+	fs.StringVar(&o.replay, "replay", "", "print the run that was recorded in this `FOLDER`, as it was printed, or as -f says;\n"+
+		"demo is in the program")
 	fs.StringVar(&o.filter, "probe-filter", "", "run only the probes whose names match the regular expression `RE`, and begin and end")
 	fs.BoolVar(&o.raw, "raw", false, "print text of traced processes as it is, also what terminals act on")
 	fs.BoolVar(&o.self, "include-self", false, "have probes fire for bt itself, too")
@@ -211,18 +224,16 @@ func (o *options) checkFlags() error {
 		return o.failed("Invalid output format %q\nHINT: use text or json", o.output)
 	case o.failures > 0 && o.unwarned:
 		return o.failed("USAGE: -k, --warnings conflicts with --no-warnings")
+	case o.record != "" && o.replay != "":
+		return o.failed("USAGE: -record and -replay exclude each other")
 	case o.failures > 1:
 		return o.failed("USAGE: -kk has been deprecated. Use a single -k for runtime warnings for errors in map lookups " +
 			"and probe reads.")
 	case o.buffering != "line" && o.buffering != "full" && o.buffering != "none":
 		return o.failed("Invalid output buffering mode %q\nHINT: use line, full or none", o.buffering)
 	}
-	if o.filter != "" {
-		re, err := regexp.Compile(o.filter)
-		if err != nil {
-			return o.failed("Invalid --probe-filter regex: %w", err)
-		}
-		o.keep = re.MatchString
+	if err := o.setFilter(); err != nil {
+		return err
 	}
 	if o.functions != "" {
 		text, err := os.ReadFile(o.functions)
@@ -245,6 +256,19 @@ func (o *options) checkFlags() error {
 		return o.failed("Pid out of range: %s", o.process)
 	}
 	o.pid = pid
+	return nil
+}
+
+// setFilter has only the probes that the flag names.
+func (o *options) setFilter() error {
+	if o.filter == "" {
+		return nil
+	}
+	re, err := regexp.Compile(o.filter)
+	if err != nil {
+		return o.failed("Invalid --probe-filter regex: %w", err)
+	}
+	o.keep = re.MatchString
 	return nil
 }
 
@@ -305,9 +329,9 @@ func (o *options) read(operands, rest []string) error {
 	return nil
 }
 
-// env returns the machine whose probes are meant: this one, or that of -root.
+// env returns the machine whose probes are meant: this one, that of -root, or that of a recording.
 func (o *options) env() *probe.Env {
-	e := probe.EnvOptions{Traceable: o.traceable}
+	e := probe.EnvOptions{Root: o.host, Arch: o.arch, Traceable: o.traceable}
 	if o.root != "" {
 		e.Root = hostfs.Dir(o.root)
 	}
@@ -318,32 +342,36 @@ func (o *options) env() *probe.Env {
 }
 
 // options returns the options of package script.
-func (o *options) options() *script.Options {
+func (o *options) options() (*script.Options, error) {
 	env := o.env()
 	dir := "."
 	if o.script == "" {
 		dir = filepath.Dir(o.name)
 	}
 	machine := &system.Options{DWARF: true, PID: o.pid, Unsafe: o.unsafe, Traceable: o.traceable != nil}
-	dirs := []script.Dir{{Name: dir, FS: hostfs.Dir(dir)}}
-	for _, d := range o.folders {
-		dirs = append(dirs, script.Dir{Name: d, FS: hostfs.Dir(d)})
-	}
+	folders := append([]string{dir}, o.folders...)
 	var include []string
 	for _, name := range o.include {
 		if filepath.IsAbs(name) {
-			d := filepath.Dir(name)
-			dirs, name = append(dirs, script.Dir{Name: d, FS: hostfs.Dir(d)}), filepath.Base(name)
+			folders, name = append(folders, filepath.Dir(name)), filepath.Base(name)
 		}
 		include = append(include, filepath.Clean(name))
 	}
+	var dirs []script.Dir
+	for i, name := range folders {
+		files, err := o.open(name, "folder"+strconv.Itoa(i))
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, script.Dir{Name: name, FS: files})
+	}
 	return &script.Options{
 		Env: env, System: system.New(env, machine),
-		Imports: dirs, Include: include, Environ: os.LookupEnv,
+		Imports: dirs, Include: include, Environ: o.environ,
 		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, Child: o.child, IncludeSelf: o.self,
 		Failures: o.failures > 0,
 		Keep:     o.keep,
-	}
+	}, nil
 }
 
 // formatted prints the script as bpftrace formats it.
@@ -373,7 +401,11 @@ func (o *options) show() error {
 	default:
 		return fmt.Errorf("-d %s: there is no such stage: use ast, types or ir", o.stage)
 	}
-	c, err := through(o.name, o.text, o.options())
+	opts, err := o.options()
+	if err != nil {
+		return err
+	}
+	c, err := through(o.name, o.text, opts)
 	if err != nil {
 		return o.refused(err)
 	}
@@ -385,21 +417,30 @@ func (o *options) show() error {
 
 // compile makes the program of the script, and prints warnings.
 func (o *options) compile() (*script.Program, error) {
-	p, err := script.Compile(o.name, o.text, o.options())
+	opts, err := o.options()
+	if err != nil {
+		return nil, err
+	}
+	p, err := script.Compile(o.name, o.text, opts)
 	if err != nil {
 		return nil, o.refused(err)
 	}
 	return p, o.warn(p.Warnings)
 }
 
+// runOptions returns what says how the run is printed.
+func (o *options) runOptions() *script.RunOptions {
+	return &script.RunOptions{
+		Stdout: o.stdout.Raw(), Stderr: o.stderr.Raw(), JSON: o.output == "json", Raw: o.raw, Quiet: o.quiet,
+		NoWarnings: o.unwarned, Strict: o.strict,
+	}
+}
+
 // live runs the script, with the command if there is one.
 func (o *options) live(ctx context.Context) (status int, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	r := &script.RunOptions{
-		Stdout: o.stdout.Raw(), Stderr: o.stderr.Raw(), JSON: o.output == "json", Raw: o.raw, Quiet: o.quiet,
-		NoWarnings: o.unwarned, Strict: o.strict,
-	}
+	r := o.runOptions()
 	if o.command != "" {
 		child, err := tool.StartCommand(o.command, os.Stdout) // it waits until the probes are attached
 		if err != nil {
@@ -446,6 +487,12 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 			}
 			return cmp.Or(o.stdout.Text(notify+"\n"), then())
 		}
+	}
+	if o.record != "" {
+		if r.Record, err = o.begin(p); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, r.Record.Close()) }()
 	}
 	status, err = p.Run(ctx, r)
 	switch {

@@ -237,3 +237,31 @@ func TestOutputFile(t *testing.T) {
 		}
 	}
 }
+
+// TestDemo: the demo is printed as it was recorded, on any system.
+func TestDemo(t *testing.T) {
+	want, err := os.ReadFile("testdata/demo.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	status, err := run(t.Context(), []string{"-replay", "demo"}, nil, cli.NewOutput(&out), cli.NewOutput(&said))
+	if err != nil || status != 0 || out.String() != string(want) || said.Len() > 0 {
+		t.Errorf("status %d, %v; it printed\n%s%s\nwant\n%s", status, err, &out, &said, want)
+	}
+}
+
+// TestReplayRefused: what is no recording of bt, and flags that exclude each other, are refused.
+func TestReplayRefused(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"-replay testdata/none", "-replay testdata/none: "},
+		{"-replay ../opensnoop/testdata/opens", "-replay ../opensnoop/testdata/opens: a recording of opensnoop"},
+		{"-record a -replay demo", "-record and -replay exclude each other"},
+	} {
+		var out, said bytes.Buffer
+		_, err := run(t.Context(), strings.Fields(c.args), nil, cli.NewOutput(&out), cli.NewOutput(&said))
+		if err == nil || !strings.Contains(err.Error()+said.String(), c.want) {
+			t.Errorf("%s: %v\n%s", c.args, err, &said)
+		}
+	}
+}

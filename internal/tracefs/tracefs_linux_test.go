@@ -33,6 +33,16 @@ func TestOwn(t *testing.T) {
 	if b, err := fs.ReadFile(root, d.Path+"/events/sched/sched_switch/id"); err != nil || len(b) == 0 {
 		t.Errorf("id: %q, %v", b, err)
 	}
+	usual := d.Files(root)
+	if b, err := fs.ReadFile(usual, "sys/kernel/tracing/events/sched/sched_switch/id"); err != nil || len(b) == 0 {
+		t.Errorf("the id at the usual place: %q, %v", b, err)
+	}
+	if dir, err := tracefs.Find(usual, false); err != nil || dir.Path != "sys/kernel/tracing" {
+		t.Errorf("at the usual place: %+v, %v", dir, err)
+	}
+	if _, err := fs.Stat(usual, "sys/kernel/tracing-not"); err == nil {
+		t.Error("a name with the same beginning is there, too")
+	}
 	f, err := os.OpenFile("/"+d.Path+"/trace_marker", os.O_WRONLY, 0)
 	if err != nil {
 		t.Error(err)

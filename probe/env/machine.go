@@ -16,6 +16,7 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/internal/rawbtf"
 )
 
@@ -119,6 +120,17 @@ func New(o *Options) *Env {
 
 // Root returns the file system that the Env reads: this machine's, or a recorded one.
 func (e *Env) Root() fs.FS { return e.root }
+
+// Files returns the files of the machine as Options.Root takes them, for a recording: Root, but
+// tracefs is at sys/kernel/tracing, though on this machine it may be mounted elsewhere, or be a
+// mount of the process's own, which release removes. Without tracefs they are Root's.
+func (e *Env) Files() (files fs.FS, release func() error) {
+	dir, err := tracefs.Find(e.root, e.live)
+	if err != nil {
+		return e.root, func() error { return nil }
+	}
+	return dir.Files(e.root), dir.Close
+}
 
 // Live reports whether the Env describes this machine.
 func (e *Env) Live() bool { return e.live }

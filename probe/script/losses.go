@@ -1,13 +1,10 @@
 package script
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
-	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script/output"
@@ -87,7 +84,7 @@ func (s *run) losses() error {
 		return err
 	}
 	if s.Record != nil {
-		if err := record(s.Record, f); err != nil {
+		if err := errors.Join(record(s.Record, lossesFile, f), record(s.Record, namesFile, &s.noted.to)); err != nil {
 			return err
 		}
 	}
@@ -116,40 +113,6 @@ func (s *run) strictly(err error) error {
 		return ErrLost
 	}
 	return err
-}
-
-// lossesFile is the file of a recording that has what its run lost.
-const lossesFile = "losses"
-
-// record has what was lost in a recording.
-func record(to *recording.Recorder, f finding) error {
-	b, err := json.Marshal(f)
-	if err != nil {
-		return err
-	}
-	w, err := to.Create(lossesFile)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(b)
-	return errors.Join(err, w.Close())
-}
-
-// recorded returns what the run of a recording lost: nothing is known of one that was not ended.
-func recorded(rec *recording.Recording) (f finding, err error) {
-	file, err := rec.Open(lossesFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	b, err := io.ReadAll(file)
-	if err != nil {
-		return nil, err
-	}
-	return f, json.Unmarshal(b, &f)
 }
 
 // missed says which probes could not be attached, if the script goes on without them, and returns how

@@ -11,6 +11,29 @@ import (
 	"github.com/borescope/borescope/probe/script"
 )
 
+// TestNamesAreNumbers: the name of a number is a number in the kernel. It is refused, at its place,
+// where that would need its text: the error was of a stage that no script's author knows.
+func TestNamesAreNumbers(t *testing.T) {
+	const beside, not = "the name of a number beside other text", " is not supported in programs yet\n"
+	for text, want := range map[string]string{
+		`begin { print(pid ? "x" : signal_name(3)); }`:                   "stdin:1:15-41: ERROR: " + beside + not,
+		`begin { print(strerror(2) == "x"); }`:                           "stdin:1:15-33: ERROR: " + beside + not,
+		`begin { print(strerror(2) == signal_name(2)); }`:                "stdin:1:15-44: ERROR: " + beside + not,
+		`begin { print(strlen(signal_name(9))); }`:                       "stdin:1:15-37: ERROR: strlen() of the name of a number" + not,
+		`begin { print(pid ? strerror(1) : strerror(2)); }`:              "",
+		`begin { @ = strerror(pid); print(@ == strerror((int64)pid)); }`: "",
+	} {
+		_, err := script.Compile("stdin", text, &script.Options{Env: probetest.Env(t)})
+		got := ""
+		if said := script.Refusal(err); said != nil {
+			got = said.String()
+		}
+		if first, _, _ := strings.Cut(got, "begin {"); first != want {
+			t.Errorf("%s: %v\n%swant\n%s", text, err, got, want)
+		}
+	}
+}
+
 // TestRefusal: probes that cannot be where a script has them are said as bpftrace says it, with the
 // cause behind it. Before, only the cause was said.
 func TestRefusal(t *testing.T) {

@@ -60,16 +60,19 @@ func (p *Program) Run(ctx context.Context, o *RunOptions) (status int, err error
 }
 
 // Replay prints what a recording of the program has, as Run printed it while it was recorded: the
-// records, the maps, and what was lost. Nothing is loaded, and no privileges are needed. Symbols are not in
-// recordings: addresses are printed. The times of time() are those of the replay; cat() and system()
-// do nothing.
+// records, the maps, the names of addresses and users, and what was lost. Nothing is loaded, and no
+// privileges are needed. The times of time() are those of the replay; cat() and system() do nothing.
 func (p *Program) Replay(rec *recording.Recording, o *RunOptions) (status int, err error) {
 	s := p.newRun(o)
 	replayed, err := bpf.Open(p.low.IR, rec)
 	if err != nil {
 		return 0, err
 	}
-	s.reader, s.values.Names, s.replay = replayed, nil, true
+	var said answers
+	if err := recorded(rec, namesFile, &said); err != nil {
+		return 0, err
+	}
+	s.reader, s.values.Names, s.replay = replayed, &said, true
 	if s.low.Ring != nil {
 		if s.ring, err = bpf.OpenStream(s.reader, s.low.Ring, 0); err != nil {
 			return 0, err
@@ -79,8 +82,8 @@ func (p *Program) Replay(rec *recording.Recording, o *RunOptions) (status int, e
 			return s.status, err
 		}
 	}
-	f, err := recorded(rec)
-	if err != nil {
+	var f finding
+	if err := recorded(rec, lossesFile, &f); err != nil {
 		return s.status, err
 	}
 	return s.status, s.strictly(errors.Join(s.printMaps(), s.say(f)))
@@ -109,6 +112,10 @@ func (p *Program) newRun(o *RunOptions) *run {
 		s.Stderr = io.Discard
 	}
 	s.values = &output.Options{JSON: o.JSON, Raw: o.Raw, Cut: p.conf.StrTruncTrailer, Names: &s.names, Arch: p.plan.Arch, Time: s.moment}
+	if o.Record != nil {
+		s.noted = &noting{Names: &s.names}
+		s.values.Names = s.noted
+	}
 	s.out = output.New(s.Stdout, s.values)
 	return s
 }
@@ -131,6 +138,7 @@ type run struct {
 	// Anything was lost, as was said at the end.
 	incomplete bool
 	names      names
+	noted      *noting   // has what names said, for a recording; nil if there is none
 	watched    *watched  // the processes of which programs take stacks; nil if they take none, and in a replay
 	boot       time.Time // when CLOCK_BOOTTIME was 0
 	started    time.Time // when CLOCK_MONOTONIC was 0

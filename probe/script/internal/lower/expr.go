@@ -149,6 +149,9 @@ func (l *lowerer) binary(x *syntax.Binary) *ir.Expr {
 	if t := l.typ(x); t.Kind == types.Pointer && (op == ir.OpAdd || op == ir.OpSub) {
 		return l.offset(x, op)
 	}
+	if !l.onlyText(x, x.X, x.Y) {
+		return zero(l.of(x))
+	}
 	args := l.in(x.X, x.Y)
 	if a, b := l.typ(x.X), l.typ(x.Y); a.Kind == types.Buffer && b.Kind == types.Buffer {
 		wide := l.of(x.X)
@@ -311,6 +314,12 @@ func (l *lowerer) choice(x *syntax.If) *ir.Expr {
 	var cond *ir.Expr
 	then := x.Then
 	if then == nil { // x ?: y
+		then = x.Cond
+	}
+	if !l.onlyText(x, then, x.Else) {
+		return zero(t)
+	}
+	if x.Then == nil {
 		v := ir.NewVar(l.let(x, "chosen", l.expr(x.Cond), l.of(x.Cond)))
 		cond = v
 		return l.choose(x, t, cond, func() *ir.Expr { return v }, func() *ir.Expr { return l.expr(x.Else) })

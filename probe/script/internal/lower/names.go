@@ -144,6 +144,11 @@ func (l *lowerer) text(c *syntax.Call, op ir.Op) *ir.Expr {
 		one := constant(l.of(c), 1)
 		return &ir.Expr{Op: ir.OpCond, Type: l.of(c), Args: []*ir.Expr{same, zero, one}}
 	}
+	for _, a := range args {
+		if hasNames(l.typ(a)) {
+			return l.missing(c, c.Name+"() of the name of a number")
+		}
+	}
 	e := &ir.Expr{Op: op, Int: n, Args: l.in(args...)}
 	return castTo(l.of(c), e)
 }

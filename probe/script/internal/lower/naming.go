@@ -40,6 +40,13 @@ func (l *lowerer) typ(x syntax.Expr) types.Type {
 		if of, ok := l.assigned[x.Name]; ok && v == nil {
 			return of
 		}
+	case *syntax.If:
+		if x.Then == nil || x.Else == nil {
+			break
+		}
+		if of := l.typ(x.Then); hasNames(of) && sameNames(of, l.typ(x.Else)) {
+			return of
+		}
 	case *syntax.MapAccess:
 		if v, ok := l.valueTypes[x.Map.Name]; ok {
 			return v
@@ -57,7 +64,18 @@ func (l *lowerer) typ(x syntax.Expr) types.Type {
 
 func builtinName(name string) string { return strings.TrimPrefix(name, "__builtin_") }
 
-// number is the number of a name.
+// onlyText reports whether none of the expressions has names of numbers, or all have the same.
+func (l *lowerer) onlyText(n syntax.Node, xs ...syntax.Expr) bool {
+	for _, x := range xs {
+		if a, b := l.typ(xs[0]), l.typ(x); (hasNames(a) || hasNames(b)) && !sameNames(a, b) {
+			l.missing(n, "the name of a number beside other text")
+			return false
+		}
+	}
+	return true
+}
+
+// numberOf is the number of a name.
 func (l *lowerer) numberOf(c *syntax.Call) *ir.Expr {
 	return castTo(ir.Int64Type(), l.expr(c.Args[0]))
 }
