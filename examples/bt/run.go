@@ -16,6 +16,7 @@ import (
 
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script"
 	"github.com/borescope/borescope/probe/script/output"
 	"github.com/borescope/borescope/probe/script/syntax"
@@ -44,6 +45,7 @@ const usage = `bt runs scripts in bpftrace's language, as of 0.26.1.
   bt -d ast -e 'begin { @ = 1 + 2 }'       the tree, macros expanded
   bt -d types -e 'begin { @ = (1, "a") }'  the same with the type of each expression
   bt -d ir -e 'begin { @ = (1, "a") }'     the program that it becomes
+  bt -d dis -e 'begin { @ = (1, "a") }'    its instructions
   bt -strict script.bt                     exit status 3 if anything was lost
   bt -record DIR script.bt                 keep the run, and what the script was compiled from
   bt -replay DIR                           print it again on any system, without root; "demo" is one
@@ -206,7 +208,7 @@ func (o *options) flags() *flag.FlagSet {
 	fs.BoolVar(&o.info, "info", false, "print what this kernel has, and why it lacks the rest")
 	fs.BoolVar(&o.version, "V", false, "print the version of the language")
 	fs.Bool("usdt-file-activation", true, "as always: semaphores of USDT probes are raised in all processes of a file")
-	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types, ir")
+	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types, ir, dis")
 	fs.StringVar(&o.functions, "traceable-functions", "", "the `FILE` with the kernel functions that can be probed,\n"+
 		"in place of tracefs's available_filter_functions")
 	fs.StringVar(&o.root, "root", "", "the `FOLDER` with the files of another machine")
@@ -392,14 +394,10 @@ func (o *options) show() error {
 	case "ast":
 		through, shown = script.Read, tree
 	case "types":
-	case "ir":
-		p, err := o.compile()
-		if err != nil {
-			return err
-		}
-		return o.stdout.Text(p.IR().String())
+	case "ir", "dis":
+		return o.showProgram()
 	default:
-		return fmt.Errorf("-d %s: there is no such stage: use ast, types or ir", o.stage)
+		return fmt.Errorf("-d %s: there is no such stage: use ast, types, ir or dis", o.stage)
 	}
 	opts, err := o.options()
 	if err != nil {
@@ -413,6 +411,27 @@ func (o *options) show() error {
 		return err
 	}
 	return o.stdout.Text(string(shown(c)))
+}
+
+// showProgram prints the program of the script, or its instructions, with the statements before them.
+func (o *options) showProgram() error {
+	p, err := o.compile()
+	if err != nil {
+		return err
+	}
+	if o.stage == "ir" {
+		return o.stdout.Text(p.IR().String())
+	}
+	spec, err := bpf.Compile(p.IR(), p.Plan())
+	if err != nil {
+		return err
+	}
+	for _, prog := range p.Plan().Programs {
+		if err := o.stdout.Text(fmt.Sprintln(spec.Programs[prog.Name].Instructions)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compile makes the program of the script, and prints warnings.

@@ -25,6 +25,7 @@ func TestRun(t *testing.T) {
 		{"format", "", []string{"-fmt", "-e", "begin{@=1}"}, "begin\n{\n  @ = 1;\n}\n", ""},
 		{"ast", "", []string{"-d", "ast", "-e", "macro m() { 2 } begin { @ = m }"}, "@ = { 2 }", ""},
 		{"types", "", []string{"-d", "types", "-e", `begin { @ = (1, "a") }`}, "/* (int8,string[2]) */", ""},
+		{"instructions", "", []string{"-d", "dis", "-e", "begin { @ = 7 }"}, "MovImm dst: r0 imm: 0\n", ""},
 		{"file", "", []string{"-d", "types", file, "300"}, "/* int16 */", ""},
 		{"stdin", "begin { $x = 1 }", []string{"-fmt", "-"}, "$x = 1", ""},
 		{"names", "", []string{"-names"}, "\nstrncmp()                   0.9.4  all\n", ""},

@@ -16,8 +16,8 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kallsyms"
 	"github.com/borescope/borescope/internal/procfs"
-	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/internal/rawbtf"
+	"github.com/borescope/borescope/internal/tracefs"
 )
 
 // Env holds what the decisions of a plan depend on: the kernel's types, tracepoint formats,
