@@ -25,6 +25,9 @@ const (
 // tseries(n, interval, num_intervals[, avg|max|min|sum]) does. A Series is used
 // by one goroutine at a time.
 type Series struct {
+	// Unsigned has the bits of values taken as those of unsigned numbers. Set it before the first value.
+	Unsigned bool
+
 	interval time.Duration
 	origin   int64 // when an interval begins, in nanoseconds since 1970
 	reduce   Reduction
@@ -99,11 +102,11 @@ func (s *Series) put(c *cell, v int64) {
 	case Avg, Sum:
 		c.value += v
 	case Max:
-		if first || v > c.value {
+		if first || s.less(c.value, v) {
 			c.value = v
 		}
 	case Min:
-		if first || v < c.value {
+		if first || s.less(v, c.value) {
 			c.value = v
 		}
 	case Count:
@@ -111,6 +114,58 @@ func (s *Series) put(c *cell, v int64) {
 	default:
 		c.value = v
 	}
+}
+
+// less compares values.
+func (s *Series) less(a, b int64) bool {
+	if s.Unsigned {
+		return uint64(a) < uint64(b)
+	}
+	return a < b
+}
+
+// mean returns the mean of n values with a sum.
+func (s *Series) mean(sum, n int64) int64 {
+	if s.Unsigned {
+		return int64(uint64(sum) / uint64(n))
+	}
+	return sum / n
+}
+
+// number appends a value as text.
+func (s *Series) number(b []byte, v int64) []byte {
+	if s.Unsigned {
+		return strconv.AppendUint(b, uint64(v), 10)
+	}
+	return strconv.AppendInt(b, v, 10)
+}
+
+// limits returns the least and the greatest value, with room on both sides, where there are such numbers, if they
+// are the same.
+func (s *Series) limits(points []Point) (lo, hi int64) {
+	least, most := int64(math.MinInt64), int64(math.MaxInt64)
+	if s.Unsigned {
+		least, most = 0, -1
+	}
+	lo, hi = most, least
+	for _, p := range points {
+		if p.OK && s.less(p.Value, lo) {
+			lo = p.Value
+		}
+		if p.OK && s.less(hi, p.Value) {
+			hi = p.Value
+		}
+	}
+	if lo != hi {
+		return lo, hi
+	}
+	if lo != least {
+		lo--
+	}
+	if hi != most {
+		hi++
+	}
+	return lo, hi
 }
 
 // Point is an interval of a Series.
@@ -139,7 +194,7 @@ func (s *Series) Points() []Point {
 		if ok {
 			p.Value = c.value
 			if s.reduce == Avg {
-				p.Value /= c.n
+				p.Value = s.mean(c.value, c.n)
 			}
 		}
 		out = append(out, p)
@@ -163,15 +218,7 @@ func (s *Series) Text(zone *time.Location) string {
 	if len(points) == 0 {
 		return "<no data>"
 	}
-	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, p := range points {
-		if p.OK {
-			lo, hi = min(lo, p.Value), max(hi, p.Value)
-		}
-	}
-	if lo == hi { // room on both sides
-		lo, hi = max(lo, math.MinInt64+1)-1, min(hi, math.MaxInt64-1)+1
-	}
+	lo, hi := s.limits(points)
 	unit, digits := timeUnit(s.interval, len(points))
 	heading := "hh:mm:ss"
 	width := len(heading)
@@ -180,16 +227,16 @@ func (s *Series) Text(zone *time.Location) string {
 		width += 1 + digits
 	}
 	var b strings.Builder
-	scale := fmt.Sprintf("%-21d%*d\n", lo, plotWidth-21, hi)
+	scale := fmt.Sprintf("%-21s%*s\n", s.number(nil, lo), plotWidth-21, s.number(nil, hi))
 	fmt.Fprintf(&b, "%*s%s", width+1, "", scale)
 	fmt.Fprintf(&b, "%s%s|%s|\n", heading, strings.Repeat(" ", width+1-bytesWidth(heading)),
 		strings.Repeat("_", plotWidth-2))
 	zero := 0
-	if lo < 0 && hi > 0 {
+	if !s.Unsigned && lo < 0 && hi > 0 {
 		zero = int(float32(plotWidth) * float32(-lo) / float32(uint64(hi)-uint64(lo)))
 	}
 	for _, p := range points {
-		b.WriteString(pointLine(p, lo, hi, zero, digits, zone))
+		b.WriteString(s.pointLine(p, lo, hi, zero, digits, zone))
 	}
 	fmt.Fprintf(&b, "%*s v%sv\n", width, "", strings.Repeat("_", plotWidth-2))
 	fmt.Fprintf(&b, "%*s %s", width, "", scale)
@@ -199,7 +246,7 @@ func (s *Series) Text(zone *time.Location) string {
 // bytesWidth returns the width that bpftrace pads to: it counts bytes, and "μ" has two.
 func bytesWidth(s string) int { return len(s) }
 
-func pointLine(p Point, lo, hi int64, zero, digits int, zone *time.Location) string {
+func (s *Series) pointLine(p Point, lo, hi int64, zero, digits int, zone *time.Location) string {
 	line := []byte("|" + strings.Repeat(" ", plotWidth-2) + "|")
 	if zero > 0 {
 		line[zero] = '.'
@@ -210,7 +257,7 @@ func pointLine(p Point, lo, hi int64, zero, digits int, zone *time.Location) str
 		at := int(
 			float32(plotWidth-1) * float32(uint64(p.Value)-uint64(lo)) / float32(uint64(hi)-uint64(lo)))
 		line[max(0, min(plotWidth-1, at))] = '*'
-		value = strconv.FormatInt(p.Value, 10)
+		value = string(s.number(nil, p.Value))
 	}
 	t := p.Start.Local()
 	if zone != nil {
@@ -253,7 +300,7 @@ func (s *Series) MarshalJSON() ([]byte, error) {
 		b = append(b, `{"interval_start":"`...)
 		b = p.Start.AppendFormat(b, "2006-01-02 15:04:05.000000000")
 		b = append(b, `","value":`...)
-		b = append(strconv.AppendInt(b, p.Value, 10), '}')
+		b = append(s.number(b, p.Value), '}')
 	}
 	return append(b, ']'), nil
 }

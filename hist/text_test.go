@@ -262,6 +262,32 @@ func TestSeriesText(t *testing.T) {
 	}
 }
 
+// TestSeriesUnsigned: values from 2^63 on are printed, compared and divided as what they are, and the plot's
+// limits end where the numbers do.
+func TestSeriesUnsigned(t *testing.T) {
+	for r, want := range map[Reduction]uint64{Last: 1, Max: 1<<64 - 1, Min: 1, Avg: 0} { // the sum has wrapped
+		s, err := NewSeries(time.Second, 3, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Unsigned = true
+		for _, v := range []uint64{1<<64 - 1, 1} {
+			s.Add(time.Unix(5, 0), int64(v))
+		}
+		if got := uint64(s.Points()[0].Value); got != want {
+			t.Errorf("reduction %d is %d, want %d", r, got, want)
+		}
+		if b, err := s.MarshalJSON(); err != nil || !strings.HasSuffix(string(b), fmt.Sprintf(`"value":%d}]`, want)) {
+			t.Error(string(b), err)
+		}
+		lo, hi := want-min(want, 1), want+min(1<<64-1-want, 1)
+		text := strings.Fields(s.Text(time.UTC))
+		if text[0] != fmt.Sprint(lo) || text[1] != fmt.Sprint(hi) {
+			t.Errorf("the limits of %d are %s and %s, want %d and %d", want, text[0], text[1], lo, hi)
+		}
+	}
+}
+
 func TestSeriesReductions(t *testing.T) {
 	start := time.Unix(1000, 0)
 	for r, want := range map[Reduction]string{Last: "2", Avg: "3", Max: "5", Min: "2", Sum: "9", Count: "3"} {
