@@ -159,10 +159,14 @@ func (s *Stmt) firstLine() string {
 		}
 		return line
 	}
+	text := s.Op.String()
 	if s.X != nil {
-		return s.Op.String() + " " + s.X.String()
+		text += " " + s.X.String()
 	}
-	return s.Op.String()
+	if s.Off {
+		text += ", all off"
+	}
+	return text
 }
 
 func varName(v *Var) string {

@@ -22,7 +22,7 @@ const (
 	StmtPacket          // Map: a MapPerf of PacketHead; Key: struct sk_buff; X: most bytes (or nil)
 	StmtSignal          // X: signal, to the current process
 	StmtOverride        // X: what the probed function returns instead
-	StmtExit            // ask the owner to end (bpf.Loaded.ExitRequested); X: the code, 0 if nil
+	StmtExit            // ask the owner to end (bpf.Loaded.ExitRequested); X: the code, 0 if nil; Off
 	StmtSkip            // at the entry, in a session program: leave out the return
 	StmtCookie          // X: a number kept for the return of the same call (session programs)
 	StmtEval            // X, for its effect on counters only
@@ -67,6 +67,9 @@ type Stmt struct {
 	Time *Expr
 	// Thread sends StmtSignal to the thread instead of the process.
 	Thread bool
+	// Off has StmtExit switch all programs off, as bpf.Loaded.SetDisabled does: what fires until they
+	// are detached does nothing.
+	Off bool
 	// Site, if it is not 0, is the number with which Program.Failures has what fails in this
 	// statement.
 	Site uint32

@@ -139,11 +139,11 @@ func (p *Program) Interpret(t *testing.T, pid int, comm string, work func() erro
 			run(i)
 		}
 	}
-	owner = uint64(pid)
+	owner, m.Disabled = uint64(pid), m.ExitRequested
 	for _, now = range events {
 		run(int(now.Program))
 	}
-	owner, now = uint64(os.Getpid()), event{}
+	owner, now, m.Disabled = uint64(os.Getpid()), event{}, false
 	for i := range p.plan.Programs {
 		if lower.Ends(p.plan.Programs[i].Sites[0].Target) {
 			run(i)

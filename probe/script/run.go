@@ -215,10 +215,8 @@ func (s *run) play(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, s.detach())
 	}
-	if s.events != nil {
-		if err := s.enable(); err != nil {
-			return err
-		}
+	if err := s.enable(); err != nil {
+		return err
 	}
 	return s.finish(context.WithoutCancel(ctx), ends)
 }
@@ -228,8 +226,8 @@ func (s *run) play(ctx context.Context) error {
 func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
 	begins, others, ends := s.split()
 	for _, plan := range []*probe.Plan{begins, others} {
-		if s.disabled && plan == others {
-			if err := s.loaded.SetDisabled(true); err != nil {
+		if plan == others {
+			if err := s.disable(); err != nil {
 				return nil, err
 			}
 		}
@@ -254,6 +252,21 @@ func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
 		return ends, s.iterate(ctx)
 	}
 	return ends, s.follow(ctx)
+}
+
+// disable switches off what is attached from now on if that is wanted, or begin has called exit().
+func (s *run) disable() error {
+	off := s.disabled
+	if !off {
+		var err error
+		if off, err = s.loaded.ExitRequested(); err != nil {
+			return err
+		}
+	}
+	if !off {
+		return nil
+	}
+	return s.loaded.SetDisabled(true)
 }
 
 // attached says that the probes are attached, and which are not.
@@ -759,7 +772,11 @@ func (s *run) series(m *ir.Map, list []bpf.Point) (*hist.Series, error) {
 	for i, p := range list {
 		points[i] = hist.Point{Start: s.started.Add(p.Start), Value: p.Value, OK: i+1 < len(list)}
 	}
-	return hist.SeriesOf(time.Duration(m.Interval), m.Slots, points)
+	h, err := hist.SeriesOf(time.Duration(m.Interval), m.Slots, points)
+	if err == nil {
+		h.Unsigned = !m.Signed
+	}
+	return h, err
 }
 
 // distribution returns a histogram.

@@ -55,6 +55,8 @@ type Machine struct {
 	ExitRequested bool
 	ExitCode      int32
 	Signal        uint32
+	// Disabled has programs do nothing, as bpf.Loaded.SetDisabled does. StmtExit sets it if it has Off.
+	Disabled bool
 	// Traced are the lines of StmtTrace: the format, and the values as bytes.
 	Traced []Traced
 	// Return is the value of StmtOverride; Overridden is set if there was one.
@@ -143,6 +145,9 @@ var errSteps = errors.New("interpreted program runs too long")
 // Run interprets the program once. An error means that the program could not be interpreted.
 // Failures that a program can have in the kernel are recorded in m.
 func (in *Interp) Run(m *Machine) error {
+	if m.Disabled {
+		return nil
+	}
 	if m.Maps == nil {
 		m.Maps = map[*ir.Map]map[string][]byte{}
 	}

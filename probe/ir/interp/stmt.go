@@ -70,6 +70,7 @@ func (r *run) stmt(s *typed.Stmt) (control, error) {
 		r.Traced = append(r.Traced, line)
 	case ir.StmtExit:
 		r.ExitRequested = true
+		r.Disabled = r.Disabled || s.Off
 		if s.X != nil {
 			r.ExitCode = int32(r.expr(s.X).n)
 		}

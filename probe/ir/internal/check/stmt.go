@@ -52,7 +52,7 @@ func (c *checker) stmt(s *ir.Stmt, depth int) (*typed.Stmt, error) {
 	c.pos = s.Pos
 	out := &typed.Stmt{
 		Op: s.Op, Map: s.Map, Delete: s.Delete, Flag: s.Flag, Max: s.Max,
-		Thread: s.Thread, Text: s.Text, Site: c.failureSite(s.Site), Pos: s.Pos,
+		Thread: s.Thread, Off: s.Off, Text: s.Text, Site: c.failureSite(s.Site), Pos: s.Pos,
 	}
 	var err error
 	if s.Op != ir.StmtAgg {

@@ -147,6 +147,9 @@ func (g *statements) exitRequest(s *typed.Stmt) {
 		g.control(asm.R1)
 	}
 	g.emit(storeImm(asm.R1, ctlExit, 1, asm.Word))
+	if s.Off {
+		g.emit(storeImm(asm.R1, ctlDisabled, 1, asm.Word))
+	}
 }
 
 func (g *statements) let(s *typed.Stmt) {

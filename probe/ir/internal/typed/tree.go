@@ -80,6 +80,7 @@ type Stmt struct {
 	Flag       ir.MapFlag
 	Text       string
 	Thread     bool
+	Off        bool
 	Site       uint32
 	Pos        ir.Pos
 }
@@ -182,7 +183,7 @@ func (s *Stmt) Line() string {
 	left := maxPrinted
 	return Line(&ir.Stmt{
 		Op: s.Op, X: s.X.source(&left), Key: s.Key.source(&left), Map: s.Map, Var: s.Var, Var2: s.Var2,
-		Max: s.Max, Delete: s.Delete, Flag: s.Flag, Thread: s.Thread, Text: s.Text,
+		Max: s.Max, Delete: s.Delete, Flag: s.Flag, Thread: s.Thread, Off: s.Off, Text: s.Text,
 		Time: s.Time.source(&left),
 	})
 }

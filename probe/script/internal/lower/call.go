@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -240,9 +241,15 @@ func (l *lowerer) exit(c *syntax.Call) *ir.Expr {
 	}
 	s := Site{Kind: Exit, Args: []types.Type{{Kind: types.Integer, Size: 4, Signed: true}}}
 	l.emit(c, s, code)
-	l.add(c, &ir.Stmt{Op: ir.StmtExit, X: code})
+	l.add(c, &ir.Stmt{Op: ir.StmtExit, X: code, Off: l.endsAll()})
 	l.add(c, &ir.Stmt{Op: ir.StmtReturn})
 	return ir.NewConst(0)
+}
+
+// endsAll reports whether exit() in a probe of this kind ends all others at once. All begin probes run,
+// and all end probes, and an iterator goes on to its last object.
+func (l *lowerer) endsAll() bool {
+	return !slices.Contains([]string{"begin", "end", "iter"}, l.point.Provider)
 }
 
 // MostJoined is how many texts join() prints of a list, and joinedText their size. One more is read: it
