@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 
 	"golang.org/x/sys/unix"
 )
+
+// notifyUser has a channel get the signals for which scripts may have probes.
+func notifyUser(c chan<- os.Signal) { signal.Notify(c, unix.SIGUSR1) }
 
 // follow calls stop when the traced process ends.
 func (o *options) follow(ctx context.Context, stop func()) error {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -68,7 +69,7 @@ const mostText = 256 << 10
 type options struct {
 	script, stage, root   string
 	output, command       string
-	file, buffering       string
+	file, buffering, mode string
 	process, filter       string
 	functions             string
 	keep                  func(point string) bool
@@ -206,6 +207,9 @@ func (o *options) flags() *flag.FlagSet {
 	fs.BoolVar(&o.names, "names", false, "print the builtins and functions of the language, and the versions of\n"+
 		"bpftrace that brought them")
 	fs.BoolVar(&o.info, "info", false, "print what this kernel has, and why it lacks the rest")
+	fs.StringVar(&o.mode, "mode", "run", "the `MODE` in which the script runs: run, test, bench; or format, as -fmt")
+	fs.BoolFunc("test", "run only the script's test probes, and those of begin and end", o.only("test"))
+	fs.BoolFunc("bench", "measure the script's bench probes", o.only("bench"))
 	fs.BoolVar(&o.version, "V", false, "print the version of the language")
 	fs.Bool("usdt-file-activation", true, "as always: semaphores of USDT probes are raised in all processes of a file")
 	fs.StringVar(&o.stage, "d", "", "print what a `STAGE` makes: ast, types, ir, dis")
@@ -219,9 +223,29 @@ func (o *options) flags() *flag.FlagSet {
 	return fs
 }
 
+// only returns the function of a flag that is a mode.
+func (o *options) only(mode string) func(string) error {
+	return func(string) error {
+		if o.mode != "run" && o.mode != mode {
+			return errors.New("it conflicts with -mode " + o.mode)
+		}
+		o.mode = mode
+		return nil
+	}
+}
+
+// modes are those in which scripts run.
+var modes = map[string]script.Mode{"run": script.ModeRun, "test": script.ModeTest, "bench": script.ModeBench}
+
 // checkFlags reads the flags' values.
 func (o *options) checkFlags() error {
+	if o.mode == "format" {
+		o.format, o.mode = true, "run"
+	}
+	_, known := modes[o.mode]
 	switch {
+	case !known:
+		return o.failed("USAGE: --mode can only be 'run', 'test', 'bench' or 'format'")
 	case o.output != "text" && o.output != "json":
 		return o.failed("Invalid output format %q\nHINT: use text or json", o.output)
 	case o.failures > 0 && o.unwarned:
@@ -372,7 +396,7 @@ func (o *options) options() (*script.Options, error) {
 		Imports: dirs, Include: include, Environ: o.environ,
 		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, Child: o.child, IncludeSelf: o.self,
 		Failures: o.failures > 0,
-		Keep:     o.keep,
+		Keep:     o.keep, Mode: modes[o.mode],
 	}, nil
 }
 
@@ -494,6 +518,12 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 	p, err := o.compile()
 	if err != nil {
 		return 0, err
+	}
+	if p.Signalled() {
+		signals := make(chan os.Signal, 16)
+		notifyUser(signals)
+		defer signal.Stop(signals)
+		r.Signals = signals
 	}
 	if o.dry {
 		r.Attached = func() error { return errDry }

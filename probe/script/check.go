@@ -66,6 +66,8 @@ type Options struct {
 	// Keep says by its text which attach points are kept, after wildcards are replaced; begin and end
 	// are. Nil: all.
 	Keep func(point string) bool
+	// Mode is which of the probes Compile makes programs of.
+	Mode Mode
 	// Arch is the machine, as GOARCH names it. "": that of this program.
 	Arch string
 }

@@ -35,7 +35,8 @@ type Program struct {
 	conf     *config.Config
 	pid      int  // to which probes are restricted, 0 if none
 	clock    bool // a map of the script has the time of time series
-	skipped  int  // attach points that this machine does not have, of which Warnings warn
+	mode     Mode
+	skipped  int // attach points that this machine does not have, of which Warnings warn
 }
 
 // Compile checks a script and makes programs of it, for the machine of Options.Env, which may be a
@@ -78,11 +79,15 @@ func Compile(name, text string, o *Options) (*Program, error) {
 		MostKey: mostKey(opts.Env), Process: opts.PID,
 		IncludeSelf: opts.IncludeSelf, Values: opts.Values, Child: opts.Child, Failures: opts.Failures, CgroupID: opts.cgroupID(),
 		SeriesTime: clock,
+		Only:       opts.Mode.provider(),
 		Turns:      turns(opts.Env), OneWalk: before(opts.Env, 5, 17),
 		Ring: os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
 	})
 	if err != nil {
 		return nil, err
+	}
+	if len(low.Points) == 0 {
+		return nil, opts.Mode.without(c.File)
 	}
 	low.IR.Budget = opts.Budget
 	compiled, err := bpf.Build(opts.Env, low.IR, &probe.Options{
@@ -99,7 +104,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	}
 	return &Program{
 		Warnings: c.Warnings, typed: c.Types, low: low, compiled: compiled, plan: compiled.Plan(),
-		env: opts.Env, conf: c.Config, pid: opts.PID, clock: clock != "", skipped: c.skipped,
+		env: opts.Env, conf: c.Config, pid: opts.PID, clock: clock != "", mode: opts.Mode, skipped: c.skipped,
 	}, nil
 }
 
@@ -179,7 +184,9 @@ func (p *Program) Probes() []string {
 		for _, s := range g.Sites {
 			name := s.Target.String()
 			if g.Group < len(p.low.Points) {
-				if a := p.low.Points[g.Group]; a.Provider == "interval" || a.Provider == "profile" {
+				if a := p.low.Points[g.Group]; lower.Called(a) {
+					name = a.Text
+				} else if a.Provider == "interval" || a.Provider == "profile" {
 					name = fmt.Sprintf("%s:%s:%d", a.Provider, a.Target, a.Freq) // in the script's unit
 				}
 			}

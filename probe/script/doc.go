@@ -41,6 +41,10 @@
 // from a function's entry by its return address.
 // The share of whole stacks is said at the end.
 //
+// Tests and benches of a script run instead of its other probes if Options.Mode asks for them; the time of a
+// bench is that of its program, as the kernel's statistics have it, with their two reads of the clock.
+// Probes of SIGUSR1 run when RunOptions.Signals says so.
+//
 // Not in programs yet, with an error that ends with [NotYet]: addresses of maps, has_key(),
 // delete() and len() of histograms and series, functions of the script's own, skboutput(),
 // unwatch(), values of more than 32 KiB, and pinned iterators. A loop ends after 8,388,608 turns,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -45,6 +46,9 @@ type RunOptions struct {
 	// Record, if not nil, records what is read of the running program, for Replay. The caller
 	// closes it after Run.
 	Record *recording.Recorder
+	// Signals has a value for each SIGUSR1 that this process gets, as signal.Notify sends them: the script's
+	// probes self:signal:SIGUSR1 run, at the latest after 0.2 s. Nil is none.
+	Signals <-chan os.Signal
 	// Attached is called when all probes are attached. Its error ends the run. Nil is nothing.
 	Attached func() error
 }
@@ -143,6 +147,7 @@ type run struct {
 	boot       time.Time // when CLOCK_BOOTTIME was 0
 	started    time.Time // when CLOCK_MONOTONIC was 0
 	exited     bool
+	result     *result // of the test or bench that runs
 	status     int
 	// The program is an iterator's, which exit() ends after its last object, as bpftrace.
 	iterating bool
@@ -246,9 +251,13 @@ func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
 		return nil, err
 	}
 	switch {
-	case len(others.Programs) == 0:
+	case s.mode == ModeTest:
+		return ends, s.after(ctx, s.tests)
+	case s.mode == ModeBench:
+		return ends, s.after(ctx, s.benches)
+	case len(others.Programs) == 0 && !s.Signalled():
 		return ends, s.drain(ctx)
-	case others.Programs[0].Method == probe.MethodIter: // a script has no other probes then
+	case len(others.Programs) > 0 && others.Programs[0].Method == probe.MethodIter: // a script has no other probes then
 		return ends, s.iterate(ctx)
 	}
 	return ends, s.follow(ctx)
@@ -275,7 +284,7 @@ func (s *run) attached() error {
 	for i := range s.plan.Programs {
 		n += probes(&s.plan.Programs[i])
 	}
-	if !s.Quiet {
+	if !s.Quiet && s.mode == ModeRun {
 		text, err := s.out.Attached(n)
 		if err != nil {
 			return err
@@ -308,12 +317,13 @@ func probes(p *probe.Program) int {
 	return n
 }
 
-// split returns the plan's begin programs, its end programs, and the others, each as a plan.
+// split returns the plan's begin programs, its end programs, and the others, each as a plan. Those that the
+// run itself calls are in none.
 func (s *run) split() (begins, others, ends *probe.Plan) {
 	part := func(keep func(probe.Target) bool) *probe.Plan {
 		plan := *s.plan
 		plan.Programs = slices.DeleteFunc(slices.Clone(plan.Programs), func(g probe.Program) bool {
-			return !keep(g.Sites[0].Target)
+			return !keep(g.Sites[0].Target) || s.isCalled(&g)
 		})
 		return &plan
 	}
@@ -368,13 +378,15 @@ const poll = 200 * time.Millisecond
 // follow handles records until the script is to end.
 func (s *run) follow(ctx context.Context) error {
 	if s.ring == nil {
-		<-ctx.Done()
-		return nil
+		return s.idle(ctx)
 	}
 	wait, stop := s.wait(ctx)
 	defer func() { stop() }()
 	var rec mapx.Record
 	for (!s.exited || s.iterating) && ctx.Err() == nil { // also while records never end
+		if err := s.signals(); err != nil {
+			return err
+		}
 		err := s.ring.ReadInto(wait, &rec)
 		switch {
 		case err == nil:
@@ -396,9 +408,9 @@ func (s *run) follow(ctx context.Context) error {
 	return nil
 }
 
-// wait returns what bounds the waiting for records: if the script may exit, a time.
+// wait returns what bounds the waiting for records: if the script may exit, or has probes of signals, a time.
 func (s *run) wait(ctx context.Context) (context.Context, context.CancelFunc) {
-	if slices.ContainsFunc(s.low.Sites, func(at lower.Site) bool { return at.Kind == lower.Exit }) {
+	if s.Signals != nil || slices.ContainsFunc(s.low.Sites, func(at lower.Site) bool { return at.Kind == lower.Exit }) {
 		return context.WithTimeout(ctx, poll)
 	}
 	return ctx, func() {}
@@ -452,6 +464,9 @@ func (s *run) finish(ctx context.Context, ends *probe.Plan) error {
 	}
 	if s.events != nil {
 		return s.losses()
+	}
+	if s.mode != ModeRun {
+		return errors.Join(s.out.End(), s.losses())
 	}
 	return errors.Join(s.printMaps(), s.losses())
 }
@@ -525,6 +540,9 @@ func (s *run) failure(at *lower.Site, code int64) error {
 }
 
 func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
+	if s.result != nil && (at.Severity == "errorf" || at.Kind == lower.Warning || at.Kind == lower.Failure) {
+		s.result.errors++
+	}
 	raw := bpf.Value{Type: at.Record, Raw: string(data)}
 	switch at.Kind {
 	case lower.Printf:
@@ -569,6 +587,11 @@ func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
 		return s.system(ctx, s.out.Format(at.Format, args))
 	case lower.JoinPart, lower.JoinEnd:
 		return s.join(at, s.args(at, raw))
+	case lower.Returned:
+		if s.result != nil {
+			s.result.value = raw.Elem(1).Int()
+		}
+		return nil
 	case lower.Exit:
 		s.exited, s.status = true, int(raw.Elem(1).Int())
 		return nil

@@ -247,9 +247,9 @@ func (l *lowerer) exit(c *syntax.Call) *ir.Expr {
 }
 
 // endsAll reports whether exit() in a probe of this kind ends all others at once. All begin probes run,
-// and all end probes, and an iterator goes on to its last object.
+// all end probes, all tests, and an iterator goes on to its last object.
 func (l *lowerer) endsAll() bool {
-	return !slices.Contains([]string{"begin", "end", "iter"}, l.point.Provider)
+	return !slices.Contains([]string{"begin", "end", "iter", "test", "bench"}, l.point.Provider)
 }
 
 // MostJoined is how many texts join() prints of a list, and joinedText their size. One more is read: it

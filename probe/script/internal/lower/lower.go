@@ -21,6 +21,9 @@ import (
 type Options struct {
 	// Name names the program.
 	Name string
+	// Only is "test" or "bench" if these probes are to run, with those of begin and end; else all
+	// others.
+	Only string
 	// Arch is the machine, as GOARCH names it.
 	Arch string
 	// License is the programs' licence.
@@ -105,6 +108,7 @@ const (
 	System                     // the arguments of system's format, which is a command of the shell
 	Process                    // the process whose stacks or addresses a program is about to take
 	Failure                    // the error of Helper, as ir.FailureRecord has it
+	Returned                   // the number that a test or a bench returns
 )
 
 // Site is a place in the script that has something done outside of the kernel.
@@ -215,10 +219,8 @@ func (l *lowerer) missing(n syntax.Node, what string) *ir.Expr {
 
 // probe adds the actions of a probe: one for each attach point, all with the same statements.
 func (l *lowerer) probe(p *syntax.Probe) {
-	if len(p.Points) == 0 {
-		return
-	}
-	for _, points := range apart(p.Points) {
+	points := slices.DeleteFunc(slices.Clone(p.Points), func(a *syntax.AttachPoint) bool { return !l.runs(a) })
+	for _, points := range apart(points) {
 		l.point, l.walks = points[0], 0
 		body := l.block(func() { l.blockOf(p.Body) })
 		for _, a := range points {
@@ -232,6 +234,17 @@ func (l *lowerer) probe(p *syntax.Probe) {
 			})
 		}
 	}
+}
+
+// runs reports whether an attach point's probe is to run.
+func (l *lowerer) runs(a *syntax.AttachPoint) bool {
+	switch a.Provider {
+	case "begin", "end":
+		return true
+	case "test", "bench":
+		return a.Provider == l.o.Only
+	}
+	return l.o.Only == ""
 }
 
 // apart splits the attach points of a probe into those of end and the others: they have sites of
@@ -258,7 +271,7 @@ func apart(points []*syntax.AttachPoint) (groups [][]*syntax.AttachPoint) {
 // in the process alone.
 func (l *lowerer) only(a *syntax.AttachPoint) []*ir.Stmt {
 	switch a.Provider {
-	case "begin", "end", "interval", "iter", "uprobe", "uretprobe", "usdt", "watchpoint":
+	case "begin", "end", "self", "test", "bench", "interval", "iter", "uprobe", "uretprobe", "usdt", "watchpoint":
 		return nil
 	}
 	if l.o.Process == 0 {
@@ -452,8 +465,14 @@ func (l *lowerer) emit(n syntax.Node, s Site, values ...*ir.Expr) {
 	l.out.Sites = append(l.out.Sites, s)
 }
 
-// Begins reports whether a target runs before everything else is attached, and Ends whether it
-// runs after everything is detached.
+// Called reports whether an attach point's program is run by whoever runs the script, while everything else
+// is attached. Its target is that of begin.
+func Called(a *syntax.AttachPoint) bool {
+	return a.Provider == "self" || a.Provider == "test" || a.Provider == "bench"
+}
+
+// Begins reports whether a target runs before everything else is attached, or, if it is that of an
+// attach point that is Called, by a call.
 func Begins(t probe.Target) bool { _, ok := t.(probe.Begin); return ok }
 
 // Ends reports whether a target runs after everything else is detached.

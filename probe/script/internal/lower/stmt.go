@@ -246,14 +246,23 @@ func zero(t ir.Type) *ir.Expr {
 func (l *lowerer) jump(s *syntax.Jump) {
 	switch s.Keyword {
 	case "return":
-		if s.Value != nil {
-			l.drop(s.Value)
-		}
+		l.returned(s)
 		l.add(s, &ir.Stmt{Op: ir.StmtReturn})
 	case "break":
 		l.add(s, &ir.Stmt{Op: ir.StmtBreak})
 	default:
 		l.add(s, &ir.Stmt{Op: ir.StmtContinue})
+	}
+}
+
+// returned adds what the value of a return does: that of a test or a bench is its result.
+func (l *lowerer) returned(s *syntax.Jump) {
+	switch t := l.typ(s.Value); {
+	case s.Value == nil:
+	case (l.point.Provider == "test" || l.point.Provider == "bench") && t.Kind == types.Integer:
+		l.emit(s, Site{Kind: Returned, Args: []types.Type{t}}, l.expr(s.Value))
+	default:
+		l.drop(s.Value)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // target returns what an attach point attaches to, or nil with an error.
 func (l *lowerer) target(a *syntax.AttachPoint) probe.Target {
 	switch a.Provider {
-	case "begin":
+	case "begin", "self", "test", "bench":
 		return probe.Begin{}
 	case "end":
 		return probe.End{}
