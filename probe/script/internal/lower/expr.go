@@ -173,7 +173,7 @@ func (l *lowerer) binary(x *syntax.Binary) *ir.Expr {
 // divisor keeps both operands of a division, and warns if it is by zero: its result is 1 then, as
 // it is of 1 divided by 1, and, for the rest, of 1 divided by 2.
 func (l *lowerer) divisor(x *syntax.Binary, args []*ir.Expr) []*ir.Expr {
-	if n, ok := literalOf(x.Y); ok && n != 0 {
+	if n, ok := l.literal(x.Y); ok && n != 0 {
 		return args
 	}
 	t := l.of(x)
@@ -199,18 +199,26 @@ func (l *lowerer) divisor(x *syntax.Binary, args []*ir.Expr) []*ir.Expr {
 	return []*ir.Expr{ir.NewVar(vars[0]), ir.NewVar(vars[1])}
 }
 
-// literalOf returns the number of a literal, also of one that was cast.
-func literalOf(x syntax.Expr) (uint64, bool) {
-	for {
-		switch y := x.(type) {
-		case *syntax.Cast:
-			x = y.X
-		case *syntax.Integer:
-			return y.Value, true
-		default:
+// literal returns the number of a literal, also of one that was cast.
+func (l *lowerer) literal(x syntax.Expr) (n int64, ok bool) {
+	switch x := x.(type) {
+	case *syntax.Integer:
+		if x.Negative {
+			return -int64(x.Value), true
+		}
+		return int64(x.Value), true
+	case *syntax.Cast:
+		t := l.typ(x)
+		if n, ok = l.literal(x.X); !ok || t.Kind != types.Integer || t.Size == 0 || t.Size > 8 {
 			return 0, false
 		}
+		unused := 64 - 8*t.Size
+		if t.Signed {
+			return n << unused >> unused, true
+		}
+		return int64(uint64(n) << unused >> unused), true
 	}
+	return 0, false
 }
 
 // logic returns x && y or x || y. If y does something, that happens only if the result is not

@@ -69,8 +69,8 @@ func (l *lowerer) forRange(s *syntax.For, r *syntax.Range) {
 		l.blockOf(s.Body)
 	})
 	l.add(s, &ir.Stmt{Op: ir.StmtLoop, X: turns, Var: i, Max: l.o.Turns, Body: body})
-	_, from0 := literalOf(r.Begin)
-	if n, ok := literalOf(r.End); !ok || !from0 || n > uint64(l.o.Turns) {
+	first, known := l.literal(r.Begin)
+	if end, ok := l.literal(r.End); !ok || !known || end > first && uint64(end-first) > uint64(l.o.Turns) {
 		l.warnOfTurns(s, count, l.o.Turns)
 	}
 }

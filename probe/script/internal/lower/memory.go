@@ -181,7 +181,7 @@ func (l *lowerer) index(x *syntax.Index) *ir.Expr {
 // within warns if an index, which is only known when the program runs, is not in the array.
 func (l *lowerer) within(x *syntax.Index, i *ir.Expr) *ir.Expr {
 	of := l.typ(x.X)
-	if _, known := literalOf(x.I); known || of.Kind != types.Array || of.Len == 0 {
+	if n, known := l.literal(x.I); known && n >= 0 && uint64(n) < of.Len || of.Kind != types.Array || of.Len == 0 {
 		return i
 	}
 	i = l.kept(x, castTo(ir.Uint64Type(), i), ir.Uint64Type())
