@@ -32,7 +32,7 @@ func (l *lowerer) builtin(x *syntax.Builtin) *ir.Expr {
 		return l.loaded(x, ir.NewBuiltin("curtask"))
 	case "func":
 		return l.function(x)
-	case "kstack", "ustack":
+	case "kstack", "ustack", "dw_ustack":
 		return l.stack(x)
 	case "username":
 		return castTo(ir.Uint64Type(), ir.NewBuiltin("uid"))

@@ -84,6 +84,7 @@ func init() { // they lower their arguments
 		"memcmp":      func(l *lowerer, c *syntax.Call) *ir.Expr { return l.text(c, ir.OpMemcmp) },
 		"kstack":      func(l *lowerer, c *syntax.Call) *ir.Expr { return l.stack(c) },
 		"ustack":      func(l *lowerer, c *syntax.Call) *ir.Expr { return l.stack(c) },
+		"dw_ustack":   func(l *lowerer, c *syntax.Call) *ir.Expr { return l.stack(c) },
 		"username":    func(l *lowerer, c *syntax.Call) *ir.Expr { return ir.NewBuiltin("uid") },
 		"cgroup_path": func(l *lowerer, c *syntax.Call) *ir.Expr { return l.expr(c.Args[0]) },
 	}
