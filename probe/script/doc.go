@@ -28,6 +28,7 @@
 //   - Texts in a command of system() have '_' for each character that a shell acts on: what a traced
 //     process is called must not be run (RunOptions.Raw). A command that fails has printed what it
 //     printed.
+//   - comm(PID) of another process than the current is its name when it is printed.
 //   - The texts of strerror() are the C library's.
 //   - Bit fields of signed types are signed, as in C: bpftrace 0.26 prints -39 in eight bits as 217.
 //   - Functions that the kernel lets be probed are not refused by their names (bpftrace: rcu_*).

@@ -112,6 +112,15 @@ func (n *names) Username(uid uint64) string {
 	return n.users[uid]
 }
 
+// Comm returns the name of a process or thread.
+func (n *names) Comm(id int) string {
+	name, err := os.ReadFile("/proc/" + strconv.Itoa(id) + "/comm")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(name), "\n")
+}
+
 // Cgroup returns the path of a control group.
 func (n *names) Cgroup(id uint64) string {
 	path, err := kernel.CgroupPath(id)

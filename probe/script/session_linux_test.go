@@ -99,6 +99,18 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// TestComm: the name of another process.
+func TestComm(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf)
+	name, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prints(t, script.MustCompile(t, `begin { printf("%s %s\n", comm($1), comm(-1)); }`, &script.Options{
+		Params: []string{strconv.Itoa(os.Getpid())},
+	}), strings.TrimSpace(string(name))+" N/A\n\n\n")
+}
+
 // TestSessionTypes: Go's types that do not hold those of the script are refused.
 func TestSessionTypes(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)

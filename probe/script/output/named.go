@@ -57,6 +57,16 @@ func (o *Options) named(t types.Type, v bpf.Value) any {
 	return fmt.Sprintf("%x", v.Raw)
 }
 
+// comm returns the name of a process as comm(pid) does.
+func (o *Options) comm(id int) string {
+	if o.Names != nil {
+		if name := o.Names.Comm(id); name != "" {
+			return o.safe(name)
+		}
+	}
+	return "N/A"
+}
+
 // numberName returns the text of a number that a function of the script names; ok reports whether
 // kind is such a function.
 func numberName(kind string, n int64, arch string) (name string, ok bool) {

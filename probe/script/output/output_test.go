@@ -47,6 +47,8 @@ func (names) FilePlace(pid int, pc uint64) (buildID string, offset uint64) {
 
 func (names) Username(uid uint64) string { return map[uint64]string{7: "seven"}[uid] }
 
+func (names) Comm(id int) string { return map[int]string{1: "init"}[id] }
+
 func (names) Cgroup(id uint64) string { return map[uint64]string{7: "unified:/a"}[id] }
 
 // state is an enum.

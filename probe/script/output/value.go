@@ -25,6 +25,8 @@ type Names interface {
 	FilePlace(pid int, pc uint64) (buildID string, offset uint64)
 	// Username returns the name of a user.
 	Username(uid uint64) string
+	// Comm returns the name of a process or thread, "" if there is none any more.
+	Comm(id int) string
 	// Cgroup returns the path of a control group, by its id.
 	Cgroup(id uint64) string
 }
@@ -152,6 +154,9 @@ func (o *Options) decode(t types.Type, v bpf.Value) any {
 		}
 		if name, ok := numberName(t.Mode, v.Int(), o.Arch); ok {
 			return name
+		}
+		if t.Mode == "comm" {
+			return o.comm(int(v.Int()))
 		}
 		if t.Signed {
 			return v.Int()

@@ -18,7 +18,12 @@ func (l *lowerer) call(c *syntax.Call, used bool) *ir.Expr {
 		return ir.NewConst(0)
 	}
 	name := builtinName(c.Name)
-	if named[name] && len(c.Args) == 1 {
+	switch of := ofCurrent(c); {
+	case of == "leader_comm":
+		return l.taskMember(c, of, ir.NewBuiltin("curtask"))
+	case of != "":
+		return castTo(l.of(c), ir.NewBuiltin(of))
+	case isNamed(c):
 		return l.numberOf(c)
 	}
 	if f := functions[name]; f != nil {

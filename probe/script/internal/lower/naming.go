@@ -13,7 +13,28 @@ import (
 // prints it has the name: of a value that is printed, of a map's value, or of a part of its key. Its
 // type is an integer whose Mode is the function. The time of strftime() likewise is a number, with
 // the format as its type's Name.
-var named = map[string]bool{"strerror": true, "signal_name": true, "syscall_name": true}
+var named = map[string]bool{"strerror": true, "signal_name": true, "syscall_name": true, "comm": true}
+
+// isNamed reports whether a call's text is a name of its argument. That of the current process or thread is
+// in the kernel.
+func isNamed(c *syntax.Call) bool {
+	return len(c.Args) == 1 && named[builtinName(c.Name)] && ofCurrent(c) == ""
+}
+
+// ofCurrent returns the builtin that comm() of the current process or thread is, "" if a call is another one.
+func ofCurrent(c *syntax.Call) string {
+	if builtinName(c.Name) != "comm" || len(c.Args) != 1 {
+		return ""
+	}
+	x := c.Args[0]
+	if of, ok := x.(*syntax.Cast); ok {
+		x = of.X
+	}
+	if id, ok := x.(*syntax.Builtin); ok {
+		return map[string]string{"pid": "leader_comm", "tid": "comm"}[builtinName(id.Name)]
+	}
+	return ""
+}
 
 // typ returns the type of an expression, with numbers in place of the names of numbers.
 func (l *lowerer) typ(x syntax.Expr) types.Type {
@@ -21,7 +42,7 @@ func (l *lowerer) typ(x syntax.Expr) types.Type {
 	switch x := x.(type) {
 	case *syntax.Call:
 		switch name := builtinName(x.Name); {
-		case named[name] && len(x.Args) == 1:
+		case isNamed(x):
 			return types.Type{Kind: types.Integer, Size: 8, Signed: true, Mode: name}
 		case name == "strftime" && t.Kind == types.Timestamp:
 			if s, ok := x.Args[0].(*syntax.String); ok {
