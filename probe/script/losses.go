@@ -15,11 +15,12 @@ var ErrLost = errors.New("something was lost")
 
 // gaps counts what was lost outside of the kernel. Most of it was said when it happened.
 type gaps struct {
-	missing uint64 // probes that this machine does not have, if the script only warns of them
-	warned  uint64 // loops that ended early, indexes out of bounds, divisions by zero
-	failed  uint64 // files that could not be read, and commands that failed
-	cats    uint64 // files of which cat() printed the beginning
-	joins   uint64 // lists of join() without their end
+	missing  uint64 // probes that this machine does not have, if the script only warns of them
+	warned   uint64 // loops that ended early, indexes out of bounds, divisions by zero
+	failed   uint64 // files that could not be read, and commands that failed
+	cats     uint64 // files of which cat() printed the beginning
+	joins    uint64 // lists of join() without their end
+	commands uint64 // commands that were not run because the script had ended
 }
 
 // finding is a list of what was lost.
@@ -67,6 +68,7 @@ func (s *run) found(st *bpf.Stats) (f finding, err error) {
 	f.add("unnamed", uint64(len(s.names.gone)), "Addresses of %d processes have no names: they had ended, or run another program, before they were looked at")
 	f.add("cat", s.gaps.cats, "%d files are longer than cat() prints (max_cat_bytes)")
 	f.add("join", s.gaps.joins, "%d lists of join() are longer than it prints, or lost their end")
+	f.add("commands", s.gaps.commands, "%d commands of system() were not run: the script had ended")
 	f.add("missing", s.gaps.missing, "")
 	f.add("runtime_errors", s.gaps.warned, "")
 	f.add("failed", s.gaps.failed, "")

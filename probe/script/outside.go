@@ -118,6 +118,10 @@ func shellText(s string) string {
 // mostPrinted bounds the text that a command may print.
 const mostPrinted = 16 << 20
 
+// commandsAfter is how long commands are begun after the end of a run's context for events before it: records that
+// wait may ask for thousands.
+const commandsAfter = time.Second
+
 // system runs a command of the shell and prints what it prints. The records that come meanwhile
 // wait. The command ends with ctx, and with this program.
 func (s *run) system(ctx context.Context, command string) error {

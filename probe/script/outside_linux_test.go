@@ -72,6 +72,26 @@ end { system("echo at the end"); }`
 	}
 }
 
+// TestSystemFlood: of the commands for events before the end of a run some are run, and the rest are counted.
+func TestSystemFlood(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs, testenv.Tool("sh"))
+	child := startWork(t)
+	p := script.MustCompile(t, `tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ { system("echo ran; sleep 0.2"); }
+end { system("echo ended"); }`,
+		&script.Options{Params: child.params(), Unsafe: true})
+	var out, said bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := p.Run(ctx, &script.RunOptions{Stdout: &out, Stderr: &said, Quiet: true, Attached: func() error {
+		defer cancel()
+		return child.work()
+	}})
+	ran := strings.Count(out.String(), "ran\n")
+	want := fmt.Sprintf("WARNING: %d commands of system() were not run: the script had ended\n", 23-ran)
+	if err != nil || ran == 0 || ran > 6 || !strings.Contains(out.String(), "ended\n") || said.String() != want {
+		t.Errorf("%d commands ran, %v; it said\n%s\nwant\n%s", ran, err, &said, want)
+	}
+}
+
 // TestSystemSafe: what a traced process has as its name or argument is no command.
 func TestSystemSafe(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tool("sh"))

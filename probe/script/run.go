@@ -147,7 +147,8 @@ type run struct {
 	boot       time.Time // when CLOCK_BOOTTIME was 0
 	started    time.Time // when CLOCK_MONOTONIC was 0
 	exited     bool
-	result     *result // of the test or bench that runs
+	ended      time.Time // when Run's context was found to have ended
+	result     *result   // of the test or bench that runs
 	status     int
 	// The program is an iterator's, which exit() ends after its last object, as bpftrace.
 	iterating bool
@@ -222,6 +223,9 @@ func (s *run) play(ctx context.Context) error {
 	}
 	if err := s.enable(); err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		s.ended = time.Now()
 	}
 	return s.finish(context.WithoutCancel(ctx), ends)
 }
@@ -450,6 +454,9 @@ func (s *run) drain(ctx context.Context) error {
 
 // finish runs the end programs, and prints what is left: records, maps, losses.
 func (s *run) finish(ctx context.Context, ends *probe.Plan) error {
+	if err := s.drain(ctx); err != nil { // so that there is room for what end probes emit
+		return err
+	}
 	if len(ends.Programs) > 0 {
 		link, err := ends.Attach(s.loaded.Programs(), &probe.AttachOptions{Env: s.env})
 		if err == nil {
@@ -580,6 +587,10 @@ func (s *run) site(ctx context.Context, at *lower.Site, data []byte) error {
 	case lower.Cat:
 		return s.cat(ctx, s.out.Format(at.Format, s.args(at, raw)))
 	case lower.System:
+		if !s.ended.IsZero() && !at.End && time.Since(s.ended) > commandsAfter {
+			s.gaps.commands++
+			return nil
+		}
 		args := s.args(at, raw)
 		if !s.Raw {
 			args = shellSafe(args)

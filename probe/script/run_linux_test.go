@@ -135,7 +135,8 @@ func TestLoss(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
 	child := startWork(t)
 	p := script.MustCompile(t, `config = { perf_rb_pages = 1; max_map_keys = 2 }
-tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ { @n++; print((@n, str(args.pathname))); @m[@n] = 1; }`,
+tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ { @n++; print((@n, str(args.pathname))); @m[@n] = 1; }
+end { print("ended"); }`,
 		&script.Options{Params: child.params()})
 	var out, said bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
@@ -149,6 +150,9 @@ tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ { @n++; print((@n, str(args.pa
 	printed := strings.Count(out.String(), "/no/such/directory")
 	want := fmt.Sprintf("WARNING: %d events were lost: the ring was full\n"+
 		"WARNING: Map full; can't update element (21 times)", 23-printed)
+	if !strings.Contains(out.String(), "ended\n") {
+		t.Error("there was no room for what the end probe printed")
+	}
 	if printed == 0 || printed == 23 || !strings.Contains(said.String(), want) {
 		t.Errorf("%d lines were printed, and it said\n%s\nwant\n%s", printed, &said, want)
 	}
