@@ -91,7 +91,7 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	}
 	low.IR.Budget = opts.Budget
 	compiled, err := bpf.Build(opts.Env, low.IR, &probe.Options{
-		Missing: missing(c.Config.MissingProbes), DWARF: low.DWARF, Unsafe: opts.Unsafe,
+		Missing: missing(c.Config.MissingProbes), DWARF: low.DWARF, Unsafe: opts.Unsafe, PreferBTF: low.Typed,
 	})
 	if err != nil {
 		if absent := absentSymbols(c.File, opts.Env); len(absent) > 0 {

@@ -67,9 +67,7 @@ func init() { // they lower their arguments
 		"percpu_kaddr": (*lowerer).percpuAddress, "cgroupid": (*lowerer).cgroupID,
 		"leader_comm": (*lowerer).ofTask, "leader_tid": (*lowerer).ofTask, "pcomm": (*lowerer).ofTask,
 		"ppid": (*lowerer).ofTask, "pid": (*lowerer).id, "tid": (*lowerer).id,
-		"socket_cookie": func(l *lowerer, c *syntax.Call) *ir.Expr {
-			return castTo(l.of(c), ir.NewExpr(ir.OpSocketCookie, l.expr(c.Args[0])))
-		},
+		"socket_cookie": (*lowerer).socketCookie,
 		"strcap": func(l *lowerer, c *syntax.Call) *ir.Expr {
 			return constant(l.of(c), int64(l.typ(c.Args[0]).Size))
 		},

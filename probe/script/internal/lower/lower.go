@@ -71,6 +71,8 @@ type Result struct {
 	Maps []*Map
 	// Ring is the buffer of the records, nil if there is nothing to emit.
 	Ring *ir.Map
+	// Typed is set if the kernel must know the types of raw tracepoints' arguments.
+	Typed bool
 	// DWARF is set if the program reads arguments of user functions by name.
 	DWARF bool
 	// Announces is set if there are sites of the kind Process.

@@ -215,6 +215,12 @@ func (l *lowerer) cgroupID(c *syntax.Call) *ir.Expr {
 	return constant(l.of(c), int64(id))
 }
 
+// socketCookie is the id of a socket, of which the kernel must know that it is one.
+func (l *lowerer) socketCookie(c *syntax.Call) *ir.Expr {
+	l.out.Typed = l.out.Typed || l.point.Provider == "rawtracepoint"
+	return castTo(l.of(c), ir.NewExpr(ir.OpSocketCookie, l.expr(c.Args[0])))
+}
+
 // path is the text of a struct path.
 func (l *lowerer) path(c *syntax.Call) *ir.Expr {
 	from := l.address(c.Args[0])
