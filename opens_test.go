@@ -49,6 +49,7 @@ var opens = map[string]string{
 	"probe/pin.go OpenPinned":                        "bpffs",
 	"probe/pin.go Unpin":                             "bpffs",
 	"probe/script/names.go Username":                 "/etc/passwd",
+	"probe/script/packets.go openPackets":            "the file that the script names for packets",
 	"probe/script/outside.go readBeginning":          "what the script names, without waiting, in a goroutine of its own",
 	"probe/tool/cli/file.go WriteFile":               "a device or pipe that the user has it write",
 	"probe/tool/cli/file.go createBeside":            "a file that did not exist",

@@ -96,8 +96,18 @@ func (s *run) signals() error {
 
 // idle waits for the end of a script that emits nothing.
 func (s *run) idle(ctx context.Context) error {
+	var due <-chan time.Time
+	if len(s.packets.streams) > 0 {
+		t := time.NewTicker(pollPackets)
+		defer t.Stop()
+		due = t.C
+	}
 	for {
 		select {
+		case <-due:
+			if err := s.drainPackets(); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return nil
 		case <-s.Signals:

@@ -47,7 +47,7 @@
 // Probes of SIGUSR1 run when RunOptions.Signals says so.
 //
 // Not in programs yet, with an error that ends with [NotYet]: addresses of maps, has_key(),
-// delete() and len() of histograms and series, functions of the script's own, skboutput(),
+// delete() and len() of histograms and series, functions of the script's own,
 // unwatch(), values of more than 32 KiB, and pinned iterators. A loop ends after 8,388,608 turns,
 // before Linux 5.17 after 4,096. As in bpftrace, what is divided by zero is 1, with a warning, and
 // two empty lines are printed before the maps at the end.

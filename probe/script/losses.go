@@ -62,7 +62,14 @@ func (s *run) found(st *bpf.Stats) (f finding, err error) {
 		s.lost = max(s.lost, rs.Lost)
 		f.add("corrupt", rs.Corrupt, "The ring was malformed and was skipped to its end (%d times)")
 	}
-	for reason, n := range st.Lost(s.lost) {
+	packets, err := s.packets.lost()
+	if err != nil {
+		return nil, err
+	}
+	f.add("packets", packets, "%d packets were lost: their buffer was full")
+	rest := *st
+	rest.Full -= min(rest.Full, packets)
+	for reason, n := range rest.Lost(s.lost) {
 		f.add(reason, n, lossTexts[reason])
 	}
 	f.add("unnamed", uint64(len(s.names.gone)), "Addresses of %d processes have no names: they had ended, or run another program, before they were looked at")

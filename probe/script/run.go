@@ -142,7 +142,8 @@ type run struct {
 	// Anything was lost, as was said at the end.
 	incomplete bool
 	names      names
-	noted      *noting   // has what names said, for a recording; nil if there is none
+	noted      *noting // has what names said, for a recording; nil if there is none
+	packets    packets
 	watched    *watched  // the processes of which programs take stacks; nil if they take none, and in a replay
 	boot       time.Time // when CLOCK_BOOTTIME was 0
 	started    time.Time // when CLOCK_MONOTONIC was 0
@@ -190,6 +191,9 @@ func (s *run) load(ctx context.Context) (err error) {
 			return errors.Join(err, s.loaded.Close())
 		}
 	}
+	if err := s.openPackets(); err != nil {
+		return errors.Join(err, s.unload())
+	}
 	if !s.low.Announces {
 		return nil
 	}
@@ -209,7 +213,7 @@ func (s *run) unload() error {
 	if s.ring != nil {
 		err = s.ring.Close()
 	}
-	return errors.Join(err, s.names.close(), s.loaded.Close())
+	return errors.Join(err, s.packets.close(), s.names.close(), s.loaded.Close())
 }
 
 // play attaches the programs and handles their records, until the script is to end and has ended.
@@ -388,7 +392,7 @@ func (s *run) follow(ctx context.Context) error {
 	defer func() { stop() }()
 	var rec mapx.Record
 	for (!s.exited || s.iterating) && ctx.Err() == nil { // also while records never end
-		if err := s.signals(); err != nil {
+		if err := errors.Join(s.signals(), s.duePackets()); err != nil {
 			return err
 		}
 		err := s.ring.ReadInto(wait, &rec)
@@ -414,6 +418,9 @@ func (s *run) follow(ctx context.Context) error {
 
 // wait returns what bounds the waiting for records: if the script may exit, or has probes of signals, a time.
 func (s *run) wait(ctx context.Context) (context.Context, context.CancelFunc) {
+	if len(s.packets.streams) > 0 {
+		return context.WithTimeout(ctx, pollPackets)
+	}
 	if s.Signals != nil || slices.ContainsFunc(s.low.Sites, func(at lower.Site) bool { return at.Kind == lower.Exit }) {
 		return context.WithTimeout(ctx, poll)
 	}
@@ -454,7 +461,8 @@ func (s *run) drain(ctx context.Context) error {
 
 // finish runs the end programs, and prints what is left: records, maps, losses.
 func (s *run) finish(ctx context.Context, ends *probe.Plan) error {
-	if err := s.drain(ctx); err != nil { // so that there is room for what end probes emit
+	// The ring has room for what end probes emit then.
+	if err := errors.Join(s.drainPackets(), s.drain(ctx)); err != nil {
 		return err
 	}
 	if len(ends.Programs) > 0 {

@@ -16,12 +16,12 @@
 package pcap
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/internal/pcap"
 	"github.com/borescope/borescope/probe/action"
 )
 
@@ -31,8 +31,8 @@ type LinkType uint32
 
 // The types of links that the kernel's packets have most often.
 const (
-	Ethernet LinkType = 1
-	IP       LinkType = 101 // IPv4 or IPv6
+	Ethernet LinkType = pcap.Ethernet
+	IP       LinkType = pcap.IP // IPv4 or IPv6
 )
 
 // Writer writes packets. It is for one goroutine at a time.
@@ -49,13 +49,7 @@ func NewWriter(w io.Writer, link LinkType, zero time.Time) (*Writer, error) {
 	if zero.IsZero() {
 		zero = kernel.MonotonicZero()
 	}
-	le := binary.LittleEndian
-	b := le.AppendUint32(nil, 0xa1b23c4d) // times are in nanoseconds
-	b = le.AppendUint32(b, 2|4<<16)       // version 2.4
-	b = append(b, make([]byte, 8)...)     // UTC
-	b = le.AppendUint32(b, 256<<10)       // the largest packet, as in tcpdump's files
-	b = le.AppendUint32(b, uint32(link))  // the link type
-	if _, err := w.Write(b); err != nil {
+	if _, err := w.Write(pcap.AppendHeader(nil, uint32(link))); err != nil {
 		return nil, fmt.Errorf("write pcap header: %w", err)
 	}
 	return &Writer{w: w, zero: zero.UnixNano()}, nil
@@ -64,12 +58,8 @@ func NewWriter(w io.Writer, link LinkType, zero time.Time) (*Writer, error) {
 // Write writes a packet, which must begin with a header of the file's link type: see
 // action.Packet.Skip.
 func (f *Writer) Write(p *action.Packet) error {
-	le, t := binary.LittleEndian, uint64(f.zero)+p.Time
-	le.PutUint32(f.head[0:], uint32(t/1e9))
-	le.PutUint32(f.head[4:], uint32(t%1e9))
-	le.PutUint32(f.head[8:], uint32(len(p.Data)))
-	le.PutUint32(f.head[12:], uint32(p.Len))
-	for _, b := range [][]byte{f.head[:], p.Data} {
+	head := pcap.AppendRecord(f.head[:0], uint64(f.zero)+p.Time, len(p.Data), p.Len)
+	for _, b := range [][]byte{head, p.Data} {
 		if _, err := f.w.Write(b); err != nil {
 			return fmt.Errorf("write packet: %w", err)
 		}

@@ -67,7 +67,7 @@ func init() { // they lower their arguments
 		"percpu_kaddr": (*lowerer).percpuAddress, "cgroupid": (*lowerer).cgroupID,
 		"leader_comm": (*lowerer).ofTask, "leader_tid": (*lowerer).ofTask, "pcomm": (*lowerer).ofTask,
 		"ppid": (*lowerer).ofTask, "pid": (*lowerer).id, "tid": (*lowerer).id,
-		"socket_cookie": (*lowerer).socketCookie,
+		"socket_cookie": (*lowerer).socketCookie, "skboutput": (*lowerer).packet,
 		"strcap": func(l *lowerer, c *syntax.Call) *ir.Expr {
 			return constant(l.of(c), int64(l.typ(c.Args[0]).Size))
 		},

@@ -71,6 +71,8 @@ type Result struct {
 	Maps []*Map
 	// Ring is the buffer of the records, nil if there is nothing to emit.
 	Ring *ir.Map
+	// Packets are the buffers of packets for files.
+	Packets []*Packets
 	// Typed is set if the kernel must know the types of raw tracepoints' arguments.
 	Typed bool
 	// DWARF is set if the program reads arguments of user functions by name.
@@ -88,6 +90,13 @@ type Map struct {
 	Scalar     bool // without keys
 	Wrapped    bool // the program's keys are tuples of one element, the script's key
 	IR         *ir.Map
+}
+
+// Packets is a buffer of packets, of which each is written to a file without its first bytes.
+type Packets struct {
+	File string
+	Skip int
+	IR   *ir.Map
 }
 
 // SiteKind is what a site asks for.

@@ -2,6 +2,8 @@ package lower
 
 import (
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/borescope/borescope/internal/uapi"
@@ -218,7 +220,48 @@ func (l *lowerer) cgroupID(c *syntax.Call) *ir.Expr {
 // socketCookie is the id of a socket, of which the kernel must know that it is one.
 func (l *lowerer) socketCookie(c *syntax.Call) *ir.Expr {
 	l.out.Typed = l.out.Typed || l.point.Provider == "rawtracepoint"
-	return castTo(l.of(c), ir.NewExpr(ir.OpSocketCookie, l.expr(c.Args[0])))
+	return castTo(l.of(c), ir.NewExpr(ir.OpSocketCookie, l.ownArgument(c.Args[0])))
+}
+
+// packet emits the beginning of a packet for a file. The result is that nothing is wrong: what finds no room is
+// counted.
+func (l *lowerer) packet(c *syntax.Call) *ir.Expr {
+	skip, ok := l.literal(c.Args[3])
+	if !ok || skip < 0 || skip > ir.MaxPacket {
+		return l.missing(c.Args[3], "skboutput() of an offset that is no literal below 65,489")
+	}
+	l.out.Typed = l.out.Typed || l.point.Provider == "rawtracepoint"
+	file := c.Args[0].(*syntax.String).Value
+	i := slices.IndexFunc(l.out.Packets, func(p *Packets) bool { return p.File == file && p.Skip == int(skip) })
+	if i < 0 {
+		i = len(l.out.Packets)
+		m := &ir.Map{Name: "packets_" + strconv.Itoa(i), Kind: ir.MapPerf, Entries: l.o.Ring, Value: ir.TypeOf[ir.PacketHead]()}
+		l.out.Packets = append(l.out.Packets, &Packets{file, int(skip), m})
+		l.out.IR.Maps = append(l.out.IR.Maps, m)
+	}
+	l.add(c, &ir.Stmt{
+		Op: ir.StmtPacket, Map: l.out.Packets[i].IR, Key: l.ownArgument(c.Args[1]), X: castTo(ir.IntType(4, false), l.expr(c.Args[2])),
+	})
+	return constant(l.of(c), 0)
+}
+
+// ownArgument returns a value, as an argument of the probe if it is that of a builtin such as arg0, also after casts:
+// of what the kernel knows to be one, it knows what it points to.
+func (l *lowerer) ownArgument(x syntax.Expr) *ir.Expr {
+	of := x
+	for {
+		c, ok := of.(*syntax.Cast)
+		if !ok {
+			break
+		}
+		of = c.X
+	}
+	if b, ok := of.(*syntax.Builtin); ok {
+		if n, ok := argument(b.Name); ok {
+			return &ir.Expr{Op: ir.OpArg, Int: int64(n)}
+		}
+	}
+	return l.expr(x)
 }
 
 // path is the text of a struct path.
