@@ -250,6 +250,8 @@ func (o *options) checkFlags() error {
 		return o.failed("Invalid output format %q\nHINT: use text or json", o.output)
 	case o.failures > 0 && o.unwarned:
 		return o.failed("USAGE: -k, --warnings conflicts with --no-warnings")
+	case o.record != "" && o.mode != "run":
+		return o.failed("USAGE: -record conflicts with --mode %s", o.mode)
 	case o.record != "" && o.replay != "":
 		return o.failed("USAGE: -record and -replay exclude each other")
 	case o.failures > 1:

@@ -257,6 +257,7 @@ func TestReplayRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"-replay testdata/none", "-replay testdata/none: "},
 		{"-replay ../opensnoop/testdata/opens", "-replay ../opensnoop/testdata/opens: a recording of opensnoop"},
+		{"-record a -test -e begin{}", "-record conflicts with --mode test"},
 		{"-record a -replay demo", "-record and -replay exclude each other"},
 	} {
 		var out, said bytes.Buffer

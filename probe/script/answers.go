@@ -16,6 +16,7 @@ type answers struct {
 	Functions map[uint64][]output.Function         `json:"kernel,omitempty"`
 	Processes map[int]map[uint64][]output.Function `json:"user,omitempty"`
 	Places    map[int]map[uint64]place             `json:"places,omitempty"`
+	Comms     map[int]string                       `json:"comms,omitempty"`
 	Users     map[uint64]string                    `json:"users,omitempty"`
 	Cgroups   map[uint64]string                    `json:"cgroups,omitempty"`
 }
@@ -35,6 +36,8 @@ func (a *answers) FilePlace(pid int, pc uint64) (buildID string, offset uint64) 
 	p := a.Places[pid][pc]
 	return p.BuildID, p.Offset
 }
+
+func (a *answers) Comm(id int) string { return a.Comms[id] }
 
 func (a *answers) Username(uid uint64) string { return a.Users[uid] }
 
@@ -65,6 +68,8 @@ func (n *noting) FilePlace(pid int, pc uint64) (buildID string, offset uint64) {
 	note(&n.to.Places, pid, of)
 	return buildID, offset
 }
+
+func (n *noting) Comm(id int) string { return note(&n.to.Comms, id, n.Names.Comm(id)) }
 
 func (n *noting) Username(uid uint64) string { return note(&n.to.Users, uid, n.Names.Username(uid)) }
 

@@ -44,7 +44,7 @@ type RunOptions struct {
 	// or could not be read. What is printed is the same.
 	Strict bool
 	// Record, if not nil, records what is read of the running program, for Replay. The caller
-	// closes it after Run.
+	// closes it after Run. Tests and benches are not recorded.
 	Record *recording.Recorder
 	// Signals has a value for each SIGUSR1 that this process gets, as signal.Notify sends them: the script's
 	// probes self:signal:SIGUSR1 run, at the latest after 0.2 s. Nil is none.
@@ -59,13 +59,17 @@ type RunOptions struct {
 // argument. The end of ctx is no error. At the end Run says what was lost, and why. Run needs the privileges of bpf.Load.
 func (p *Program) Run(ctx context.Context, o *RunOptions) (status int, err error) {
 	s := p.newRun(o)
+	if s.Record != nil && p.mode != ModeRun {
+		return 0, errors.New("tests and benches cannot be recorded: only ModeRun")
+	}
 	err = s.run(ctx)
 	return s.status, s.strictly(err)
 }
 
 // Replay prints what a recording of the program has, as Run printed it while it was recorded: the
 // records, the maps, the names of addresses and users, and what was lost. Nothing is loaded, and no
-// privileges are needed. The times of time() are those of the replay; cat() and system() do nothing.
+// privileges are needed. The times of time() are those of the replay; cat(), system() and skboutput() do
+// nothing.
 func (p *Program) Replay(rec *recording.Recording, o *RunOptions) (status int, err error) {
 	s := p.newRun(o)
 	replayed, err := bpf.Open(p.low.IR, rec)
