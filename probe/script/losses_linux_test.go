@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strconv"
@@ -20,6 +21,9 @@ import (
 
 // mkdir is a probe of the calls whose number is known.
 const mkdir = "tracepoint:syscalls:sys_enter_mkdirat /pid == $1/ "
+
+// unnamed is mkdir for a process that the script does not name: its files are read when it is seen.
+const unnamed = "tracepoint:syscalls:sys_enter_mkdirat /pid >= $1 && pid <= $1/ "
 
 // lossCases are ways to lose something, each with what is said: at the end, or when it happens.
 // said is a regular expression; counts are those in JSON, "" where they depend on time.
@@ -66,7 +70,7 @@ var lossCases = []struct {
 		said:  `WARNING: [0-9]+ firings were missed: a program was running on the CPU\n`,
 	},
 	{
-		name: "unwalked", text: mkdir + "{ @[ustack(3)] = count(); }",
+		name: "unwalked", text: unnamed + "{ @[ustack(3)] = count(); }",
 		said: `% of 23 user stacks are whole; 23 were taken before the files of their process were read, 0 end too early\n`, counts: `"unwalked": 23`,
 	},
 	{
@@ -146,12 +150,38 @@ func TestNoLosses(t *testing.T) {
 	}
 }
 
+// TestWalkedAtOnce: the first stacks of a process that the script names, or is restricted to, are whole.
+func TestWalkedAtOnce(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	for _, restricted := range []bool{false, true} {
+		child := startWork(t)
+		text, o := mkdir, &script.Options{Params: child.params()}
+		if restricted {
+			text, o.PID = "tracepoint:syscalls:sys_enter_mkdirat ", child.Process.Pid
+		}
+		var said bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		p := script.MustCompile(t, text+"{ @[ustack] = count(); }", o)
+		_, err := p.Run(ctx, &script.RunOptions{Stdout: io.Discard, Stderr: &said, Attached: func() error {
+			defer cancel()
+			return child.work()
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "100.0 % of 23 user stacks are whole; 0 were taken before the files of their process were read, 0 end too early\n"
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("restricted %t: it said\n%s\nwant %s", restricted, &said, want)
+		}
+	}
+}
+
 // TestUnnamed: it is said that addresses have no names because their process had ended before it was
 // looked at.
 func TestUnnamed(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
 	child := startWork(t)
-	p := script.MustCompile(t, mkdir+"{ @[ustack(2)] = count(); }", &script.Options{Params: child.params()})
+	p := script.MustCompile(t, unnamed+"{ @[ustack(2)] = count(); }", &script.Options{Params: child.params()})
 	var out, said bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := p.Run(ctx, &script.RunOptions{Stdout: &out, Stderr: &said, Attached: func() error {

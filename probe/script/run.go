@@ -201,10 +201,11 @@ func (s *run) load(ctx context.Context) (err error) {
 	if !s.low.Announces {
 		return nil
 	}
-	s.watched = watch(s.loaded, s.names.files())
+	pids := named(s.typed.File)
 	if s.pid != 0 {
-		s.watched.add(s.pid)
+		pids = append(pids, s.pid)
 	}
+	s.watched = watch(s.loaded, s.names.files(), pids)
 	return nil
 }
 

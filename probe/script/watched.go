@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -21,10 +22,41 @@ type watched struct {
 // mostWaiting is the number of processes that wait for the walker to get their rules.
 const mostWaiting = 1 << 14
 
-func watch(loaded *bpf.Loaded, files *symbol.Processes) *watched {
+// watch returns when the walker has the rules of the given processes: their first stacks are whole.
+func watch(loaded *bpf.Loaded, files *symbol.Processes, pids []int) *watched {
 	w := &watched{loaded: loaded, files: files, pids: make(chan int, mostWaiting), done: make(chan struct{})}
-	go w.walk()
+	known := map[int]bool{}
+	for _, pid := range pids {
+		_ = w.files.Observe(pid) // addresses of an ended process have no names
+		_ = w.loaded.AddProcess(pid)
+		known[pid] = true
+	}
+	go w.walk(known)
 	return w
+}
+
+// mostNamed is the number of processes that a script names which are looked at before it begins: the
+// rules of a large program take tens of milliseconds.
+const mostNamed = 16
+
+// named returns the processes that a script compares pid with, as in /pid == 1234/.
+func named(f *syntax.File) (pids []int) {
+	for n := range syntax.All(f) {
+		b, ok := n.(*syntax.Binary)
+		if !ok || b.Op != "==" || len(pids) == mostNamed {
+			continue
+		}
+		x, y := b.X, b.Y
+		if c, ok := y.(*syntax.Cast); ok { // to the width of pid
+			y = c.X
+		}
+		what, ok := x.(*syntax.Builtin)
+		pid, is := y.(*syntax.Integer)
+		if ok && is && what.Name == "pid" && pid.Value < 1<<31 {
+			pids = append(pids, int(pid.Value))
+		}
+	}
+	return pids
 }
 
 // add looks at a process.
@@ -45,11 +77,10 @@ func (w *watched) stop() {
 // swept is how often the rules of ended processes are removed.
 const swept = 5 * time.Second
 
-// walk gives the walker the processes. The rules of a large program take a while to compile, and
-// records have to be read meanwhile.
-func (w *watched) walk() {
+// walk gives the walker the processes, besides those that it knows. The rules of a large program take a
+// while to compile, and records have to be read meanwhile.
+func (w *watched) walk(known map[int]bool) {
 	defer close(w.done)
-	known := map[int]bool{}
 	last := time.Now()
 	for pid := range w.pids {
 		_ = w.loaded.AddProcess(pid) // a process that can't be read is walked by frame pointers
