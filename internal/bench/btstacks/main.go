@@ -1,7 +1,7 @@
 // Command btstacks takes user stacks of programs without frame pointers, as Debian has them, by
 // package script and by bpftrace, and prints how many of all samples are whole: end in the function
-// with which a process or a thread begins. Of package script's it also prints how many of the calls
-// in them perf script sees too, which walks by DWARF:
+// with which a process begins. Of package script's it also prints how many of the calls in them perf
+// script sees too, which walks by DWARF:
 //
 //	go -C internal/bench run ./btstacks [-d 10s]
 //
@@ -18,7 +18,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,15 +26,15 @@ import (
 	"github.com/borescope/borescope/probe/script"
 )
 
-// programs run until they are killed.
+// programs run until they are killed. They are Debian's: a python3 of pyenv precedes it in PATH.
 var programs = []struct {
 	name string
 	argv []string
 }{
-	{"python3", []string{"python3", "-c", "def deep(n): return deep(n-1) if n else sorted(range(300), key=lambda v: -v)\nwhile True: deep(20)"}},
-	{"openssl", []string{"openssl", "speed", "-seconds", "1000", "rsa2048"}},
-	{"bash", []string{"bash", "-c", `f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else for ((i=0;i<300;i++)); do x=${x//a/bb}; x=${x:0:50}aa; done; fi; }; while :; do f 4; done`}},
-	{"perl", []string{"perl", "-e", `sub f { my $n = shift; return $n ? f($n-1) : do { my $s = "abc" x 100; $s =~ s/b+/x/g; my @a = sort map { $_ * 3 % 17 } 1..200; scalar @a } } while (1) { f(10) }`}},
+	{"python3", []string{"/usr/bin/python3", "-c", "def deep(n): return deep(n-1) if n else sorted(range(300), key=lambda v: -v)\nwhile True: deep(20)"}},
+	{"openssl", []string{"/usr/bin/openssl", "speed", "-seconds", "1000", "rsa2048"}},
+	{"bash", []string{"/usr/bin/bash", "-c", `f() { if (( $1 > 0 )); then f $(( $1 - 1 )); else for ((i=0;i<300;i++)); do x=${x//a/bb}; x=${x:0:50}aa; done; fi; }; while :; do f 4; done`}},
+	{"perl", []string{"/usr/bin/perl", "-e", `sub f { my $n = shift; return $n ? f($n-1) : do { my $s = "abc" x 100; $s =~ s/b+/x/g; my @a = sort map { $_ * 3 % 17 } 1..200; scalar @a } } while (1) { f(10) }`}},
 }
 
 func main() {
@@ -67,17 +66,17 @@ func compare(name string, argv []string, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	edges, err := byPerf(pid, d)
+	known, err := byPerf(pid, d)
 	if err != nil {
 		return err
 	}
-	entries, err := entriesOf(pid)
+	space, err := spaceOf(pid)
 	if err != nil {
 		return err
 	}
-	n, whole := ours.count(entries)
-	seen, calls := ours.calls(edges)
-	tn, twhole := theirs.count(entries)
+	n, whole := ours.count(space.entry)
+	seen, calls := ours.calls(known, space)
+	tn, twhole := theirs.count(space.entry)
 	fmt.Printf("%-8s %5.1f %% of %d whole, perf sees %.2f %% of %d calls; bpftrace %5.1f %% of %d\n",
 		name, percent(whole, n), n, percent(seen, calls), calls, percent(twhole, tn), tn)
 	return nil
@@ -85,7 +84,7 @@ func compare(name string, argv []string, d time.Duration) error {
 
 func percent(a, b int) float64 { return 100 * float64(a) / float64(max(b, 1)) }
 
-// stacks are functions' names, innermost first, with how often each was seen.
+// stacks are addresses, a line for each, innermost first, with how often each was seen.
 type stacks map[string]int
 
 // text is the script, in the words of both languages.
@@ -107,7 +106,7 @@ func byBpftrace(pid int, d time.Duration) (stacks, error) {
 	return parse(string(out)), err
 }
 
-// parse reads entries "@[", lines of frames, "]: 5". A frame is kept as "address name".
+// parse reads entries "@[", lines of frames, "]: 5".
 func parse(out string) stacks {
 	list := stacks{}
 	for _, part := range strings.Split(out, "@[")[1:] {
@@ -117,51 +116,65 @@ func parse(out string) stacks {
 		if !ok || err != nil {
 			continue
 		}
-		var names []string
+		var addresses []string
 		for line := range strings.Lines(frames) {
-			if f := strings.Fields(line); len(f) > 1 {
-				name, _, _ := strings.Cut(f[1], "+")
-				names = append(names, f[0]+" "+name)
+			f := strings.Fields(line)
+			if len(f) > 1 && f[len(f)-1] != "(inlined)" { // which is at the address of its caller
+				addresses = append(addresses, f[0])
 			}
 		}
-		list[strings.Join(names, "\n")] += n
+		list[strings.Join(addresses, "\n")] += n
 	}
 	return list
 }
 
-// begins are the functions with which threads begin.
-var begins = []string{"clone", "__clone3", "clone3", "start_thread"}
+// addresses returns those of a stack.
+func addresses(stack string) (list []uint64) {
+	for line := range strings.SplitSeq(stack, "\n") {
+		if a, err := strconv.ParseUint(line, 16, 64); err == nil {
+			list = append(list, a)
+		}
+	}
+	return list
+}
 
 // startSize is the most that the code at a program's entry point has.
 const startSize = 64
 
 // count returns how many samples there are, and how many of them are whole: end at the entry point of
-// the program or its loader, or where a thread begins.
-func (s stacks) count(entries []uint64) (n, whole int) {
+// the program.
+func (s stacks) count(entry uint64) (n, whole int) {
 	for stack, times := range s {
 		n += times
-		frames := strings.Split(stack, "\n")
-		address, name, _ := strings.Cut(frames[len(frames)-1], " ")
-		pc, _ := strconv.ParseUint(address, 16, 64)
-		at := func(entry uint64) bool { return pc >= entry && pc < entry+startSize }
-		if slices.Contains(begins, name) || slices.ContainsFunc(entries, at) {
+		list := addresses(stack)
+		if len(list) == 0 {
+			continue
+		}
+		if last := list[len(list)-1]; last >= entry && last < entry+startSize {
 			whole += times
 		}
 	}
 	return n, whole
 }
 
-// entriesOf returns the entry point of a process's program.
-func entriesOf(pid int) ([]uint64, error) {
+// space is what a process has where.
+type space struct {
+	entry uint64 // the program's entry point
+	files []mapping
+}
+
+type mapping struct {
+	start, end, offset uint64
+	path               string
+}
+
+func spaceOf(pid int) (*space, error) {
 	exe := fmt.Sprintf("/proc/%d/exe", pid)
 	f, err := elf.Open(exe)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if f.Type == elf.ET_EXEC {
-		return []uint64{f.Entry}, nil
-	}
 	path, err := os.Readlink(exe)
 	if err != nil {
 		return nil, err
@@ -170,42 +183,54 @@ func entriesOf(pid int) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
+	s := &space{entry: f.Entry}
 	for line := range strings.Lines(string(maps)) {
-		if strings.Contains(line, path) { // the first is of offset 0
-			start, _, _ := strings.Cut(line, "-")
-			base, err := strconv.ParseUint(start, 16, 64)
-			return []uint64{base + f.Entry}, err
+		fields := strings.Fields(line)
+		if len(fields) < 6 {
+			continue
 		}
+		m := mapping{path: fields[5]}
+		if _, err := fmt.Sscanf(fields[0]+" "+fields[2], "%x-%x %x", &m.start, &m.end, &m.offset); err != nil {
+			return nil, err
+		}
+		if m.path == path && m.offset == 0 && f.Type == elf.ET_DYN {
+			s.entry = m.start + f.Entry
+		}
+		s.files = append(s.files, m)
 	}
-	return nil, errors.New("the program is not mapped")
+	return s, nil
 }
 
-// call is a function and its caller.
-type call struct{ callee, caller string }
+// place returns an address as a file and an offset in it, "" if it is in no file.
+func (s *space) place(address uint64) string {
+	for _, m := range s.files {
+		if address >= m.start && address < m.end {
+			return fmt.Sprintf("%x (%s)", address-m.start+m.offset, m.path)
+		}
+	}
+	return ""
+}
+
+// call is where a function was called, and where the function that did it was called. Inner is "" for
+// the innermost function, which has no such place.
+type call struct{ inner, outer string }
 
 // calls returns how many calls the stacks have, and how many of them are known.
-func (s stacks) calls(known map[call]bool) (seen, n int) {
+func (s stacks) calls(known map[call]bool, in *space) (seen, n int) {
 	for stack, times := range s {
-		frames := strings.Split(stack, "\n")
-		for i := 1; i < len(frames); i++ {
-			_, a, _ := strings.Cut(frames[i-1], " ")
-			_, b, _ := strings.Cut(frames[i], " ")
-			a, b = plain(a), plain(b)
-			if strings.HasPrefix(a, "0x") || strings.HasPrefix(b, "0x") {
+		inner := ""
+		for i, a := range addresses(stack) {
+			if i == 0 {
 				continue
 			}
-			if n += times; known[call{a, b}] {
+			outer := in.place(a - 1) // the call; a is where it returns
+			if n += times; known[call{inner, outer}] {
 				seen += times
 			}
+			inner = outer
 		}
 	}
 	return seen, n
-}
-
-// plain returns a name without its version.
-func plain(name string) string {
-	name, _, _ = strings.Cut(name, "@")
-	return name
 }
 
 // byPerf returns the calls in the stacks that perf walks by DWARF.
@@ -221,26 +246,28 @@ func byPerf(pid int, d time.Duration) (map[call]bool, error) {
 	if out, err := record.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}
-	show := exec.Command("perf", "script", "-i", file, "-F", "ip,sym", "--no-inline")
+	show := exec.Command("perf", "script", "-i", file, "-F", "ip,sym,dso", "--no-inline")
 	out, err := show.Output()
 	if err != nil {
 		return nil, err
 	}
-	edges := map[call]bool{}
-	last := ""
+	known := map[call]bool{}
+	depth, inner := 0, ""
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
-		if len(fields) < 2 {
-			last = ""
+		if len(fields) < 3 {
+			depth, inner = 0, ""
 			continue
 		}
-		if last != "" {
-			edges[call{last, plain(fields[1])}] = true
+		if depth++; depth == 1 {
+			continue
 		}
-		last = plain(fields[1])
+		outer := fields[0] + " " + fields[len(fields)-1]
+		known[call{inner, outer}] = true
+		inner = outer
 	}
-	if len(edges) == 0 {
+	if len(known) == 0 {
 		return nil, errors.New("perf script shows no calls")
 	}
-	return edges, nil
+	return known, nil
 }
