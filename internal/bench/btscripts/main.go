@@ -1,14 +1,18 @@
-// Command btscripts compiles the scripts of directories for this machine, and prints how many
-// become programs, and what the language has and programs do not, with how many scripts use it:
+// Command btscripts compiles the scripts of directories for this machine and tells what becomes of
+// each: of those that become programs whether the kernel's verifier takes them, and of the others
+// what this kernel lacks, what the script has wrong, or what the language has and programs do not:
 //
-//	go -C internal/bench run ./btscripts DIR…
+//	go -C internal/bench run ./btscripts DIR…           # counts, and what is missing
+//	go -C internal/bench run ./btscripts -load DIR…     # a line for each script, as root
+//	go -C internal/bench run ./btscripts -table FILE…   # what -load printed, as a table by kernel
+//	go -C internal/bench run ./btscripts -both DIR…     # compiled with few and with all types
 //
-// A script whose probes are not on this machine counts as one that becomes a program. Scripts that
-// have errors are left out.
+// Nothing is attached. A script that is for functions or files of other machines is compiled for
+// others in their place, and loaded: the verifier knows of a kprobe's function as little as of a
+// uprobe's file. So are kprobes on a kernel without them. Status 1: the verifier refused a script.
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,34 +23,83 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script"
-	"github.com/borescope/borescope/probe/script/syntax"
-	"github.com/borescope/borescope/probe/script/system"
-	"github.com/borescope/borescope/probe/script/types"
 )
 
 func main() {
-	load := flag.Bool("load", false, "load the programs into the kernel, too")
-	names := flag.Bool("v", false, "print each script that becomes no program")
+	load := flag.Bool("load", false, "load the programs into the kernel, too, as root")
+	each := flag.Bool("v", false, "print a line for each script")
 	both := flag.Bool("both", false, "compile each script with the types that it names and with all of the\n"+
 		"kernel's, and print those that differ")
+	page := flag.Bool("table", false, "print the table of what runs with -load -v printed")
 	flag.Parse()
-	env := probe.NewEnv(nil)
-	for _, dir := range flag.Args() {
-		if *both {
-			if err := differing(dir); err != nil {
-				fmt.Fprintln(os.Stderr, "btscripts:", err)
-				os.Exit(1)
-			}
-			continue
+	var err error
+	switch {
+	case *page:
+		err = table(os.Stdout, flag.Args())
+	case *both:
+		for _, dir := range flag.Args() {
+			err = errors.Join(err, differing(dir))
 		}
-		if err := report(env, dir, *load, *names); err != nil {
-			fmt.Fprintln(os.Stderr, "btscripts:", err)
-			os.Exit(1)
+	default:
+		err = run(flag.Args(), *load, *each)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "btscripts:", err)
+		os.Exit(1)
+	}
+}
+
+// run prints what becomes of the scripts of directories: each if asked to, and how many there are of
+// each kind.
+func run(dirs []string, load, each bool) error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return err
+	}
+	fmt.Println("kernel", unix.ByteSliceToString(u.Release[:]))
+	env := machine()
+	refused := 0
+	for _, dir := range dirs {
+		counts := map[state]int{}
+		missing := map[string]int{}
+		err := scripts(dir, func(path, text string) {
+			r := try(env, path, text, load)
+			counts[r.state]++
+			if r.state == notYet {
+				missing[r.cause]++
+			}
+			if r.state == isRefused {
+				refused++
+			}
+			if each || r.state == isRefused {
+				name, err := filepath.Rel(dir, path)
+				if err != nil {
+					name = path
+				}
+				fmt.Printf("%s\t%s\t%s\t%s\n", filepath.Base(dir), name, r.state, r.cause)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s:", dir)
+		for _, s := range states {
+			fmt.Printf(" %d %s;", counts[s], s)
+		}
+		fmt.Println()
+		for _, what := range slices.Sorted(maps.Keys(missing)) {
+			fmt.Printf("  %4d %s\n", missing[what], what)
 		}
 	}
+	if refused > 0 {
+		return fmt.Errorf("the verifier refused %d scripts", refused)
+	}
+	return nil
 }
 
 // differing prints the scripts whose programs or errors depend on how the kernel's types were read.
@@ -87,31 +140,6 @@ func compiled(path, text string, env *probe.Env) string {
 	return b.String()
 }
 
-// errAbsent is the error for a script that could become a program on another machine.
-var errAbsent = errors.New("its probes are not on this machine")
-
-// compile compiles a script. If only its probes are not here, all else of it is compiled, too.
-func compile(path, text string, env *probe.Env) (*script.Program, error) {
-	p, err := script.Compile(path, text, options(env))
-	said, ok := errors.AsType[syntax.Errors](err)
-	if !ok || slices.ContainsFunc(said, func(e *syntax.Error) bool {
-		return e.Severity == syntax.SeverityError && !strings.HasPrefix(e.Msg, "No matches for ") &&
-			!strings.HasPrefix(e.Msg, "Probe has no valid attach points.")
-	}) {
-		return p, err
-	}
-	o := options(env)
-	o.System = struct{ types.System }{system.New(env, &system.Options{DWARF: true})} // which looks for no probes
-	if _, err = script.Compile(path, text, o); err == nil {
-		err = errAbsent
-	}
-	return nil, err
-}
-
-func options(env *probe.Env) *script.Options {
-	return &script.Options{Env: env, Unsafe: true, Params: []string{"1", "1", "1"}}
-}
-
 // scripts calls f for each script of a directory.
 func scripts(dir string, f func(path, text string)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -124,56 +152,4 @@ func scripts(dir string, f func(path, text string)) error {
 		}
 		return err
 	})
-}
-
-// report prints a directory's row, and what is missing for its scripts.
-func report(env *probe.Env, dir string, load, names bool) error {
-	var whole, part, absent, wrong, loaded int
-	missing := map[string]int{}
-	err := scripts(dir, func(path, text string) {
-		p, err := compile(path, text, env)
-		var said syntax.Errors
-		switch {
-		case err == nil:
-			whole++
-			if load {
-				if err := p.Load(); err != nil {
-					fmt.Printf("    %s: %v\n", path, err)
-				} else {
-					loaded++
-				}
-			}
-		case !errors.As(err, &said):
-			absent++
-			if names {
-				fmt.Printf("    %s: %v\n", path, err)
-			}
-		case !strings.Contains(said.String(), script.NotYet):
-			wrong++
-		default:
-			part++
-			seen := map[string]bool{}
-			for _, e := range said {
-				if what, ok := strings.CutSuffix(e.Msg, script.NotYet); ok && !seen[what] {
-					seen[what] = true
-					missing[what]++
-				}
-			}
-			if names {
-				fmt.Printf("    %s: %s\n", path, strings.Join(slices.Sorted(maps.Keys(seen)), "; "))
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s: %d become programs (%d loaded), %d without their probes here, %d not yet, %d have errors\n",
-		dir, whole+absent, loaded, absent, part, wrong)
-	list := slices.SortedFunc(maps.Keys(missing), func(a, b string) int {
-		return cmp.Or(cmp.Compare(missing[b], missing[a]), cmp.Compare(a, b))
-	})
-	for _, what := range list {
-		fmt.Printf("  %4d %s\n", missing[what], what)
-	}
-	return nil
 }
