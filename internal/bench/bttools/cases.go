@@ -18,12 +18,12 @@ import (
 
 // a case is a tool with the work that it must see.
 type toolCase struct {
-	what   string       // that it must see
-	work   func() error // in a process of its own, whose name is btwork
-	want   []string     // regular expressions of lines; PID is the process
-	lacks  func() error // what the machine lacks for the work, nil for nothing
-	params []string
-	after  time.Duration // until what was seen is printed
+	what  string        // that it must see
+	work  func() error  // in a process of its own, whose name is btwork
+	want  []string      // regular expressions of lines; PID is the process
+	lacks func() error  // what the machine lacks for the work, nil for nothing
+	needs string        // regular expression of a probe, where the script takes what there is
+	after time.Duration // until what was seen is printed
 }
 
 // btwork is the name of the processes.
@@ -33,7 +33,7 @@ var cases map[string]toolCase
 
 func init() {
 	blocks := toolCase{
-		work: readDisk, lacks: disk, after: 200 * time.Millisecond,
+		work: readDisk, lacks: disk(), after: 200 * time.Millisecond,
 	}
 	block := func(what string, want ...string) toolCase {
 		c := blocks
@@ -44,11 +44,12 @@ func init() {
 	cases = map[string]toolCase{
 		"bashreadline":          {what: "a line that bash read", work: bash, want: []string{`^\S+ +\d+ +echo bttools-line$`}, lacks: program("script", "bash")},
 		"biolatency":            block("reads of a disk", `^\[\d+.*\) +\d+ \|`),
-		"biolatency-kp":         block("reads of a disk", `^\[\d+.*\) +\d+ \|`),
+		"biolatency-kp":         {what: "reads of a disk", work: readDisk, want: []string{`^\[\d+.*\) +\d+ \|`}, lacks: disk(), needs: "blk_account_io_done", after: 200 * time.Millisecond},
 		"biosnoop":              block("the process's reads of a disk", `^\d+ +\d+ +\d+ +btwork +PID +\d+$`),
-		"old_biosnoop-pre-5.17": block("the process's reads of a disk", ` btwork +PID +`),
-		"old_biosnoop-pre-6.4":  block("the process's reads of a disk", ` btwork +PID +`),
+		"old/biosnoop-pre-5.17": block("the process's reads of a disk", ` btwork +PID +`),
+		"old/biosnoop-pre-6.4":  block("the process's reads of a disk", ` btwork +PID +`),
 		"biostacks":             block("the stack of reads of a disk", `submit_bio|blk_`),
+		"old/biostacks":         {what: "the stack of reads of a disk", work: readDisk, want: []string{`submit_bio|blk_`}, lacks: disk(), needs: "blk_account_io_start", after: 200 * time.Millisecond},
 		"bitesize":              block("their sizes", `^@\[btwork\]:`, `^\[4K, 8K\) +\d+ `),
 		"capable":               {what: "a check of CAP_SYS_CHROOT", work: chroot, want: []string{`^\S+ +\d+ +PID +btwork +18 +CAP_SYS_CHROOT`}},
 		"cpuwalk":               {what: "samples of a busy CPU", work: busy, want: []string{`^\[\d+\] +\d{2,} \|`}},
@@ -57,20 +58,25 @@ func init() {
 		"gethostlatency":        {what: "the look-up of a host", work: getent, want: []string{`getent +\d+ +localhost$`}, lacks: program("getent")},
 		"killsnoop":             {what: "a signal and its receiver", work: kill, want: []string{`^\S+ +PID +btwork +(10|SIGUSR1) +\d+ +0$`}},
 		"loads":                 {what: "the load averages", work: sleep, want: []string{`load averages: \d+\.\d\d`}, after: second},
+		"mdflush":               {what: "a flush of a mirrored disk", work: mirror, want: []string{`^\S+ +PID +btwork +md\d+$`}, lacks: disk("mdadm")},
+		"old/mdflush":           {what: "a flush of a mirrored disk", work: mirror, want: []string{`^\S+ +PID +btwork +md\d+$`}, lacks: disk("mdadm")},
 		"naptime":               {what: "a sleep of 123 ms", work: nap, want: []string{`btwork +0\.123$`}},
+		"oomkill":               {what: "a process that the kernel killed", work: outOfMemory, want: []string{`^\S+ Triggered by PID \d+ \("btwork"\), CGROUP \d+ \(".*bttools\S*"\), OOM kill of PID \d+ \("btwork"\), \d+ pages, loadavg: \d+\.\d\d`}},
 		"opensnoop":             {what: "an open that failed", work: open, want: []string{`^PID +btwork +-1 +2 /no/such/bttools-none$`}},
 		"pidpersec":             {what: "new processes each second", work: forks, want: []string{`s/sec: @: [1-9]\d*$`}, after: second},
 		"runqlat":               {what: "waits for a CPU", work: busy, want: []string{`^\[\d+.*\) +\d+ \|`}},
 		"runqlen":               {what: "lengths of run queues", work: busy, want: []string{`^\[\d+\] +\d+ \|`}},
-		"old_runqlen":           {what: "lengths of run queues", work: busy, want: []string{`^\[\d+\] +\d+ \|`}},
+		"old/runqlen":           {what: "lengths of run queues", work: busy, want: []string{`^\[\d+\] +\d+ \|`}},
 		"setuids":               {what: "setuid and its result", work: setuid, want: []string{`^\S+ +PID +btwork +\d+ +setuid +uid=0 \(0\)$`}},
 		"sslsnoop":              {what: "reads of openssl", work: tls, want: []string{`openssl +\d+ +.*SSL_read`}, lacks: program("openssl")},
 		"ssllatency":            {what: "reads of openssl", work: tls, want: []string{`SSL_read`}, lacks: program("openssl")},
 		"statsnoop":             {what: "a stat that failed", work: stat, want: []string{`^PID +btwork +2 /no/such/bttools-none$`}},
+		"swapin":                {what: "pages read from swap", work: swap, want: []string{`^@\[btwork, \d+\]: [1-9]\d+$`}, lacks: disk("mkswap"), needs: "swap_read", after: second},
 		"syncsnoop":             {what: "fdatasync", work: syncFile, want: []string{`PID +btwork +tracepoint:syscalls:sys_enter_fdatasync$`}},
 		"syscount":              {what: "calls by process", work: open, want: []string{`^@process\[btwork\]: \d+$`}},
 		"tcpaccept":             {what: "an accepted connection", work: connect, want: []string{`^\S+ +PID +btwork +127\.0\.0\.1 +\d+ +127\.0\.0\.1 +\d+ +\d+/\d+$`}},
 		"tcpconnect":            {what: "a connection", work: connect, want: []string{`^\S+ +PID +btwork +127\.0\.0\.1 +\d+ +127\.0\.0\.1 +\d+ *$`}},
+		"tcpdrop":               {what: "a segment that the policy of its group drops", work: dropped, want: []string{`^\S+ +PID +btwork +127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +SYN_SENT *$`, `^\s+\S*ip_\w*output`}},
 		"tcplife":               {what: "a connection's 64 KB", work: connect, want: []string{`^PID +btwork +127\.0\.0\.1 +\d+ +127\.0\.0\.1 +\d+ +64 +0 +\d+$`}, after: 300 * time.Millisecond},
 		"tcpretrans":            {what: "the SYN again", work: filtered, want: []string{`127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +SYN_SENT`}},
 		"tcpsynbl":              {what: "the backlog at a connection", work: connect, want: []string{`^@backlog\[\d+\]:`}},
@@ -79,16 +85,20 @@ func init() {
 		"vfscount":              {what: "calls of vfs_open", work: open, want: []string{`vfs_open\]: [1-9]`}},
 		"vfsstat":               {what: "reads each second", work: readFiles, want: []string{`^@\[vfs_read\w*\]: [1-9]`}, after: second},
 		"writeback":             {what: "the end of a write-back", work: writeBack, want: []string{`^\S+ +\S+ +\d+ +\w+ +\d+\.\d+$`}, lacks: diskFiles, after: 500 * time.Millisecond},
+		"xfsdist":               {what: "reads, writes and syncs of XFS", work: files, want: []string{`^@us\[xfs_file_open\]:`, `^@us\[xfs_file_read_iter\]:`, `^@us\[xfs_file_write_iter\]:`, `^@us\[xfs_file_fsync\]:`}, lacks: disk("mkfs.xfs"), needs: "xfs_file_fsync"},
 	}
 }
 
 // be is the process of a tool.
 func be(name string) error {
-	if name == "exit" {
+	work := cases[name].work
+	switch name {
+	case "exit":
 		return nil
+	case "fill":
+		work = fill
 	}
-	c, ok := cases[name]
-	if !ok {
+	if work == nil {
 		return fmt.Errorf("no tool %s", name)
 	}
 	runtime.LockOSThread() // whose name it has
@@ -96,8 +106,11 @@ func be(name string) error {
 	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&comm[0])), 0, 0, 0); err != nil {
 		return err
 	}
+	if err := os.WriteFile("/proc/self/comm", comm, 0); err != nil { // its first thread, too
+		return err
+	}
 	time.Sleep(50 * time.Millisecond)
-	return c.work()
+	return work()
 }
 
 // program returns what the machine lacks of programs.
@@ -110,49 +123,6 @@ func program(names ...string) func() error {
 		}
 		return nil
 	}
-}
-
-// theDisk is the disk that is read.
-const theDisk = "/dev/vda"
-
-func disk() error {
-	f, err := os.Open(theDisk)
-	if err != nil {
-		return errors.New("there is no disk " + theDisk)
-	}
-	return f.Close()
-}
-
-// diskFiles returns why the files here are not on a disk.
-func diskFiles() error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(".", &st); err != nil {
-		return err
-	}
-	switch st.Type {
-	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC:
-		return errors.New("files are in memory here")
-	}
-	return nil
-}
-
-// readDisk reads pages of a disk, past the kernel's cache.
-func readDisk() error {
-	f, err := os.OpenFile(theDisk, os.O_RDONLY|unix.O_DIRECT, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		return err
-	}
-	for i := range 20 {
-		if _, err := unix.Pread(int(f.Fd()), b, int64(i)*65536); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func bash() error {
@@ -383,17 +353,4 @@ func readFiles() error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return nil
-}
-
-func writeBack() error {
-	f, err := os.CreateTemp(".", "bttools")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	if _, err := f.Write(make([]byte, 1<<20)); err != nil {
-		return err
-	}
-	return unix.Syncfs(int(f.Fd()))
 }

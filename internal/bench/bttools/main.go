@@ -1,11 +1,12 @@
 // Command bttools runs bpftrace's own tools as package script compiles them, each beside a process
 // whose work it must see, and prints for each whether it did:
 //
-//	go -C internal/bench run ./bttools DIR             # a folder of .bt files, as root
-//	go -C internal/bench run ./bttools -table FILE…    # what runs printed, as a table by kernel
+//	go -C internal/bench run ./bttools -scratch DISK DIR   # a folder of .bt files, as root
+//	go -C internal/bench run ./bttools -table FILE…        # what runs printed, as a table by kernel
 //
 // A tool that needs what the machine does not have, such as a probe, a program or a disk, is left out
-// with the cause. Status 1: a tool did not see what it must.
+// with the cause. The disk loses all that is on it where the kernel has what mdflush, swapin or xfsdist
+// see; natively a loop device will do. Status 1: a tool did not see what it must.
 package main
 
 import (
@@ -14,10 +15,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,6 +35,7 @@ import (
 
 func main() {
 	work := flag.String("work", "", "be the process of the tool `NAME`")
+	flag.StringVar(&scratch, "scratch", "", "a `DISK` to read and overwrite")
 	page := flag.Bool("table", false, "print the table of what runs printed")
 	flag.Parse()
 	var err error
@@ -53,8 +57,14 @@ func main() {
 
 // run runs the tools of a folder.
 func run(dir string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*.bt"))
-	if err != nil || len(files) == 0 {
+	var names []string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, _ fs.DirEntry, err error) error {
+		if tool, ok := strings.CutSuffix(name, ".bt"); ok {
+			names = append(names, tool)
+		}
+		return err
+	})
+	if err != nil || len(names) == 0 {
 		return fmt.Errorf("no .bt files in %s: %w", dir, err)
 	}
 	var u unix.Utsname
@@ -64,9 +74,8 @@ func run(dir string) error {
 	fmt.Println("kernel", unix.ByteSliceToString(u.Release[:]))
 	env := probe.NewEnv(nil)
 	wrong := 0
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".bt")
-		result := try(env, name, file)
+	for _, name := range names {
+		result := try(env, name, filepath.Join(dir, name+".bt"))
 		if strings.HasPrefix(result, "WRONG") {
 			wrong++
 		}
@@ -80,17 +89,20 @@ func run(dir string) error {
 
 // try runs a tool beside its process, and says what came of it.
 func try(env *probe.Env, name, file string) string {
-	c, ok := cases[name]
-	if !ok {
-		return "no work: it is not among those that are tried"
-	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "WRONG " + err.Error()
 	}
-	p, err := script.Compile(name, string(text), &script.Options{Env: env, Unsafe: true, Params: c.params})
+	p, err := script.Compile(name, string(text), &script.Options{Env: env, Unsafe: true})
 	if err != nil {
 		return "not here: " + firstLine(syntax.Text(err))
+	}
+	c, ok := cases[name]
+	if !ok {
+		return "no work: it is not among those that are tried"
+	}
+	if needs := regexp.MustCompile(c.needs); !slices.ContainsFunc(p.Probes(), needs.MatchString) {
+		return "not here: its script may lack probes, and has none like " + c.needs
 	}
 	if c.lacks != nil {
 		if err := c.lacks(); err != nil {
@@ -147,7 +159,7 @@ func start(name string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(exe, "-work", name)
+	cmd := exec.Command(exe, "-scratch", scratch, "-work", name)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd, cmd.Start()
