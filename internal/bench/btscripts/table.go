@@ -11,6 +11,18 @@ import (
 	"strings"
 )
 
+// heading precedes the tables.
+const heading = `# Scripts in the kernel
+
+Which scripts become programs that the kernel's verifier takes: each is compiled for the kernel that it is loaded into, and not
+attached. Those for functions, user files or symbols that a machine lacks have others in their place, and nothing else changed
+("with stand-ins"); the arguments of tracepoints, of fentry and of usdt are their own, so that scripts for those that a machine lacks
+are "not here". "other types": structs that are not, or no more, what the script was written for. "wrong": errors in the script
+itself. The tools are bpftrace 0.26.1's, the book's scripts those of its repository, the others' those of twelve repositories:
+bpftrace's user-tools, courses, PostgreSQL, nginx, games and collections. The first kernel is a machine without kprobes, which takes
+programs for them all the same; the others are guests with Debian's programs. Written by [btscripts](main.go).
+`
+
 // row is what became of a script on a kernel.
 type row struct {
 	kernel, dir, name string
@@ -37,6 +49,7 @@ func table(w io.Writer, files []string) error {
 			dirs = append(dirs, r.dir)
 		}
 	}
+	fmt.Fprint(w, heading)
 	for _, dir := range dirs {
 		of := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.dir != dir })
 		fmt.Fprintf(w, "\n## %s\n\n| | %s |\n|---|%s\n", dir, strings.Join(kernels, " | "), strings.Repeat("---|", len(kernels)))

@@ -114,11 +114,11 @@ func first(err error) string {
 	if said, ok := errors.AsType[syntax.Errors](err); ok {
 		for _, e := range said {
 			if e.Severity == syntax.SeverityError {
-				return e.Msg
+				err = errors.New(e.Msg)
+				break
 			}
 		}
-	}
-	if target, ok := errors.AsType[*probe.TargetError](err); ok {
+	} else if target, ok := errors.AsType[*probe.TargetError](err); ok {
 		err = target // without the script's path
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
@@ -155,8 +155,7 @@ func inPlace(piece string) string {
 func standIn(text string, err error) (string, bool) {
 	other := text
 	if said, ok := errors.AsType[syntax.Errors](err); ok {
-		slices.SortFunc(said, func(a, b *syntax.Error) int { return int(b.Loc.Start - a.Loc.Start) })
-		for _, e := range said {
+		for _, e := range slices.SortedFunc(slices.Values(said), func(a, b *syntax.Error) int { return int(b.Loc.Start - a.Loc.Start) }) {
 			if e.Severity == syntax.SeverityError && absences.MatchString(e.Msg) && e.Loc.Source != nil && e.Loc.Source.Text == text {
 				other = other[:e.Loc.Start] + inPlace(e.Loc.Text()) + other[e.Loc.End:]
 			}

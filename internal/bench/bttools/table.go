@@ -10,6 +10,15 @@ import (
 	"strings"
 )
 
+// heading precedes the table.
+const heading = `# bpftrace's tools, beside work that they must see
+
+"seen": the tool printed what its process did. "not here": the machine lacks the probe, the type or the function, as the list below
+says. "no work": the machine lacks what the process would need. The first is a machine without kprobes, with a loop device for a
+disk; the others are guests with Debian's programs. Written by [bttools](main.go); the tools are bpftrace 0.26.1's.
+
+`
+
 // table prints what runs printed, a column for each kernel and a row for each tool.
 func table(w io.Writer, files []string) error {
 	var kernels []string
@@ -43,6 +52,7 @@ func table(w io.Writer, files []string) error {
 			return err
 		}
 	}
+	fmt.Fprint(w, heading)
 	fmt.Fprintf(w, "| tool | %s |\n|---|%s\n", strings.Join(kernels, " | "), strings.Repeat("---|", len(kernels)))
 	for _, tool := range slices.Sorted(maps.Keys(rows)) {
 		fmt.Fprintf(w, "| %s |", tool)
