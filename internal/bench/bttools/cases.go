@@ -55,13 +55,13 @@ func init() {
 		"cpuwalk":               {what: "samples of a busy CPU", work: busy, want: []string{`^\[\d+\] +\d{2,} \|`}},
 		"dcsnoop":               {what: "a name that is not there", work: open, want: []string{`^\d+ +PID +btwork +[RM] \S*bttools-none$`}},
 		"execsnoop":             {what: "an execution with its arguments", work: execute, want: []string{`^\S+ +\d+ +PID +\S*bttools.* -work exit`}},
-		"gethostlatency":        {what: "the look-up of a host", work: getent, want: []string{`getent +\d+ +localhost$`}, lacks: program("getent")},
+		"gethostlatency":        {what: "the look-up of a host", work: getent, want: []string{`getent +\d+ +127\.0\.0\.1$`}, lacks: program("getent")},
 		"killsnoop":             {what: "a signal and its receiver", work: kill, want: []string{`^\S+ +PID +btwork +(10|SIGUSR1) +\d+ +0$`}},
 		"loads":                 {what: "the load averages", work: sleep, want: []string{`load averages: \d+\.\d\d`}, after: second},
 		"mdflush":               {what: "a flush of a mirrored disk", work: mirror, want: []string{`^\S+ +PID +btwork +md\d+$`}, lacks: disk("mdadm")},
 		"old/mdflush":           {what: "a flush of a mirrored disk", work: mirror, want: []string{`^\S+ +PID +btwork +md\d+$`}, lacks: disk("mdadm")},
 		"naptime":               {what: "a sleep of 123 ms", work: nap, want: []string{`btwork +0\.123$`}},
-		"oomkill":               {what: "a process that the kernel killed", work: outOfMemory, want: []string{`^\S+ Triggered by PID \d+ \("btwork"\), CGROUP \d+ \(".*bttools\S*"\), OOM kill of PID \d+ \("btwork"\), \d+ pages, loadavg: \d+\.\d\d`}},
+		"oomkill":               {what: "a process that the kernel killed", work: outOfMemory, want: []string{`^\S+ Triggered by P[I]D \d+ \("btwork"\), CGROUP \d+ \(".*bttools\S*"\), OOM kill of P[I]D \d+ \("btwork"\), \d+ pages, loadavg: \d+\.\d\d`}},
 		"opensnoop":             {what: "an open that failed", work: open, want: []string{`^PID +btwork +-1 +2 /no/such/bttools-none$`}},
 		"pidpersec":             {what: "new processes each second", work: forks, want: []string{`s/sec: @: [1-9]\d*$`}, after: second},
 		"runqlat":               {what: "waits for a CPU", work: busy, want: []string{`^\[\d+.*\) +\d+ \|`}},
@@ -161,7 +161,7 @@ func execute() error {
 	return exec.Command(exe, "-work", "exit").Run()
 }
 
-func getent() error { return exec.Command("getent", "ahosts", "localhost").Run() }
+func getent() error { return exec.Command("getent", "ahosts", "127.0.0.1").Run() }
 
 func kill() error {
 	child := exec.Command(os.Args[0], "-work", "loads")

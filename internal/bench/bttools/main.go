@@ -15,12 +15,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -101,8 +101,8 @@ func try(env *probe.Env, name, file string) string {
 	if !ok {
 		return "no work: it is not among those that are tried"
 	}
-	if needs := regexp.MustCompile(c.needs); !slices.ContainsFunc(p.Probes(), needs.MatchString) {
-		return "not here: its script may lack probes, and has none like " + c.needs
+	if err := attachable(env, p, c.needs); err != nil {
+		return "not here: " + firstLine(err.Error())
 	}
 	if c.lacks != nil {
 		if err := c.lacks(); err != nil {
@@ -131,7 +131,7 @@ func try(env *probe.Env, name, file string) string {
 	}})
 	var unsupported *probe.UnsupportedError
 	switch {
-	case errors.As(err, &unsupported), err != nil && strings.Contains(err.Error(), "the kernel does not let"):
+	case errors.As(err, &unsupported), errors.Is(err, fs.ErrNotExist), err != nil && strings.Contains(err.Error(), "the kernel does not let"):
 		return "not here: " + firstLine(err.Error())
 	case err != nil:
 		return "WRONG " + firstLine(err.Error())
@@ -143,6 +143,33 @@ func try(env *probe.Env, name, file string) string {
 		}
 	}
 	return "seen: " + c.what
+}
+
+// attachable returns why a script that takes the probes that there are has none that matches an
+// expression, nil if it has one.
+func attachable(env *probe.Env, p *script.Program, needs string) error {
+	if needs == "" {
+		return nil
+	}
+	err := errors.New("its script may lack probes, and has none like " + needs)
+	for _, name := range p.Probes() {
+		if !regexp.MustCompile(needs).MatchString(name) {
+			continue
+		}
+		var alone *script.Program
+		if alone, err = script.Compile("probe", name+" { }", &script.Options{Env: env}); err == nil {
+			ctx, cancel := context.WithCancel(context.Background())
+			_, err = alone.Run(ctx, &script.RunOptions{Stdout: io.Discard, Stderr: io.Discard, Attached: func() error {
+				cancel()
+				return nil
+			}})
+			cancel()
+		}
+		if err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 func firstLine(s string) string {
