@@ -42,7 +42,7 @@ func init() {
 	}
 	const second = 1200 * time.Millisecond // what prints each second has printed
 	cases = map[string]toolCase{
-		"bashreadline":          {what: "a line that bash read", work: bash, want: []string{`^\S+ +\d+ +echo bttools-line$`}, lacks: program("script", "bash")},
+		"bashreadline":          {what: "a line that bash read", work: bash, want: []string{`^\S+ +\d+ +echo bttools-line$`}, lacks: program("bash")},
 		"biolatency":            block("reads of a disk", `^\[\d+.*\) +\d+ \|`),
 		"biolatency-kp":         {what: "reads of a disk", work: readDisk, want: []string{`^\[\d+.*\) +\d+ \|`}, lacks: disk(), needs: "blk_account_io_done", after: 200 * time.Millisecond},
 		"biosnoop":              block("the process's reads of a disk", `^\d+ +\d+ +\d+ +btwork +PID +\d+$`),
@@ -125,8 +125,11 @@ func program(names ...string) func() error {
 	}
 }
 
+// bash has bash read a line as from a terminal.
 func bash() error {
-	return exec.Command("sh", "-c", `printf 'echo bttools-line\nexit\n' | script -qec 'bash --norc -i' /dev/null >/dev/null`).Run()
+	cmd := exec.Command("bash", "--norc", "-i")
+	cmd.Stdin = strings.NewReader("echo bttools-line\nexit\n")
+	return cmd.Run()
 }
 
 // chroot asks for a capability.
