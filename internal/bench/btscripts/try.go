@@ -122,6 +122,9 @@ func first(err error) string {
 		err = target // without the script's path
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
+	if _, cause, ok := strings.Cut(line, "compile script: "); ok {
+		return cause
+	}
 	return line
 }
 

@@ -42,8 +42,9 @@ func remove(group string) (err error) {
 	return err
 }
 
-// confined runs a process that fills memory, in a group that may have little of it.
-func confined(swap string) error {
+// confined runs a process that fills memory, in a group that may have little of it. The group stays for
+// a while, in which its name can be looked up.
+func confined(swap string, stays time.Duration) error {
 	return inGroup(func(root, group string) error {
 		if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
 			return err
@@ -62,7 +63,9 @@ func confined(swap string) error {
 		cmd := exec.Command(os.Args[0], "-work", "fill")
 		cmd.Stderr = os.Stderr
 		cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL, UseCgroupFD: true, CgroupFD: int(dir.Fd())}
-		return cmd.Run()
+		err = cmd.Run()
+		time.Sleep(stays)
+		return err
 	})
 }
 
@@ -85,7 +88,7 @@ func fill() error {
 
 // outOfMemory has the kernel kill a process.
 func outOfMemory() error {
-	if err := confined("0"); err == nil {
+	if err := confined("0", 500*time.Millisecond); err == nil {
 		return errors.New("the process was not killed")
 	}
 	return nil
@@ -96,7 +99,7 @@ func swap() error {
 	if err := errors.Join(command("mkswap", scratch), command("swapon", scratch)); err != nil {
 		return err
 	}
-	return errors.Join(confined("max"), command("swapoff", scratch))
+	return errors.Join(confined("max", 0), command("swapoff", scratch))
 }
 
 // dropped connects from a group whose policy drops all that it sends.

@@ -93,11 +93,16 @@ func try(env *probe.Env, name, file string) string {
 	if err != nil {
 		return "WRONG " + err.Error()
 	}
-	p, err := script.Compile(name, string(text), &script.Options{Env: env, Unsafe: true})
+	c, ok := cases[name]
+	p, err := script.Compile(name, string(text), &script.Options{Env: env, Unsafe: true, Environ: func(name string) (string, bool) {
+		if c.ignore && name == "BPFTRACE_MISSING_PROBES" {
+			return "ignore", true
+		}
+		return "", false
+	}})
 	if err != nil {
 		return "not here: " + firstLine(syntax.Text(err))
 	}
-	c, ok := cases[name]
 	if !ok {
 		return "no work: it is not among those that are tried"
 	}
