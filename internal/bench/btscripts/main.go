@@ -3,8 +3,8 @@
 // what this kernel lacks, what the script has wrong, or what the language has and programs do not:
 //
 //	go -C internal/bench run ./btscripts DIR…           # counts, and what is missing
-//	go -C internal/bench run ./btscripts -load DIR…     # a line for each script, as root
-//	go -C internal/bench run ./btscripts -table FILE…   # what -load printed, as a table by kernel
+//	go -C internal/bench run ./btscripts -load -v DIR…  # loaded as root, with a line for each script
+//	go -C internal/bench run ./btscripts -table FILE…   # what that printed, as a table by kernel
 //	go -C internal/bench run ./btscripts -both DIR…     # compiled with few and with all types
 //
 // Nothing is attached. A script that is for functions or files of other machines is compiled for

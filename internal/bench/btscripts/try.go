@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/env"
 	"github.com/borescope/borescope/probe/script"
@@ -20,7 +18,7 @@ type state string
 const (
 	isProgram   state = "programs"       // which the verifier takes, if they were loaded
 	hasStandIns state = "with stand-ins" // the same, with other probes in place of those not here
-	isRefused   state = "refused"        // by the verifier
+	isRefused   state = "refused"        // by the verifier, or another part of the kernel
 	isAbsent    state = "not here"       // probes, or what the kernel cannot do
 	otherTypes  state = "other types"    // the kernel's types are not those that the script was written for
 	isWrong     state = "wrong"          // an error in the script
@@ -65,20 +63,21 @@ func try(env *probe.Env, path, text string, load bool) result {
 		text = other
 		p, err = script.Compile(path, text, options(env))
 	}
-	if err == nil && load {
-		err = p.Load()
-	}
-	var refused *ebpf.VerifierError
 	var said syntax.Errors
 	var lacks *probe.UnsupportedError
 	var target *probe.TargetError
+	if err == nil && load {
+		if err := p.Load(); err != nil && !errors.As(err, &lacks) {
+			return result{isRefused, strings.ReplaceAll(err.Error(), "\n", " / ")}
+		} else if err != nil {
+			return result{isAbsent, first(err)}
+		}
+	}
 	switch {
 	case err == nil && absent != "":
 		return result{hasStandIns, absent}
 	case err == nil:
 		return result{isProgram, ""}
-	case errors.As(err, &refused):
-		return result{isRefused, strings.ReplaceAll(err.Error(), "\n", " / ")}
 	case absent != "":
 		return result{isAbsent, absent}
 	case errors.As(err, &said) && beyond.MatchString(said.String()):

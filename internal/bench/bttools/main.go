@@ -11,6 +11,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -156,13 +157,13 @@ func attachable(env *probe.Env, p *script.Program, needs string) error {
 	if needs == "" {
 		return nil
 	}
-	err := errors.New("its script may lack probes, and has none like " + needs)
+	var refused error
 	for _, name := range p.Probes() {
 		if !regexp.MustCompile(needs).MatchString(name) {
 			continue
 		}
-		var alone *script.Program
-		if alone, err = script.Compile("probe", name+" { }", &script.Options{Env: env}); err == nil {
+		alone, err := script.Compile("probe", name+" { }", &script.Options{Env: env})
+		if err == nil {
 			ctx, cancel := context.WithCancel(context.Background())
 			_, err = alone.Run(ctx, &script.RunOptions{Stdout: io.Discard, Stderr: io.Discard, Attached: func() error {
 				cancel()
@@ -173,8 +174,9 @@ func attachable(env *probe.Env, p *script.Program, needs string) error {
 		if err == nil {
 			return nil
 		}
+		refused = cmp.Or(refused, err)
 	}
-	return err
+	return cmp.Or(refused, errors.New("its script may lack probes, and has none like "+needs))
 }
 
 func firstLine(s string) string {
