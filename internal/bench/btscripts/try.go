@@ -108,6 +108,9 @@ func only(said syntax.Errors, kind *regexp.Regexp) bool {
 	})
 }
 
+// keySize is what differs in the errors for keys that are too large.
+var keySize = regexp.MustCompile(`^map \S+: key of \d+ bytes: `)
+
 // first returns the first error of a script, or the first line of another error.
 func first(err error) string {
 	if said, ok := errors.AsType[syntax.Errors](err); ok {
@@ -122,9 +125,9 @@ func first(err error) string {
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	if _, cause, ok := strings.Cut(line, "compile script: "); ok {
-		return cause
+		line = cause
 	}
-	return line
+	return keySize.ReplaceAllString(line, "a key: ")
 }
 
 // What stands in for functions of the kernel and of user programs: any machine with a C library has
