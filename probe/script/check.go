@@ -70,6 +70,8 @@ type Options struct {
 	Mode Mode
 	// Arch is the machine, as GOARCH names it. "": that of this program.
 	Arch string
+
+	frames uint64 // of stacks whose number the script does not give; 0: as many as bpftrace has
 }
 
 // ErrNoProbes is Compile's error for a script of which nothing is left to attach: Options.Keep keeps none
@@ -190,7 +192,7 @@ func (c *Checked) check(o *Options) error {
 		c.keep(o.Keep)
 	}
 	p, err := types.Check(c.File, &types.Options{
-		System: o.System, Config: c.Config, Params: o.Params, Unsafe: o.Unsafe, Arch: o.Arch,
+		System: o.System, Config: c.Config, Params: o.Params, Unsafe: o.Unsafe, Arch: o.Arch, Frames: o.frames,
 	})
 	if err != nil {
 		return err

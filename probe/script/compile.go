@@ -47,6 +47,32 @@ func Compile(name, text string, o *Options) (*Program, error) {
 	if o != nil {
 		opts = *o
 	}
+	p, err := compile(name, text, opts)
+	for _, frames := range []uint64{60, 29} { // with some other parts of a key; two stacks
+		if !keyTooLarge(err) {
+			break
+		}
+		opts.frames = frames
+		if p, err = compile(name, text, opts); err == nil {
+			p.Warnings = append(p.Warnings, &syntax.Error{Severity: syntax.SeverityWarning, Msg: fmt.Sprintf("stacks have at most "+
+				"%d frames: before Linux 6.1 keys of maps have at most %d bytes", frames, smallKey)})
+		}
+	}
+	return p, err
+}
+
+// smallKey is the most bytes of a map's key before Linux 6.1: MAX_BPF_STACK (htab_map_alloc_check,
+// kernel/bpf/hashtab.c).
+const smallKey = 512
+
+// keyTooLarge reports whether a kernel does not take a key for its size.
+func keyTooLarge(err error) bool {
+	lacks, ok := errors.AsType[*probe.UnsupportedError](err)
+	return ok && strings.HasPrefix(lacks.Feature, "key of ")
+}
+
+// compile is Compile, with a number of frames.
+func compile(name, text string, opts Options) (*Program, error) {
 	if opts.Env == nil {
 		opts.Env = probe.NewEnv(nil)
 	}
@@ -196,11 +222,10 @@ func (p *Program) Probes() []string {
 	return list[:len(list)-p.low.Added]
 }
 
-// mostKey returns the most bytes of a map's key: MAX_BPF_STACK before Linux 6.1 (htab_map_alloc_check,
-// kernel/bpf/hashtab.c).
+// mostKey returns the most bytes of a map's key.
 func mostKey(e *probe.Env) int {
 	if before(e, 6, 1) {
-		return 512
+		return smallKey
 	}
 	return ir.MaxMemory
 }

@@ -1,6 +1,7 @@
 package types
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -35,6 +36,8 @@ type Options struct {
 	Config *config.Config
 	// Arch is the machine, as GOARCH names it. "": that of this program.
 	Arch string
+	// Frames is the number of frames of a stack for which the script gives none. 0: 127.
+	Frames uint64
 }
 
 // Program is a script whose types are determined.
@@ -148,6 +151,7 @@ type checker struct {
 	maxString uint64
 	arch      string
 	mode      string // default mode of stacks
+	frames    uint64 // default number of frames
 
 	errs   syntax.Errors
 	count  [2]int // of errs, by severity
@@ -184,7 +188,7 @@ func newChecker(o *Options) *checker {
 		o = &Options{}
 	}
 	c := &checker{
-		sys: o.System, unsafe: o.Unsafe, args: o.Params,
+		sys: o.System, unsafe: o.Unsafe, args: o.Params, frames: cmp.Or(o.Frames, defaultFrames),
 		arch: o.Arch, said: map[said]bool{},
 		scalar: map[string]bool{}, bad: map[syntax.Node]misuse{},
 		injected: map[*syntax.Call]int{}, opts: map[string]Option{}, locked: map[any]Type{},

@@ -43,9 +43,9 @@ func (c *collector) builtinType(n *syntax.Builtin) {
 			c.warn(n, "'build_id' stack mode can only be used for ustack. Falling back to 'raw' mode.")
 			mode = "raw"
 		}
-		t = stack(true, mode, defaultFrames)
+		t = stack(true, mode, c.frames)
 	case "ustack", "dw_ustack":
-		t = stack(false, c.mode, defaultFrames)
+		t = stack(false, c.mode, c.frames)
 	case "comm":
 		t = text(16)
 		t.Space = KernelSpace
@@ -376,7 +376,7 @@ func (c *collector) pton(n *syntax.Call) Type {
 const mostFrames = 1024
 
 func (c *collector) stackType(n *syntax.Call, kernel bool) Type {
-	mode, limit := c.mode, uint64(defaultFrames)
+	mode, limit := c.mode, c.frames
 	at := 0
 	if len(n.Args) > 0 {
 		if id, ok := n.Args[0].(*syntax.Identifier); ok {

@@ -248,7 +248,7 @@ func (c *collector) identifier(n *syntax.Identifier) {
 		}
 		return
 	case stackMode(n.Name) && (c.call == "kstack" || c.call == "ustack" || c.call == "dw_ustack"):
-		c.s.set(n, stack(true, n.Name, defaultFrames))
+		c.s.set(n, stack(true, n.Name, c.frames))
 		return
 	}
 	if c.inspecting == 0 {
