@@ -63,8 +63,8 @@ func (s *SamplingSpec) format(readFormat uint64) perfring.Format {
 }
 
 // Sampler is an event that writes a record at each overflow, open on one or more threads or
-// CPUs, each with its own ring. Only one goroutine at a time may call ReadInto; another may
-// call Close, which ends a waiting ReadInto.
+// CPUs, each with its own ring. Only one goroutine at a time may call ReadInto or Wait; another
+// may call TryRead, or Close, which ends a waiting ReadInto.
 type Sampler struct {
 	handles []*Handle
 	rings   []*perfring.Ring
@@ -76,6 +76,7 @@ type Sampler struct {
 	ended   []bool // by ring: the thread has ended, or the event is in error
 	closed  atomic.Bool
 	mu      sync.Mutex // held while reading, so that Close unmaps no ring under a reader
+	waits   sync.Mutex // held while waiting, so that Close ends no waiter under it
 }
 
 // OpenSampler opens the event with a ring at each thread or CPU of the scope. The records of
@@ -241,7 +242,7 @@ func (sm *Sampler) ReadInto(ctx context.Context, rec *Record) error {
 		if sm.allEnded() {
 			return io.EOF
 		}
-		if err := sm.wait(ctx); err != nil {
+		if err := sm.Wait(ctx); err != nil && !errors.Is(err, os.ErrClosed) {
 			return err
 		}
 	}
@@ -256,9 +257,15 @@ func (sm *Sampler) allEnded() bool {
 	return true
 }
 
-// wait blocks until a ring has data, a thread has ended, ctx ends or Close
-// wakes it.
-func (sm *Sampler) wait(ctx context.Context) error {
+// Wait waits until there may be a record to read, a sampled thread has ended, ctx ends, or Close is
+// called, for which the error is os.ErrClosed. Others may call TryRead meanwhile. With
+// SamplingSpec.WakeupBytes 1 every record ends it, without only a ring that is half full.
+func (sm *Sampler) Wait(ctx context.Context) error {
+	sm.waits.Lock()
+	defer sm.waits.Unlock()
+	if sm.closed.Load() {
+		return os.ErrClosed
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -279,6 +286,8 @@ func (sm *Sampler) Close() error {
 	sm.waiter.wakeUp()
 	sm.mu.Lock()
 	defer sm.mu.Unlock()
+	sm.waits.Lock()
+	defer sm.waits.Unlock()
 	for _, r := range sm.rings {
 		errs = append(errs, r.Unmap())
 	}
