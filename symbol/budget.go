@@ -178,7 +178,6 @@ func (p *Process) room() int64 {
 // recount brings the account of a process's memory up to date. If that exceeds what the process
 // may take, its earlier states go.
 func (p *Process) recount() {
-	ps := p.ps
 	if p.in == nil {
 		return
 	}
@@ -192,8 +191,7 @@ func (p *Process) recount() {
 	}
 	for room := p.room(); size.cost > room && len(p.old) > 0; {
 		last := p.old[len(p.old)-1]
-		p.old = p.old[:len(p.old)-1]
-		ps.unref(last.maps)
+		p.dropOld()
 		size = listSize{size.bytes - last.size.bytes, size.cost - last.size.cost}
 	}
 	p.account(size)
@@ -216,7 +214,7 @@ func (s listSize) plus(t listSize) listSize { return listSize{s.bytes + t.bytes,
 
 // Sizes in memory, in bytes.
 const (
-	mappingSize = 72
+	mappingSize = 80
 	imageSize   = 400 // with what an open file takes
 )
 

@@ -73,6 +73,7 @@ var reasons = [...]string{
 	ReasonNoLine:      "the debug information has no line for the address",
 	ReasonTooLarge:    "the debug information is too large for the file's size, or its budget",
 	ReasonBadDebug:    "the debug information is malformed",
+	ReasonChanged:     "the process mapped something else there meanwhile",
 }
 
 // String returns the kind's name.

@@ -1,5 +1,7 @@
 package symbol
 
+import "github.com/borescope/borescope/internal/procfs"
+
 // EventKind is the kind of an Event.
 type EventKind uint8
 
@@ -27,7 +29,8 @@ type Event struct {
 	Parent int       // EventFork
 	Comm   string    // EventExec, if known
 	// Time is when it happened, in nanoseconds of CLOCK_MONOTONIC; 0 if that is not known. What
-	// happened before a process's mappings were read changes nothing.
+	// happened before a process's mappings were read only tells since when they have been there.
+	// Of EventLost it is since when events may be missing.
 	Time uint64
 
 	// EventMmap: the mapping.
@@ -37,4 +40,16 @@ type Event struct {
 	Dev    uint64 // major<<32 | minor, 0 if unknown
 	Inode  uint64 // 0 if unknown, or not a file
 	Path   string // in the process's root; "" or "//anon" for memory
+}
+
+// mapped returns the mapping of an event.
+func (ev *Event) mapped() procfs.Mapping {
+	m := procfs.Mapping{
+		Start: ev.Addr, End: ev.Addr + ev.Len, Offset: ev.Offset, Dev: ev.Dev, Inode: ev.Inode,
+		Path: ev.Path, Perm: procfs.Read | procfs.Exec,
+	}
+	if m.Path == "//anon" {
+		m.Path = "" // as /proc has it
+	}
+	return m
 }

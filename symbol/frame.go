@@ -96,6 +96,7 @@ const (
 	ReasonNoLine             // the debug information has no line for the address
 	ReasonTooLarge           // the debug information exceeds what a file of its size may take
 	ReasonBadDebug           // the debug information is malformed
+	ReasonChanged            // the process mapped something else there in the time of the samples, or may have: State
 )
 
 // Resolver names addresses.

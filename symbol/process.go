@@ -35,6 +35,7 @@ type Process struct {
 	// old are earlier states of maps, the newest first: a sample may have been
 	// taken before an exec or a dlclose.
 	old   []oldMaps
+	life  life
 	jit   *jitFiles // nil before the first lookup
 	nspid int
 	// user is the one whose rights it had for files at userRead, the last one that was known.
@@ -53,19 +54,24 @@ type Process struct {
 	ahead        int       // files that were opened before they were needed, since read
 }
 
-// oldMaps is an earlier state of a process's mappings.
+// oldMaps is an earlier state of a process's mappings, or of those that others replaced.
 type oldMaps struct {
 	maps []mapping
 	size listSize
+	// until is until when they are known to have been there; exact if an event has told what came
+	// then.
+	until uint64
+	exact bool
 }
 
 // maxOld is how many earlier states of its mappings a process keeps.
-const maxOld = 4
+const maxOld = 32
 
 // mapping is a range of a process's memory.
 type mapping struct {
 	start, end uint64
 	offset     uint64
+	since      uint64 // it is known to have been there since then
 	bias       uint64 // address - bias is the file's virtual address, if biasKnown
 	path       string
 	img        *image // nil: not a file
@@ -119,6 +125,7 @@ func (p *Process) Exited() bool {
 
 // refresh reads the mappings again. Mappings that are still there keep what is known of them.
 func (p *Process) refresh() error {
+	known, first := p.knownUntil(), p.readAsOf == 0
 	p.read = p.ps.now()
 	p.followed, p.asOf = p.ps.followed, p.ps.monotonic()
 	p.readAsOf = p.asOf
@@ -155,8 +162,12 @@ func (p *Process) refresh() error {
 	if p.sameMaps(fresh) {
 		return nil
 	}
+	p.date(fresh, first)
 	if len(p.maps) > 0 && !p.covers(fresh) {
-		p.retire()
+		p.bound(known)
+		p.bound(p.asOf)
+		p.retire(p.maps, known, false)
+		p.maps = nil
 	}
 	p.set(slices.Clip(fresh))
 	return nil
@@ -346,29 +357,41 @@ func (p *Process) covers(fresh []mapping) bool {
 	return true
 }
 
-// retire makes the mappings an earlier state.
-func (p *Process) retire() {
+// retire makes mappings an earlier state, which they were until then.
+func (p *Process) retire(maps []mapping, until uint64, exact bool) {
 	p.changed()
-	p.old = append([]oldMaps{{p.maps, sizeOf(p.maps)}}, p.old...)
+	p.old = slices.Insert(p.old, 0, oldMaps{maps, sizeOf(maps), until, exact})
 	if len(p.old) > maxOld {
-		p.ps.unref(p.old[maxOld].maps)
-		p.old = p.old[:maxOld]
+		p.dropOld()
 	}
-	p.maps = nil
+}
+
+// dropOld drops the earliest state.
+func (p *Process) dropOld() {
+	last := p.old[len(p.old)-1]
+	p.old = slices.Delete(p.old, len(p.old)-1, len(p.old))
+	p.ps.unref(last.maps)
+	p.unknownBefore(last.until)
 }
 
 // current reports whether the mappings are known to be those that the process has now.
 func (p *Process) current() bool { return p.followed != 0 && p.followed == p.ps.followed }
 
+// lost reports whether events were lost since the mappings were read.
+func (p *Process) lost() bool {
+	return p.followed != 0 && p.ps.followed != 0 && p.followed != p.ps.followed
+}
+
 // apply applies an exec or mmap event.
 func (p *Process) apply(ev *Event) {
 	switch {
 	case ev.Time != 0 && ev.Time < p.readAsOf: // it was read with the others
+		p.late(ev)
 	case ev.Time != 0 && ev.Time < p.asOf: // what came in between may have undone it
 		p.unknown()
 	case ev.Kind == EventExec:
 		p.asOf = max(p.asOf, ev.Time)
-		p.exec(ev.Comm)
+		p.exec(ev, !p.exited)
 	default:
 		p.asOf = max(p.asOf, ev.Time)
 		p.mmap(ev)
@@ -381,17 +404,22 @@ func (p *Process) unknown() {
 	p.changed()
 }
 
-// exec begins a new program.
-func (p *Process) exec(comm string) {
-	if comm != "" {
-		p.comm = comm
+// exec begins a new program, whose mappings can be read or not.
+func (p *Process) exec(ev *Event, read bool) {
+	if ev.Comm != "" {
+		p.comm = ev.Comm
 	}
-	before := p.maps
-	if len(before) > 0 {
-		p.retire()
+	at, exact := ev.Time, ev.Time != 0
+	if !exact {
+		at = p.ps.monotonic()
 	}
+	if len(p.maps) > 0 {
+		p.retire(p.maps, at, exact)
+		p.maps = nil
+	}
+	p.began(at)
 	p.jit, p.cut = nil, false
-	if !p.exited {
+	if read {
 		_ = p.refresh() // mmap events and later reads add missing mappings
 	}
 	p.recount()
@@ -402,13 +430,7 @@ func (p *Process) mmap(ev *Event) {
 	if ev.Len == 0 || ev.Addr+ev.Len < ev.Addr {
 		return
 	}
-	m := procfs.Mapping{
-		Start: ev.Addr, End: ev.Addr + ev.Len, Offset: ev.Offset, Dev: ev.Dev, Inode: ev.Inode,
-		Path: ev.Path, Perm: procfs.Read | procfs.Exec,
-	}
-	if m.Path == "//anon" {
-		m.Path = "" // as /proc has it
-	}
+	m := ev.mapped()
 	if n := findMapping(p.maps, m.Start); n != nil && n.end >= m.End && n.path == m.Path && n.isOf(&m) {
 		return // read from /proc already
 	}
@@ -422,6 +444,7 @@ func (p *Process) mmap(ev *Event) {
 	i := sort.Search(len(p.maps), func(i int) bool { return p.maps[i].end > m.Start })
 	j := i
 	fresh := []mapping{p.mapping(&m)}
+	fresh[0].since = ev.Time
 	p.ps.ref(fresh)
 	for ; j < len(p.maps) && p.maps[j].start < m.End; j++ {
 		o := p.maps[j]
@@ -439,7 +462,12 @@ func (p *Process) mmap(ev *Event) {
 			p.ps.ref(fresh[len(fresh)-1:])
 		}
 	}
-	p.ps.unref(p.maps[i:j])
+	if gone := p.maps[i:j]; len(gone) > 0 && ev.Time != 0 {
+		p.bound(ev.Time)
+		p.retire(slices.Clone(gone), ev.Time, true)
+	} else {
+		p.ps.unref(gone)
+	}
 	p.maps = slices.Replace(p.maps, i, j, fresh...)
 	p.changed()
 	p.recount()

@@ -95,7 +95,7 @@ type Processes struct {
 	live bool
 	// now is the clock that limits how often mappings are read again.
 	now func() time.Time
-	// monotonic is the clock of events.
+	// monotonic is the clock of events; on a recorded machine they are what makes it go on.
 	monotonic func() uint64
 
 	names *names
@@ -132,6 +132,12 @@ type Processes struct {
 	followed uint64
 	begun    uint64 // the last value that followed had
 	version  uint64 // the last one that a process got
+	lostAt   uint64 // when following ended last, or since when events were lost
+	latest   uint64 // the time of the last event
+
+	// earlier are events of processes that were not asked for yet, as a ring once it is full.
+	earlier     []Event
+	nextEarlier int
 }
 
 type procKey struct {
@@ -149,6 +155,9 @@ func NewProcesses(opts *Options) *Processes {
 		monotonic: kernel.Monotonic,
 		byPID:     map[int]*Process{}, gone: map[procKey]*Process{},
 		images: map[imageKey]*image{}, byID: map[string]*ELF{},
+	}
+	if !ps.live {
+		ps.monotonic = func() uint64 { return ps.latest }
 	}
 	if ps.opts.Budget <= 0 {
 		ps.opts.Budget = 32 << 20
@@ -226,7 +235,7 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 		return nil, fs.ErrClosed
 	}
 	p := ps.byPID[pid]
-	if p != nil && (p.exited || p.current() || ps.now().Sub(p.read) < p.gap(newer)) {
+	if p != nil && (p.exited || p.current() || !p.lost() && ps.now().Sub(p.read) < p.gap(newer)) {
 		ps.tick++
 		ps.recent(p)
 		if !p.exited {
@@ -249,6 +258,7 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	}
 	if p == nil {
 		p = &Process{ps: ps, pid: pid, start: st.StartTime, user: procfs.Anybody}
+		p.recall()
 	}
 	p.comm = st.Comm
 	// The first thread may have ended before the others, or have given its number to one that
@@ -346,11 +356,12 @@ func (ps *Processes) drop(p *Process) {
 func (ps *Processes) Follow(on bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	ps.follow(on)
+	ps.follow(on, ps.monotonic())
 }
 
-func (ps *Processes) follow(on bool) {
-	ps.followed = 0
+// follow follows processes anew, or not any more, since what is known until a time.
+func (ps *Processes) follow(on bool, until uint64) {
+	ps.followed, ps.lostAt = 0, until
 	if on && !ps.opts.Data { // events are of code alone
 		ps.begun++
 		ps.followed = ps.begun
@@ -367,13 +378,18 @@ func (ps *Processes) Handle(ev *Event) (changed bool) {
 	if ps.closed {
 		return false
 	}
-	p := ps.byPID[ev.PID]
-	switch {
-	case ev.Kind == EventLost:
+	ps.latest = max(ps.latest, ev.Time)
+	if ev.Kind == EventLost {
 		if ps.followed != 0 {
-			ps.follow(true)
+			ps.follow(true, ev.Time)
 		}
 		return false
+	}
+	p := ps.byPID[ev.PID]
+	if ps.followed != 0 && (p == nil || ev.Kind == EventExit) {
+		ps.remember(ev)
+	}
+	switch {
 	case p == nil && ps.followed != 0:
 		return false
 	case ev.Kind == EventExit:

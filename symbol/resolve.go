@@ -12,11 +12,25 @@ import (
 
 // Resolve implements Resolver for the process's addresses.
 func (p *Process) Resolve(dst []Frame, pcs []uint64) []Frame {
+	return p.resolve(dst, pcs, func(pc uint64) (*mapping, bool) { return p.find(pc), false })
+}
+
+// resolve names addresses by the mappings that find returns, which reports whether the address may
+// have been in others.
+func (p *Process) resolve(dst []Frame, pcs []uint64, find func(pc uint64) (m *mapping, changed bool)) []Frame {
 	p.ps.mu.Lock()
 	defer p.ps.mu.Unlock()
 	p.ps.reads(p)
 	for i, pc := range pcs {
-		dst = p.append(dst, i, pc)
+		m, changed := find(pc)
+		if m == nil && p.mayReread() {
+			m, changed = find(pc)
+		}
+		if changed {
+			dst = append(dst, Frame{Index: i, ModuleOffset: pc, Kind: KindUser, Reason: ReasonChanged})
+			continue
+		}
+		dst = p.append(dst, i, pc, m)
 	}
 	if len(pcs) >= manyAddresses {
 		p.releasePages()
@@ -61,11 +75,7 @@ func (p *Process) releasePages() {
 	}
 }
 
-func (p *Process) append(dst []Frame, index int, pc uint64) []Frame {
-	m := p.find(pc)
-	if m == nil && p.mayReread() {
-		m = p.find(pc)
-	}
+func (p *Process) append(dst []Frame, index int, pc uint64, m *mapping) []Frame {
 	if m == nil {
 		return append(dst, Frame{Index: index, ModuleOffset: pc, Kind: KindUser, Reason: p.unmapped()})
 	}

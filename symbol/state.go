@@ -1,0 +1,221 @@
+package symbol
+
+import (
+	"math"
+	"slices"
+)
+
+// State is what a process mapped in a time, and names addresses that were sampled in it. Two States of
+// a process are equal if nothing that is known came between their times, so that they can be the key of
+// a cache (see Version). The zero State names nothing.
+//
+// An address has no name (ReasonChanged) where the process mapped one file and then another within the
+// time, or may have: if events were lost, or it was not known yet. Processes that are followed
+// (Processes.Follow) are known from their first reading on, and for as long as the earlier states are
+// kept, some thirty.
+type State struct {
+	p        *Process
+	from, to uint64 // the last bounds before the time's beginning and its end
+}
+
+// timeless is the time of a State that has none: addresses are named by any mapping, the newest first.
+const timeless = math.MaxUint64
+
+// During returns the state of a process in the time from first to last, in nanoseconds of
+// CLOCK_MONOTONIC; if both are 0 the State is of no time, and names as Process.Resolve does. start is
+// when the process started, as StartTime has it: if another process had the number then, the State is
+// that one's, and the zero State if that was never seen. With a start of 0, and of a process that is
+// known from events alone, it is this process's.
+func (p *Process) During(start, first, last uint64) State {
+	p.ps.mu.Lock()
+	defer p.ps.mu.Unlock()
+	if start != 0 && p.start != 0 && start != p.start {
+		if p = p.ps.startedAt(p.pid, start); p == nil {
+			return State{}
+		}
+	}
+	if first == 0 && last == 0 {
+		return State{p, timeless, timeless}
+	}
+	return State{p, p.life.bound(first), p.life.bound(max(first, last))}
+}
+
+// startedAt returns the process that had a number, nil if it was not seen.
+func (ps *Processes) startedAt(pid int, start uint64) *Process {
+	if p := ps.byPID[pid]; p != nil && p.start == start {
+		return p
+	}
+	return ps.gone[procKey{pid, start}]
+}
+
+// Changed reports whether anything came between the beginning and the end of the time, so that some
+// addresses may have no name.
+func (st State) Changed() bool { return st.from != st.to }
+
+// Version is Process.Version of the State's process: names of addresses in files stay the same for as
+// long as it does.
+func (st State) Version() uint64 {
+	if st.p == nil {
+		return 0
+	}
+	return st.p.Version()
+}
+
+// Resolve implements Resolver.
+func (st State) Resolve(dst []Frame, pcs []uint64) []Frame {
+	p := st.p
+	switch {
+	case p == nil:
+		for i, pc := range pcs {
+			dst = append(dst, Frame{Index: i, ModuleOffset: pc, Kind: KindUser, Reason: ReasonExited})
+		}
+		return dst
+	case st.from == timeless:
+		return p.Resolve(dst, pcs)
+	}
+	return p.resolve(dst, pcs, func(pc uint64) (*mapping, bool) { return p.during(pc, st.from, st.to) })
+}
+
+// life has the times at which a process's mappings became others.
+type life struct {
+	// began is when the program was executed; 0 if that was before it was known.
+	began uint64
+	// known is from when on all mappings are known: others may have been where these are.
+	known uint64
+	// bounds are the times at which an address may have got another name, ascending.
+	bounds []uint64
+}
+
+// maxBounds is how many of its bounds a process keeps: an earlier state has two.
+const maxBounds = 2 * maxOld
+
+// bound returns the last bound until a time, 0 if there is none.
+func (l *life) bound(at uint64) uint64 {
+	i, found := slices.BinarySearch(l.bounds, at)
+	switch {
+	case found:
+		return at
+	case i == 0:
+		return 0
+	}
+	return l.bounds[i-1]
+}
+
+// bound notes that an address may have other names before a time and after it.
+func (p *Process) bound(at uint64) {
+	l := &p.life
+	i, found := slices.BinarySearch(l.bounds, at)
+	if found || at == 0 {
+		return
+	}
+	l.bounds = slices.Insert(l.bounds, i, at)
+	if len(l.bounds) > maxBounds {
+		l.known = max(l.known, l.bounds[1]) // the first one from now on
+		l.bounds = slices.Delete(l.bounds, 0, 1)
+	}
+}
+
+// unknownBefore notes that what was mapped before a time is not known.
+func (p *Process) unknownBefore(at uint64) {
+	if at > p.life.known {
+		p.life.known = at
+		p.bound(at)
+	}
+}
+
+// began notes that the process executed a program. Nothing that was mapped before it is mapped any
+// more.
+func (p *Process) began(at uint64) {
+	p.life.began = max(p.life.began, at)
+	p.bound(at)
+	if len(p.old) == 0 {
+		p.unknownBefore(at)
+	}
+}
+
+// knownUntil returns until when the mappings are known to have been there.
+func (p *Process) knownUntil() uint64 {
+	switch {
+	case p.current():
+		return p.ps.monotonic()
+	case p.followed != 0: // until events were lost
+		return max(p.asOf, p.ps.lostAt)
+	}
+	return p.asOf
+}
+
+// date notes since when mappings that were just read have been there, as far as that is known; first
+// is set if the process was not read before.
+func (p *Process) date(fresh []mapping, first bool) {
+	for i := range fresh {
+		m := &fresh[i]
+		if o := findMapping(p.maps, m.start); o != nil && o.isSame(m) {
+			m.since = o.since
+			continue
+		}
+		m.since = p.asOf
+		if first || len(p.maps) == 0 {
+			m.since = p.life.began
+		}
+	}
+}
+
+// isSame reports whether an address in two mappings is the same place of the same file.
+func (m *mapping) isSame(o *mapping) bool {
+	return m.img == o.img && m.path == o.path && m.start-m.offset == o.start-o.offset
+}
+
+// late applies an event that tells when something came that was read already.
+func (p *Process) late(ev *Event) {
+	end := ev.Addr + ev.Len
+	if ev.Kind == EventExec {
+		end = math.MaxUint64
+	}
+	found, other := false, false
+	for i := range p.maps {
+		m := &p.maps[i]
+		if m.start < end && ev.Addr < m.end && m.since < ev.Time && m.img != nil {
+			// Nothing was there when the program began.
+			other = other || p.life.began == 0 || m.since > p.life.began
+			m.since, found = ev.Time, true
+		}
+	}
+	if !found && ev.Kind != EventExec {
+		return
+	}
+	switch {
+	case len(p.old) > 0 && !p.old[0].exact:
+		p.old[0].until, p.old[0].exact = max(p.old[0].until, ev.Time), true
+	case other:
+		p.unknownBefore(ev.Time)
+	}
+	p.bound(ev.Time)
+	if ev.Kind == EventExec {
+		p.began(ev.Time)
+	}
+	p.changed()
+}
+
+// during returns the mapping that an address was in from one time to another; changed reports whether
+// there were several, or may have been.
+func (p *Process) during(pc, first, last uint64) (m *mapping, changed bool) {
+	m = findMapping(p.maps, pc)
+	for i := range p.old { // from the newest on
+		o := &p.old[i]
+		if o.until <= first && (o.exact || m != nil && m.since <= first) {
+			continue
+		}
+		n := findMapping(o.maps, pc)
+		switch {
+		case n == nil:
+		case m == nil || o.until > last:
+			m, changed = n, false
+		case !m.isSame(n):
+			changed = true
+		}
+	}
+	if m != nil && m.since > first && first < p.life.known {
+		changed = true
+	}
+	return m, changed
+}

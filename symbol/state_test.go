@@ -1,0 +1,286 @@
+package symbol
+
+import "testing"
+
+// states resolves an address of a process in several times.
+func states(t *testing.T, ps *Processes, pid int, pc uint64, times ...[2]uint64) (names []string) {
+	t.Helper()
+	p, err := ps.Process(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range times {
+		names = append(names, stateNames(p.During(0, at[0], at[1]), pc))
+	}
+	return names
+}
+
+// stateNames is the module of an address in a state, or why it has none.
+func stateNames(st State, pc uint64) string {
+	f := st.Resolve(nil, []uint64{pc})[0]
+	if f.Reason != ReasonNone {
+		return f.Reason.String()
+	}
+	return f.Name + " in " + f.Module
+}
+
+const (
+	inLib   = 0x7f0000001014
+	inApp   = 0x401014
+	ofLib   = "innermost in /lib/libx.so"
+	ofApp   = "innermost in /bin/app"
+	changed = "the process mapped something else there meanwhile"
+)
+
+func libEvent(at uint64) *Event {
+	return &Event{Kind: EventMmap, PID: 7, Addr: 0x7f0000000000, Len: 0x3000, Dev: 8<<32 | 1, Inode: 12, Path: "/lib/libx.so", Time: at}
+}
+
+// appEvent maps the program where the library was.
+func appEvent(at uint64) *Event {
+	ev := libEvent(at)
+	ev.Inode, ev.Path = 11, "/bin/app"
+	return ev
+}
+
+// TestStates: an address has the name of what was mapped there at the time, and none where that became
+// another within it.
+func TestStates(t *testing.T) {
+	tr := newTree(t)
+	tr.stat(7, "sh", 99)
+	tr.maps(7, binMap, libMap)
+	ps, _ := testProcesses(t, tr, nil)
+	at := uint64(100)
+	ps.monotonic = func() uint64 { return at }
+	ps.Follow(true)
+	check := func(what string, pc uint64, at [2]uint64, want string) {
+		t.Helper()
+		if got := states(t, ps, 7, pc, at)[0]; got != want {
+			t.Errorf("%s: %#x from %d to %d is %q, want %q", what, pc, at[0], at[1], got, want)
+		}
+	}
+	check("before anything happened", inLib, [2]uint64{50, 150}, ofLib)
+
+	for _, ev := range []*Event{appEvent(200), libEvent(300), appEvent(400)} {
+		ps.Handle(ev)
+	}
+	for _, c := range []struct {
+		from, to uint64
+		want     string
+	}{
+		{50, 199, ofLib},
+		{200, 299, ofApp},
+		{250, 250, ofApp},
+		{300, 399, ofLib},
+		{400, 900, ofApp},
+		{199, 200, changed},
+		{150, 350, changed}, // the same at both ends
+		{350, 900, changed},
+	} {
+		check("a library in the place of another", inLib, [2]uint64{c.from, c.to}, c.want)
+		check("what remained", inApp, [2]uint64{c.from, c.to}, ofApp)
+	}
+	p, err := ps.Process(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.During(0, 201, 203) != p.During(0, 202, 299) || p.During(0, 201, 203) == p.During(0, 301, 302) {
+		t.Error("states are not told apart by what came between")
+	}
+	if p.During(0, 201, 299).Changed() || !p.During(0, 299, 300).Changed() {
+		t.Error("what came between is not said")
+	}
+	if got := stateNames(p.During(0, 0, 0), inLib); got != ofApp {
+		t.Errorf("at no time it is %q", got)
+	}
+
+	at = 500
+	tr.maps(7, "00400000-00403000 r-xp 00000000 08:01 12 /lib/libx.so")
+	ps.Handle(&Event{Kind: EventExec, PID: 7, Comm: "sh", Time: 450})
+	for _, c := range []struct {
+		from, to uint64
+		want     string
+	}{{400, 449, ofApp}, {450, 450, ofLib}, {449, 450, changed}} {
+		check("another program", inApp, [2]uint64{c.from, c.to}, c.want)
+	}
+	check("only the first program had it", inLib, [2]uint64{440, 460}, ofApp)
+	check("the second one does not", inLib, [2]uint64{460, 470}, "no mapping")
+}
+
+// TestStatesOfNumber: two processes had the number in turn, and no third.
+func TestStatesOfNumber(t *testing.T) {
+	tr := newTree(t)
+	tr.stat(7, "sh", 99)
+	tr.maps(7, binMap)
+	ps, _ := testProcesses(t, tr, nil)
+	at := uint64(100)
+	ps.monotonic = func() uint64 { return at }
+	ps.Follow(true)
+	first, err := ps.Process(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ps.Handle(&Event{Kind: EventExit, PID: 7, Time: 200})
+	tr.stat(7, "sh", 120)
+	tr.maps(7, "00400000-00403000 r-xp 00000000 08:01 12 /lib/libx.so")
+	at = 300
+	second, err := ps.Process(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*Process{first, second} {
+		for start, want := range map[uint64]string{99: ofApp, 120: ofLib, 140: ReasonExited.String()} {
+			if got := stateNames(p.During(start, 150, 160), inApp); got != want {
+				t.Errorf("of the process that started at %d: %q, want %q", start, got, want)
+			}
+		}
+	}
+}
+
+// TestStatesUnknown: what came while a process was not known, was told late, or was lost, is not taken
+// for what was found afterwards.
+func TestStatesUnknown(t *testing.T) {
+	exec := func(at uint64) *Event { return &Event{Kind: EventExec, PID: 7, Comm: "sh", Time: at} }
+	lost := func(at uint64) *Event { return &Event{Kind: EventLost, Time: at} }
+	for _, c := range []struct {
+		what          string
+		before, after []*Event // its first reading, at 500, when it has the library
+		times         [][2]uint64
+		want          []string
+	}{
+		{
+			"executed before it was known",
+			[]*Event{exec(300)},
+			nil,
+			[][2]uint64{{200, 250}, {200, 350}, {350, 600}},
+			[]string{changed, changed, ofLib},
+		},
+		{
+			"mapped before it was known",
+			[]*Event{libEvent(300)},
+			nil,
+			[][2]uint64{{200, 250}, {350, 600}},
+			[]string{changed, ofLib},
+		},
+		{
+			"both, of which all is known",
+			[]*Event{exec(200), appEvent(210), exec(300), libEvent(310)},
+			nil,
+			[][2]uint64{{220, 290}, {320, 600}, {220, 600}, {150, 160}},
+			[]string{ofApp, ofLib, changed, changed},
+		},
+		{
+			"by a process that ended before",
+			[]*Event{exec(200), appEvent(210), {Kind: EventExit, PID: 7, Time: 300}},
+			nil,
+			[][2]uint64{{400, 600}},
+			[]string{ofLib},
+		},
+		{
+			"executed before, and told afterwards",
+			nil,
+			[]*Event{exec(300)},
+			[][2]uint64{{200, 250}, {350, 600}},
+			[]string{changed, ofLib},
+		},
+		{
+			"mapped before, and told afterwards",
+			nil,
+			[]*Event{libEvent(300)},
+			[][2]uint64{{200, 250}, {350, 600}},
+			[]string{changed, ofLib},
+		},
+		{
+			"lost, and the same as before",
+			nil,
+			[]*Event{lost(600)},
+			[][2]uint64{{550, 580}, {650, 650}},
+			[]string{ofLib, ofLib},
+		},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			tr := newTree(t)
+			tr.stat(7, "sh", 99)
+			tr.maps(7, binMap, libMap)
+			ps, _ := testProcesses(t, tr, nil)
+			ps.monotonic = func() uint64 { return 500 }
+			ps.Follow(true)
+			for _, ev := range c.before {
+				ps.Handle(ev)
+			}
+			if _, err := ps.Process(7); err != nil {
+				t.Fatal(err)
+			}
+			for _, ev := range c.after {
+				ps.Handle(ev)
+			}
+			for i, got := range states(t, ps, 7, inLib, c.times...) {
+				if got != c.want[i] {
+					t.Errorf("at %d: %q, want %q", c.times[i], got, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+// TestStatesLost: what a process mapped when events were lost is known until then, and again from when
+// its mappings were read.
+func TestStatesLost(t *testing.T) {
+	tr := newTree(t)
+	tr.stat(7, "sh", 99)
+	tr.maps(7, binMap, libMap)
+	ps, _ := testProcesses(t, tr, nil)
+	at := uint64(100)
+	ps.monotonic = func() uint64 { return at }
+	ps.Follow(true)
+	states(t, ps, 7, inLib, [2]uint64{100, 100})
+	ps.Handle(&Event{Kind: EventLost, Time: 300})
+	tr.maps(7, binMap, "7f0000000000-7f0000003000 r-xp 00000000 08:01 11 /bin/app")
+	at = 500
+	times := [][2]uint64{{200, 250}, {350, 400}, {250, 350}, {510, 520}}
+	want := []string{ofLib, changed, changed, ofApp}
+	for i, got := range states(t, ps, 7, inLib, times...) {
+		if got != want[i] {
+			t.Errorf("at %d: %q, want %q", times[i], got, want[i])
+		}
+	}
+}
+
+// TestStatesForgotten: of a process that changes all the time, the last states are kept, and the rest is
+// said to be unknown.
+func TestStatesForgotten(t *testing.T) {
+	tr := newTree(t)
+	tr.stat(7, "sh", 99)
+	tr.maps(7, binMap, libMap)
+	ps, _ := testProcesses(t, tr, nil)
+	ps.monotonic = func() uint64 { return 50 }
+	ps.Follow(true)
+	states(t, ps, 7, inLib, [2]uint64{50, 50})
+	const changes = 4 * maxOld
+	for i := range uint64(changes) {
+		ev := appEvent(100 + 10*i)
+		if i%2 == 1 {
+			ev = libEvent(100 + 10*i)
+		}
+		if !ps.Handle(ev) {
+			t.Fatalf("event %d changed nothing", i)
+		}
+	}
+	right := 0
+	for i := range uint64(changes) {
+		got := states(t, ps, 7, inLib, [2]uint64{105 + 10*i, 106 + 10*i})[0]
+		switch want := []string{ofApp, ofLib}[i%2]; got {
+		case want:
+			right++
+		case changed:
+			if right > 0 {
+				t.Errorf("state %d of %d is not known, though an earlier one is", i, changes)
+			}
+		default:
+			t.Errorf("state %d is %q, want %q", i, got, want)
+		}
+	}
+	if right < maxOld {
+		t.Errorf("%d states are known, want %d", right, maxOld)
+	}
+}
