@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/borescope/borescope/internal/cpus"
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/symbol"
 )
@@ -24,19 +25,24 @@ type Follower struct {
 	done      chan struct{}
 
 	mu      sync.Mutex
-	sampler *pmc.Sampler // guarded by mu
-	rec     pmc.Record   // guarded by mu
-	events  []symbol.Event
-	err     error // guarded by mu: why it follows no longer
+	sampler *pmc.Sampler   // guarded by mu
+	rec     pmc.Record     // guarded by mu
+	events  []symbol.Event // guarded by mu
+	read    uint64         // guarded by mu: until when all records were read
+	err     error          // guarded by mu: why it follows no longer
 }
 
-// These bound what is read at a time. An exec has some ten records of 100 bytes, of which a CPU has
-// at most a few thousand each second: half of a ring in this time. What is lost in spite of that
-// costs reading mappings again.
+// These bound what is read at a time. A record is read when it comes, but for those that come soon
+// after others: reading may take a twentieth of the time. An exec has some ten records of 100 bytes, of
+// which a CPU has at most a few thousand each second: half of a ring in 50 ms. What is lost in spite of
+// that costs reading mappings again.
 const (
 	followPages = 32
-	followEvery = 50 * time.Millisecond
+	followShare = 20
+	followMost  = 50 * time.Millisecond
 	followBatch = 4096
+	// cpusEvery is how often it is seen whether the CPUs are still those that are followed.
+	cpusEvery = time.Second
 )
 
 // Follow starts to follow the processes of this machine: it opens an event on every CPU for the
@@ -52,7 +58,7 @@ func Follow(processes *symbol.Processes, changed func(*symbol.Event)) (*Follower
 		return nil, err
 	}
 	s, err := pmc.OpenSampler(pmc.Dummy(), pmc.Scope{CPUs: online}, pmc.SamplingSpec{
-		Task: true, Comm: true, Mmap: true, Time: true, MonotonicTime: true,
+		Task: true, Comm: true, Mmap: true, Time: true, MonotonicTime: true, WakeupBytes: 1,
 	}, &pmc.SamplerOptions{Pages: followPages})
 	if err != nil {
 		return nil, err
@@ -60,30 +66,40 @@ func Follow(processes *symbol.Processes, changed func(*symbol.Event)) (*Follower
 	ctx, stop := context.WithCancel(context.Background())
 	f := &Follower{
 		processes: processes, changed: changed, cpus: online, stop: stop, done: make(chan struct{}), sampler: s,
+		read: kernel.Monotonic(),
 	}
 	processes.Follow(true)
 	go f.run(ctx)
 	return f, nil
 }
 
-// run reads records before there are too many for the rings.
+// run reads records as they come.
 func (f *Follower) run(ctx context.Context) {
 	defer close(f.done)
-	tick := time.NewTicker(followEvery)
-	defer tick.Stop()
-	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+	seen := time.Now()
+	for ctx.Err() == nil {
+		if now := time.Now(); now.Sub(seen) >= cpusEvery {
+			if seen = now; !f.sameCPUs() {
+				f.end(errors.New("lifecycle: other CPUs are online than were"))
+			}
 		}
-		if n%20 == 0 && !f.sameCPUs() {
-			f.end(errors.New("lifecycle: other CPUs are online than were"))
-		}
+		f.wait(ctx)
+		began := time.Now()
 		if f.Sync() != nil {
 			return
 		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(followShare*time.Since(began), followMost)):
+		}
 	}
+}
+
+// wait waits for a record, or until the CPUs are to be looked at.
+func (f *Follower) wait(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, cpusEvery)
+	defer cancel()
+	_ = f.sampler.Wait(ctx) // Sync has the error
 }
 
 // sameCPUs reports whether the CPUs are online on which the events are.
@@ -97,15 +113,17 @@ func (f *Follower) sameCPUs() bool {
 func (f *Follower) Sync() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	began := kernel.Monotonic()
 	for more := true; more && f.err == nil; {
-		more = f.read()
+		more = f.take()
 		f.tell()
 	}
+	f.read = began
 	return f.err
 }
 
-// read reads a batch of records, and reports whether there may be more. The caller holds mu.
-func (f *Follower) read() (more bool) {
+// take reads a batch of records, and reports whether there may be more. The caller holds mu.
+func (f *Follower) take() (more bool) {
 	for len(f.events) < followBatch {
 		ok, err := f.sampler.TryRead(&f.rec)
 		switch {
@@ -115,7 +133,7 @@ func (f *Follower) read() (more bool) {
 		case !ok:
 			return false
 		case err != nil || f.rec.IsLost():
-			f.events = append(f.events, symbol.Event{Kind: symbol.EventLost, Time: f.rec.ID.Time})
+			f.events = append(f.events, symbol.Event{Kind: symbol.EventLost, Time: f.read})
 			continue
 		}
 		if ev, ok := Event(&f.rec); ok && ev.Kind != symbol.EventFork {

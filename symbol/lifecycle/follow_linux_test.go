@@ -139,6 +139,9 @@ func TestFollowed(t *testing.T) {
 	}
 	answer()
 	first := maps(exe, "main.main")
+	if err := f.Sync(); err != nil { // or that this was mapped would be said later
+		t.Fatal(err)
+	}
 	p, err := ps.Process(pid)
 	if err != nil {
 		t.Fatal(err)
