@@ -151,10 +151,11 @@ func (st *Stacks) Profile() (*profile.Profile, error) {
 type sampleKey struct {
 	pid, tid, program, wakerPID, wakerTID int
 	comm, wakerComm, pcs                  string
+	first                                 uint64
 }
 
 func keyOf(s *collect.Sample) sampleKey {
-	k := sampleKey{pid: s.PID, tid: s.TID, program: s.Program, comm: s.Comm}
+	k := sampleKey{pid: s.PID, tid: s.TID, program: s.Program, comm: s.Comm, first: s.First}
 	stacks := []*stack.Stack{&s.Kernel, &s.User}
 	if w := s.Waker; w != nil {
 		k.wakerPID, k.wakerTID, k.wakerComm = w.PID, w.TID, w.Comm
@@ -184,7 +185,9 @@ func (st *Stacks) Read() ([]StackSample, error) {
 		s.Waker = nil
 		if all = append(all, s); fresh[i].Waker != nil {
 			w := fresh[i].Waker
-			all = append(all, collect.Sample{PID: w.PID, Kernel: w.Kernel, User: w.User})
+			all = append(all, collect.Sample{
+				PID: w.PID, Start: w.Start, First: s.First, Last: s.Last, Kernel: w.Kernel, User: w.User,
+			})
 		}
 	}
 	named := st.session.namesOf(all)
@@ -220,7 +223,7 @@ func merge(samples []StackSample) (out []StackSample) {
 	at := make(map[string]int)
 	for _, sample := range samples {
 		k := keyOf(&sample.Sample)
-		k.pcs = ""
+		k.pcs, k.first = "", 0
 		name := fmt.Sprintf("%v %q %q %q %q", k, sample.KernelNames, sample.UserNames, sample.WakerKernel,
 			sample.WakerUser)
 		if i, ok := at[name]; ok {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -38,6 +39,19 @@ func (c counted) Resolve(dst []symbol.Frame, pcs []uint64) []symbol.Frame {
 		c.to.add(&dst[i])
 	}
 	return dst
+}
+
+// During implements collect.Timed. What is recorded has no times.
+func (c counted) During(start, first, last uint64) (symbol.Resolver, symbol.State) {
+	var state symbol.State
+	switch r := c.Resolver.(type) {
+	case *symbol.Process:
+		state = r.During(start, first, last)
+		c.Resolver = state
+	case collect.Timed:
+		c.Resolver, state = r.During(start, first, last)
+	}
+	return c, state
 }
 
 func (u *unnamed) add(f *symbol.Frame) {

@@ -33,7 +33,7 @@ wait()
 		t.Fatalf("%d frames, %v", len(frames), err)
 	}
 	c := &Collector{memory: stack.Budget{Calls: 10}}
-	c.counts, c.segments = none[taskKey, uint64]{}, none[segment, uint64]{}
+	c.counts, c.segments = none[taskKey, counted]{}, none[segment, uint64]{}
 	c.pythons.Store(pid, p.Within(&c.memory))
 	r := c.Resolver(pid, symbol.Chain(nil))
 	var pcs []uint64

@@ -81,6 +81,7 @@ type Collector struct {
 	coll   *ebpf.Collection
 	ring   *mapx.Ring
 	mode   uint32 // what mapMode has; guarded by window.mu
+	epoch  uint32 // the last one of a process
 	window window
 	served bool  // Options.Served
 	pids   []int // with Options.Hold: whose rules come first
@@ -106,8 +107,8 @@ type Collector struct {
 type handles struct {
 	// One of the two, the other is nil: the first where events are counted and
 	// nothing is added up.
-	counts mapx.Table[taskKey, uint64]
-	totals mapx.Table[waitKey, Total]
+	counts mapx.Table[taskKey, counted]
+	totals mapx.Table[waitKey, summed]
 
 	segments mapx.Table[segment, uint64]
 	counters mapx.Table[uint32, []uint64]
@@ -184,6 +185,7 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.lives = findLives(env)
 	c := &Collector{
 		env: env, plan: plan, filter: f, ns: kernel.OwnPIDNamespace(), served: o.Served,
 	}
@@ -315,9 +317,9 @@ func (c *Collector) open() error {
 		segments: segments, counters: counters, first: c.ring, keepStacks: c.filter.waits != 0,
 	}
 	if c.filter.sums() {
-		c.totals, err = openTable[waitKey, Total](c, mapTotals)
+		c.totals, err = openTable[waitKey, summed](c, mapTotals)
 	} else {
-		c.counts, err = openTable[taskKey, uint64](c, mapCounts)
+		c.counts, err = openTable[taskKey, counted](c, mapCounts)
 	}
 	return err
 }
@@ -362,16 +364,17 @@ func (c *Collector) failed(op string, err error) error {
 }
 
 // read reads the table of totals, or that of counts as if it were one.
-func (h *handles) read(andClear bool) ([]mapx.Entry[waitKey, Total], error) {
+func (h *handles) read(andClear bool) ([]mapx.Entry[waitKey, summed], error) {
 	if h.totals != nil {
 		snap, err := readTable(h.totals, andClear)
 		return snap.Entries, err
 	}
 	snap, err := readTable(h.counts, andClear)
-	out := make([]mapx.Entry[waitKey, Total], len(snap.Entries))
+	out := make([]mapx.Entry[waitKey, summed], len(snap.Entries))
 	for i, e := range snap.Entries {
+		v := &e.Value
 		out[i].Key.Task = e.Key
-		out[i].Value = Total{Count: e.Value, Sum: int64(e.Value)}
+		out[i].Value = summed{Count: v.Count, Sum: int64(v.Count), First: v.First, Last: v.Last}
 	}
 	return out, err
 }

@@ -84,8 +84,9 @@ type Copy struct {
 
 // The layout of a record.
 const (
-	copyKey    = 0
-	copyTime   = keySize
+	copyKey    = 0        // a taskKey without what tells lives apart
+	copyCode   = keyStart // its Program and UserEnd
+	copyTime   = copyCode + 8
 	copyKernel = copyTime + 8   // int64: bytes of kernel addresses, or a negative errno
 	copyPCs    = copyKernel + 8 // uint64[helperFrames]
 	copyState  = copyPCs + 8*helperFrames
@@ -233,7 +234,7 @@ func (c *Copies) load(o *CopyOptions, f *filter) error {
 		ring = 8 << 20
 	}
 	spec := &ebpf.CollectionSpec{Maps: f.mapSpecs(1), Programs: make(map[string]*ebpf.ProgramSpec)}
-	for _, name := range []string{mapCounts, mapSegments, mapSeen, mapMode, mapFirst} {
+	for _, name := range []string{mapCounts, mapSegments, mapSeen, mapMode, mapFirst, mapEpochs} {
 		delete(spec.Maps, name)
 	}
 	if f.pids {
@@ -291,7 +292,8 @@ func (f *filter) copying(p *probe.Program, index int, function string,
 		asm.JEq.Imm(asm.R0, 0, "release"),
 		asm.Mov.Reg(regTmp, asm.R0),
 	)
-	b.move(regTmp, copyKey, regScratch, scratchKey, keySize)
+	b.move(regTmp, copyKey, regScratch, scratchKey, copyCode)
+	b.move(regTmp, copyCode, regScratch, scratchKey+keyProgram, 8)
 	b.add(
 		asm.FnKtimeGetNs.Call(),
 		asm.StoreMem(regTmp, copyTime, asm.R0, asm.DWord),
@@ -340,9 +342,9 @@ func (c *Copies) parse(dst *Copy) error {
 		return fmt.Errorf("collect: copy of %d bytes, want %d or more", len(b), copyState)
 	}
 	dst.PID, dst.TID = int(o.Uint32(b[keyPID:])), int(o.Uint32(b[keyTID:]))
-	dst.Program = int(o.Uint32(b[keyProgram:]))
+	dst.Program = int(o.Uint32(b[copyCode:]))
 	// a new string only if it has to be
-	if name := cut(b[keyComm:keyProgram]); string(name) != dst.Comm {
+	if name := cut(b[keyComm:copyCode]); string(name) != dst.Comm {
 		dst.Comm = string(name)
 	}
 	dst.Time = o.Uint64(b[copyTime:])

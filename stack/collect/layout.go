@@ -41,6 +41,12 @@ type taskKey struct {
 	TID uint32
 	// Comm is the thread's name, NUL-padded.
 	Comm [16]byte
+	// Start is when the process started, in nanoseconds of CLOCK_BOOTTIME, and Exec counts the
+	// programs that it and its ancestors executed; 0 if the kernel's types do not say where they are.
+	Start uint64
+	Exec  uint32
+	// Epoch is raised when the process maps something in the place of something else (mapEpochs).
+	Epoch uint32
 	// Program is the index of the plan's program that took the sample.
 	Program uint32
 	// UserEnd is userWalked plus the stack.StopReason of a user stack that package
@@ -61,22 +67,40 @@ type Total struct {
 	Sum   int64  // of what Options.Value names, or nanoseconds
 }
 
+// counted is a value of mapCounts: how often the key was counted, and when for the first and the last
+// time, in nanoseconds of CLOCK_MONOTONIC. CPUs may write the times out of order, by less than the time
+// that a sample takes.
+type counted struct{ Count, First, Last uint64 }
+
+// summed is a value of mapTotals: a Total with the times. The first is when a wait began.
+type summed struct {
+	Count       uint64
+	Sum         int64
+	First, Last uint64
+}
+
 const (
 	keyKernel  = 0
 	keyUser    = 8
 	keyPID     = 16
 	keyTID     = 20
 	keyComm    = 24
-	keyProgram = 40
-	keyUserEnd = 44
-	keySize    = 48
+	keyStart   = 40
+	keyExec    = 48
+	keyEpoch   = 52
+	keyProgram = 56
+	keyUserEnd = 60
+	keySize    = 64
 
-	// PID, TID and Comm are together the key of mapSeen.
-	seenSize = keyProgram - keyPID
+	// PID, TID, Comm, Start and Exec are together the key of mapSeen.
+	seenSize = keyEpoch - keyPID
 
 	segmentSize = 8 + 8*segmentPCs
 
-	totalSize = 16
+	// The values of the tables are numbers to add up, and then two times.
+	countWords = 1
+	totalWords = 2
+	timesSize  = 16
 
 	// What is known of a thread that is off its CPU: since when, and a waitKey.
 	waitStart = 0

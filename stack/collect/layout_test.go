@@ -10,7 +10,8 @@ func TestLayout(t *testing.T) {
 	var k taskKey
 	var s segment
 	var w waitKey
-	var total Total
+	var count counted
+	var sum summed
 	for _, c := range []struct {
 		name      string
 		got, want uintptr
@@ -20,13 +21,21 @@ func TestLayout(t *testing.T) {
 		{"Key.PID", unsafe.Offsetof(k.PID), keyPID},
 		{"Key.TID", unsafe.Offsetof(k.TID), keyTID},
 		{"Key.Comm", unsafe.Offsetof(k.Comm), keyComm},
+		{"Key.Start", unsafe.Offsetof(k.Start), keyStart},
+		{"Key.Exec", unsafe.Offsetof(k.Exec), keyExec},
+		{"Key.Epoch", unsafe.Offsetof(k.Epoch), keyEpoch},
 		{"Key.Program", unsafe.Offsetof(k.Program), keyProgram},
 		{"Key.UserEnd", unsafe.Offsetof(k.UserEnd), keyUserEnd},
 		{"Key", unsafe.Sizeof(k), keySize},
 		{"waitKey.Waker", unsafe.Offsetof(w.Waker), waitWaker - waitTask},
 		{"waitKey", unsafe.Sizeof(w), waitSize - waitTask},
-		{"Total.Sum", unsafe.Offsetof(total.Sum), 8},
-		{"Total", unsafe.Sizeof(total), totalSize},
+		{"counted.First", unsafe.Offsetof(count.First), 8 * countWords},
+		{"counted.Last", unsafe.Offsetof(count.Last), 8*countWords + 8},
+		{"counted", unsafe.Sizeof(count), 8*countWords + timesSize},
+		{"summed.Sum", unsafe.Offsetof(sum.Sum), 8},
+		{"summed.First", unsafe.Offsetof(sum.First), 8 * totalWords},
+		{"summed.Last", unsafe.Offsetof(sum.Last), 8*totalWords + 8},
+		{"summed", unsafe.Sizeof(sum), 8*totalWords + timesSize},
 		{"segment", unsafe.Sizeof(s), segmentSize},
 	} {
 		if c.got != c.want {

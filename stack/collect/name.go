@@ -16,21 +16,29 @@ import (
 type Namer struct {
 	kernel   symbol.Resolver
 	process  func(pid int) symbol.Resolver
-	spaces   map[int]*space
+	latest   map[int]symbol.Resolver // what process returned for a set of samples
+	spaces   map[spaceKey]*space
 	mappings map[profile.Mapping]*profile.Mapping
 	wakers   map[*profile.NamedFrame]*profile.NamedFrame
 	// functions has one slice for each function at an offset: processes share libraries.
 	functions map[profile.Function][]profile.Function
 	buf       []symbol.Frame
 
-	// For a Namer of windows of time, else nil: symbol.Process.Version.
-	version func(pid int) uint64
-	round   int // number of sets of samples
+	windows bool // it is for windows of time
+	round   int  // number of sets of samples
+}
+
+// spaceKey is a process, in a state that it was in if its states are known.
+type spaceKey struct {
+	pid   int
+	state symbol.State
 }
 
 // space is what is known of the addresses of a process; the kernel is process kernelPID.
 type space struct {
 	frames  map[uint64]*profile.NamedFrame
+	names   symbol.Resolver // nil: they have none
+	fresh   []stack.Frame   // that are to be named
 	version uint64
 	round   int // in which it was used last
 }
@@ -46,14 +54,23 @@ const (
 	maxFunctions = 1 << 14
 )
 
+// Timed is a Resolver of a process that knows what its addresses were in a time.
+type Timed interface {
+	symbol.Resolver
+	// During is symbol.Process.During, with a Resolver for the addresses of samples of that time.
+	During(start, first, last uint64) (symbol.Resolver, symbol.State)
+}
+
 // NewNamer returns a Namer that takes the names of kernel addresses from kernel, and those
 // of a process from the resolver that process returns (symbol.Process; for the functions of
-// Python programs, Collector.Resolver around it). process is called once for each process
-// of a set of samples. Where either is nil, frames stay without names.
+// Python programs, Collector.Resolver around it). If that is a *symbol.Process or a Timed, addresses
+// are named by what the process was when they were sampled (Sample.Start, First and Last). process is
+// called once for each process of a set of samples. Where either is nil, frames stay without names.
 func NewNamer(kernel symbol.Resolver, process func(pid int) symbol.Resolver) *Namer {
 	return &Namer{
 		kernel: kernel, process: process,
-		spaces:   make(map[int]*space),
+		latest:   make(map[int]symbol.Resolver),
+		spaces:   make(map[spaceKey]*space),
 		mappings: make(map[profile.Mapping]*profile.Mapping),
 		wakers:   make(map[*profile.NamedFrame]*profile.NamedFrame),
 
@@ -73,10 +90,10 @@ func (n *Namer) Samples(in []Sample) []profile.Sample {
 	out := make([]profile.Sample, 0, len(in))
 	for i := range in {
 		s := &in[i]
-		frames := n.named(s.PID, &s.Kernel, &s.User)
+		frames := n.named(n.during(s.PID, s.Start, s), &s.Kernel, &s.User)
 		end := ending(s, frames)
 		if w := s.Waker; w != nil {
-			frames = append(n.waker(w), frames...)
+			frames = append(n.waker(w, s), frames...)
 		}
 		out = append(out, profile.Sample{
 			Frames: frames, Values: []int64{int64(s.Count), s.Value}, Comm: s.Comm, PID: s.PID, TID: s.TID,
@@ -88,13 +105,13 @@ func (n *Namer) Samples(in []Sample) []profile.Sample {
 
 // named is a process's stack, innermost frame first, with interpreted frames where they
 // ran. All its addresses have been resolved.
-func (n *Namer) named(pid int, kernel, user *stack.Stack) []*profile.NamedFrame {
+func (n *Namer) named(of *space, kernel, user *stack.Stack) []*profile.NamedFrame {
 	out := make([]*profile.NamedFrame, 0, len(kernel.Frames)+len(user.Frames))
-	known := n.space(kernelPID).frames
+	known := n.during(kernelPID, 0, nil).frames
 	for _, f := range kernel.Frames {
 		out = append(out, known[lookupPC(f)])
 	}
-	known = n.space(pid).frames
+	known = of.frames
 	frames := user.Frames
 	if len(frames) > 0 && frames[len(frames)-1].Source == stack.SourceInterpreter {
 		inLoop := func(f stack.Frame) bool {
@@ -110,9 +127,9 @@ func (n *Namer) named(pid int, kernel, user *stack.Stack) []*profile.NamedFrame 
 	return out
 }
 
-// waker is a waker's stack, outermost frame first.
-func (n *Namer) waker(w *Waker) []*profile.NamedFrame {
-	frames := n.named(w.PID, &w.Kernel, &w.User)
+// waker is the stack of a sample's waker, outermost frame first.
+func (n *Namer) waker(w *Waker, s *Sample) []*profile.NamedFrame {
+	frames := n.named(n.during(w.PID, w.Start, s), &w.Kernel, &w.User)
 	slices.Reverse(frames)
 	for i, f := range frames {
 		if n.wakers[f] == nil {
@@ -133,28 +150,43 @@ func isFunction(f *profile.NamedFrame, name string) bool {
 
 // begin forgets the names of processes that were not sampled for long.
 func (n *Namer) begin() {
-	if n.version == nil {
+	n.round++
+	if !n.windows {
 		return
 	}
-	n.round++
+	clear(n.latest)
 	clear(n.wakers)
 	if len(n.functions) > maxFunctions {
 		clear(n.functions)
 	}
-	maps.DeleteFunc(n.spaces, func(_ int, s *space) bool { return n.round-s.round > keepRounds })
+	maps.DeleteFunc(n.spaces, func(_ spaceKey, s *space) bool { return n.round-s.round > keepRounds })
 }
 
-// space returns what is known of a process, without names that were found before it changed.
-func (n *Namer) space(pid int) *space {
-	s := n.spaces[pid]
+// during returns what is known of a process in the time of a sample, which may be nil, without names
+// that were found before it changed.
+func (n *Namer) during(pid int, start uint64, of *Sample) *space {
+	names, state := n.resolver(pid), symbol.State{}
+	if of != nil {
+		names, state = during(names, start, of.First, of.Last)
+	}
+	key := spaceKey{pid, state}
+	s := n.spaces[key]
 	if s == nil {
 		s = &space{frames: make(map[uint64]*profile.NamedFrame)}
-		n.spaces[pid] = s
+		n.spaces[key] = s
 	}
-	if n.version == nil || s.round == n.round {
+	if s.round == n.round {
 		return s
 	}
-	v := n.version(pid)
+	s.names = names
+	if !n.windows {
+		s.round = n.round
+		return s
+	}
+	v := state.Version()
+	if pid == kernelPID {
+		v = 1 // its symbols were read once
+	}
 	if v == 0 || v != s.version || len(s.frames) > keepFrames {
 		s.frames = make(map[uint64]*profile.NamedFrame)
 	}
@@ -172,49 +204,46 @@ func lasting(f *profile.NamedFrame) bool {
 
 // resolveAll names every address of the samples, one process at a time.
 func (n *Namer) resolveAll(in []Sample) {
-	fresh := make(map[int][]stack.Frame)
-	add := func(pid int, kernel, user *stack.Stack) {
-		fresh[kernelPID] = n.fresh(fresh[kernelPID], kernelPID, kernel.Frames)
-		fresh[pid] = n.fresh(fresh[pid], pid, user.Frames)
-	}
+	kernel := n.during(kernelPID, 0, nil)
 	for i := range in {
 		s := &in[i]
-		add(s.PID, &s.Kernel, &s.User)
+		kernel.add(s.Kernel.Frames)
+		n.during(s.PID, s.Start, s).add(s.User.Frames)
 		if w := s.Waker; w != nil {
-			add(w.PID, &w.Kernel, &w.User)
+			kernel.add(w.Kernel.Frames)
+			n.during(w.PID, w.Start, s).add(w.User.Frames)
 		}
 	}
-	for pid, frames := range fresh {
-		n.resolve(pid, frames)
+	for _, s := range n.spaces {
+		n.resolve(s, s == kernel)
 	}
 }
 
-// fresh appends those of a process's frames to dst that were not seen before.
-func (n *Namer) fresh(dst []stack.Frame, pid int, frames []stack.Frame) []stack.Frame {
-	known := n.space(pid).frames
+// add has those of frames be named that were not seen before.
+func (s *space) add(frames []stack.Frame) {
 	for _, f := range frames {
 		pc := lookupPC(f)
-		if _, seen := known[pc]; !seen {
-			known[pc] = nil
-			dst = append(dst, f)
+		if _, seen := s.frames[pc]; !seen {
+			s.frames[pc] = nil
+			s.fresh = append(s.fresh, f)
 		}
 	}
-	return dst
 }
 
-// resolve names fresh frames of a process.
-func (n *Namer) resolve(pid int, fresh []stack.Frame) {
+// resolve names the fresh frames of a process.
+func (n *Namer) resolve(s *space, kernel bool) {
+	known, fresh := s.frames, s.fresh
 	if len(fresh) == 0 {
 		return
 	}
-	known := n.space(pid).frames
+	s.fresh = nil
 	pcs := make([]uint64, len(fresh))
 	for i, f := range fresh {
 		pcs[i] = lookupPC(f)
 	}
 	n.buf = n.buf[:0]
-	if r := n.resolver(pid); r != nil {
-		n.buf = r.Resolve(n.buf, pcs)
+	if s.names != nil {
+		n.buf = s.names.Resolve(n.buf, pcs)
 	} else {
 		for i := range pcs {
 			n.buf = append(n.buf, symbol.Frame{Index: i})
@@ -226,7 +255,7 @@ func (n *Namer) resolve(pid int, fresh []stack.Frame) {
 			end++
 		}
 		i := rest[0].Index
-		known[pcs[i]] = n.frame(fresh[i], rest[:end], pid == kernelPID)
+		known[pcs[i]] = n.frame(fresh[i], rest[:end], kernel)
 		rest = rest[end:]
 	}
 }
@@ -238,7 +267,25 @@ func (n *Namer) resolver(pid int) symbol.Resolver {
 	case n.process == nil:
 		return nil
 	}
-	return n.process(pid)
+	r, ok := n.latest[pid]
+	if !ok {
+		r = n.process(pid)
+		n.latest[pid] = r
+	}
+	return r
+}
+
+// during returns the resolver for samples of a time, and the state that a process was in, if r knows
+// that.
+func during(r symbol.Resolver, start, first, last uint64) (symbol.Resolver, symbol.State) {
+	switch r := r.(type) {
+	case *symbol.Process:
+		s := r.During(start, first, last)
+		return s, s
+	case Timed:
+		return r.During(start, first, last)
+	}
+	return r, symbol.State{}
 }
 
 // frame is a frame with what is known of its address.
@@ -250,6 +297,7 @@ func (n *Namer) frame(f stack.Frame, syms []symbol.Frame, kernel bool) *profile.
 	case syms[0].Kind == symbol.KindJIT:
 		out.Kind = profile.FrameJIT
 	}
+	out.Uncertain = syms[0].Reason == symbol.ReasonChanged
 	for i := range syms {
 		s := &syms[i]
 		if s.Name != "" {

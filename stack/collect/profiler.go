@@ -109,16 +109,7 @@ func (p *Profiler) namer() *Namer {
 		}
 		return p.c.Resolver(pid, process)
 	})
-	names.version = func(pid int) uint64 {
-		if pid == kernelPID {
-			return 1 // its symbols were read once
-		}
-		process, err := p.processes.Process(pid)
-		if err != nil {
-			return 0
-		}
-		return process.Version()
-	}
+	names.windows = true
 	return names
 }
 

@@ -29,6 +29,7 @@ const (
 	mapFirst    = "first"
 	mapPIDs     = "pids"
 	mapMode     = "mode"
+	mapEpochs   = "epochs"
 )
 
 // halves are the names of the two maps that a table has with Options.Windows, and whole that of
@@ -64,16 +65,19 @@ func (f *filter) mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
 		},
 		mapMode:  {Name: mapMode, Type: ebpf.Array, KeySize: 4, ValueSize: modeSize, MaxEntries: 1},
 		mapFirst: {Name: mapFirst, Type: ebpf.RingBuf, MaxEntries: 1 << 16},
+		// A process that is not here has an epoch of 0: where that is one of earlier samples again, they
+		// are told apart by their times as far as possible.
+		mapEpochs: {Name: mapEpochs, Type: ebpf.LRUHash, KeySize: 4, ValueSize: 4, MaxEntries: 1 << 12},
 	}
 	if f.sums() {
 		specs[mapTotals] = &ebpf.MapSpec{
 			Name: mapTotals, Type: ebpf.Hash,
-			KeySize: 2 * keySize, ValueSize: totalSize, MaxEntries: maxStacks,
+			KeySize: 2 * keySize, ValueSize: 8*totalWords + timesSize, MaxEntries: maxStacks,
 		}
 	} else {
 		specs[mapCounts] = &ebpf.MapSpec{
 			Name: mapCounts, Type: ebpf.Hash,
-			KeySize: keySize, ValueSize: 8, MaxEntries: maxStacks,
+			KeySize: keySize, ValueSize: 8*countWords + timesSize, MaxEntries: maxStacks,
 		}
 	}
 	if f.waits != 0 {
@@ -146,13 +150,14 @@ const (
 	slotClaim = -8  // u32 index of the claimed scratch slot
 	slotValue = -16 // u64 value for map updates; the record of mapFirst
 	slotTask  = -20 // u32 key of mapWaits
-	slotTotal = -40 // Total to add
 	slotNow   = -48 // u64 time of the event
 	slotGap   = -52 // u32 1 if the thread that leaves was not seen to come
 
 	// With Options.Windows, the maps to write to.
 	slotTable    = -64 // mapCounts or mapTotals
 	slotSegments = -72
+
+	slotTotal = -104 // what to add to a table: counted or summed
 )
 
 // A new segment's id: the count above the CPU above the scratch slot. It stays
@@ -176,6 +181,8 @@ type filter struct {
 	waits    Waits  // 0: events are counted
 	min, max uint64
 	states   State
+
+	lives *lives // nil: lives are not told apart
 }
 
 // sums reports whether there is more to add up than the number of events.
@@ -212,9 +219,11 @@ func (f *filter) event(b *builder, p *probe.Program, index int, walk bool) error
 		asm.Mov.Reg(regID, asm.R0),
 	)
 	f.filterTask(b)
+	b.now()
 	b.claimScratch()
 	f.fillKey(b, index)
 	f.filterComm(b)
+	f.fillLife(b)
 	b.count(counterSamples)
 	b.findHalves("release")
 	f.findStacks(b, walk)
@@ -223,7 +232,7 @@ func (f *filter) event(b *builder, p *probe.Program, index int, walk bool) error
 		if err := b.loadField(asm.R1, p, f.value); err != nil {
 			return err
 		}
-		b.setTotal(asm.R1)
+		b.setTotal(asm.R1, asm.RFP, slotNow)
 		b.addTotal(regScratch, scratchKey, "release")
 	} else {
 		b.countKey("release")
@@ -473,20 +482,30 @@ func (b *builder) segmentID(off int32, full string) {
 func (b *builder) countKey(full string) {
 	b.add(
 		asm.Mov.Imm(asm.R1, 1),
-		asm.StoreMem(asm.RFP, slotValue, asm.R1, asm.DWord),
+		asm.StoreMem(asm.RFP, slotTotal, asm.R1, asm.DWord),
 	)
-	b.accumulate(mapCounts, regScratch, scratchKey, slotValue, 1, full)
+	b.setTimes(countWords, asm.RFP, slotNow)
+	b.accumulate(mapCounts, regScratch, scratchKey, countWords, full)
 }
 
-// accumulate adds words numbers, on the stack at slot, to those that a map has
-// under the key at base+off.
-func (b *builder) accumulate(name string, base asm.Register, off, slot int32, words int,
-	full string,
-) {
+// setTimes puts the times behind the numbers to add: the first is at base+off, the last is now. It
+// changes R2.
+func (b *builder) setTimes(words int16, base asm.Register, off int16) {
+	b.add(
+		asm.LoadMem(asm.R2, base, off, asm.DWord),
+		asm.StoreMem(asm.RFP, slotTotal+8*words, asm.R2, asm.DWord),
+		asm.LoadMem(asm.R2, asm.RFP, slotNow, asm.DWord),
+		asm.StoreMem(asm.RFP, slotTotal+8*words+8, asm.R2, asm.DWord),
+	)
+}
+
+// accumulate adds words numbers, on the stack at slotTotal, to those that a map has
+// under the key at base+off, and sets the last of the two times behind them.
+func (b *builder) accumulate(name string, base asm.Register, off int32, words int16, full string) {
 	known, done := b.unique("known"), b.unique("done")
 	b.lookup(name, base, off)
 	b.add(asm.JNE.Imm(asm.R0, 0, known))
-	b.update(name, base, off, asm.RFP, slot, bpfNoExist)
+	b.update(name, base, off, asm.RFP, slotTotal, bpfNoExist)
 	b.add(asm.JEq.Imm(asm.R0, 0, done))
 	// Another CPU was faster, or the map is full.
 	b.lookup(name, base, off)
@@ -496,10 +515,14 @@ func (b *builder) accumulate(name string, base asm.Register, off, slot int32, wo
 	b.label(known)
 	for i := range words {
 		b.add(
-			asm.LoadMem(asm.R1, asm.RFP, int16(slot)+int16(8*i), asm.DWord),
-			asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, int16(8*i)),
+			asm.LoadMem(asm.R1, asm.RFP, slotTotal+8*i, asm.DWord),
+			asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 8*i),
 		)
 	}
+	b.add(
+		asm.LoadMem(asm.R1, asm.RFP, slotTotal+8*words+8, asm.DWord),
+		asm.StoreMem(asm.R0, 8*words+8, asm.R1, asm.DWord),
+	)
 	b.label(done)
 }
 

@@ -48,6 +48,12 @@ type pythonNames struct {
 	pid    int
 }
 
+// During implements Timed. Interpreted frames have no times.
+func (n *pythonNames) During(start, first, last uint64) (symbol.Resolver, symbol.State) {
+	native, state := during(n.native, start, first, last)
+	return &pythonNames{native, n.python, n.pid}, state
+}
+
 // codes reads code objects: *python.Interpreter.
 type codes interface {
 	Code(addr uint64) (*python.Code, error)

@@ -11,9 +11,9 @@ import (
 
 // Names of the streams and tables in a recording.
 const (
-	recCounts    = "counts"
-	recTotals    = "totals"
-	recWaits     = "waits" // the totals of waits in windows
+	recCounts    = "timed_counts"
+	recTotals    = "timed_totals"
+	recWaits     = "timed_waits" // the totals of waits in windows
 	recSegments  = "segments"
 	recCounters  = "counters"
 	recProcesses = "processes"
@@ -42,15 +42,16 @@ func Replay(rec *recording.Recording) (*Collector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)
 	}
-	var h handles
+	h := handles{keepStacks: slices.Contains(tables, recWaits) || slices.Contains(tables, untimedWaits)}
 	switch {
 	case slices.Contains(tables, recWaits):
-		h.keepStacks = true
-		h.totals, err = recording.ReplayTable[waitKey, Total](rec, recWaits)
+		h.totals, err = recording.ReplayTable[waitKey, summed](rec, recWaits)
 	case slices.Contains(tables, recTotals):
-		h.totals, err = recording.ReplayTable[waitKey, Total](rec, recTotals)
+		h.totals, err = recording.ReplayTable[waitKey, summed](rec, recTotals)
+	case slices.Contains(tables, recCounts):
+		h.counts, err = recording.ReplayTable[taskKey, counted](rec, recCounts)
 	default:
-		h.counts, err = recording.ReplayTable[taskKey, uint64](rec, recCounts)
+		h.totals, err = replayUntimed(rec, tables)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("collect: %w", err)

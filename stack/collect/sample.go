@@ -27,6 +27,15 @@ type Sample struct {
 	// is unknown whether it reached the thread's start: its Stopped is StopUnknown, StopLimit,
 	// or StopFault where there is none to walk. After LoadWalker Stopped is the walker's.
 	Kernel, User stack.Stack
+	// Start is when the process started, in clock ticks after boot (symbol.Process.StartTime), which
+	// tells it from another one with its number; 0 if that is not known.
+	Start uint64
+	// First and Last are the times of the first and the last of the samples, in nanoseconds of
+	// CLOCK_MONOTONIC: of waits that of when the first one began; 0 in recordings of earlier versions.
+	// What the process mapped meanwhile is known (symbol.Process.During). If it executed a program
+	// between two samples, or is known to have mapped one file in the place of another, the two are
+	// never of one Sample.
+	First, Last uint64
 	// Count is the number of samples: of events, or of waits.
 	Count uint64
 	// Value is the sum of the field that Options.Value names, the nanoseconds of waits, or
@@ -45,6 +54,8 @@ type Waker struct {
 	PID, TID int
 	// Comm is the thread's name.
 	Comm string
+	// Start is as a Sample's.
+	Start uint64
 	// Kernel and User are the stacks, as a Sample's.
 	Kernel, User stack.Stack
 }
@@ -99,10 +110,10 @@ func (g *segments) read(t mapx.Table[segment, uint64], andClear bool) error {
 
 // samples joins the two tables. Samples come in a fixed order: by process,
 // thread, command, program and stacks, then by waker.
-func samples(totals []mapx.Entry[waitKey, Total], stacks *segments) []Sample {
+func samples(totals []mapx.Entry[waitKey, summed], stacks *segments) []Sample {
 	out := make([]Sample, 0, len(totals))
 	for i := range totals {
-		k, w := &totals[i].Key.Task, &totals[i].Key.Waker
+		k, w, v := &totals[i].Key.Task, &totals[i].Key.Waker, &totals[i].Value
 		s := Sample{
 			PID:     int(k.PID),
 			TID:     int(k.TID),
@@ -110,14 +121,18 @@ func samples(totals []mapx.Entry[waitKey, Total], stacks *segments) []Sample {
 			Program: int(k.Program),
 			Kernel:  helperStack(stacks, k.Kernel, stack.StopBottom),
 			User:    userStack(stacks, k),
-			Count:   totals[i].Value.Count,
-			Value:   totals[i].Value.Sum,
+			Start:   k.Start / clockTick,
+			First:   min(v.First, v.Last),
+			Last:    max(v.First, v.Last),
+			Count:   v.Count,
+			Value:   v.Sum,
 		}
 		if *w != (taskKey{}) {
 			s.Waker = &Waker{
 				PID:    int(w.PID),
 				TID:    int(w.TID),
 				Comm:   commString(w.Comm[:]),
+				Start:  w.Start / clockTick,
 				Kernel: helperStack(stacks, w.Kernel, stack.StopBottom),
 				User:   userStack(stacks, w),
 			}
@@ -127,6 +142,9 @@ func samples(totals []mapx.Entry[waitKey, Total], stacks *segments) []Sample {
 	slices.SortFunc(out, compare)
 	return out
 }
+
+// clockTick is a clock tick of /proc in nanoseconds: USER_HZ is 100 on all machines.
+const clockTick = 10_000_000
 
 // commString cuts a NUL-padded name.
 func commString(b []byte) string { return string(cut(b)) }
@@ -212,6 +230,7 @@ func compare(a, b Sample) int {
 		slices.CompareFunc(a.User.Frames, b.User.Frames, comparePC),
 		slices.CompareFunc(a.Kernel.Frames, b.Kernel.Frames, comparePC),
 		compareWakers(a.Waker, b.Waker),
+		cmp.Compare(a.First, b.First),
 	)
 }
 

@@ -44,9 +44,9 @@ func TestSamplesJoinsSegments(t *testing.T) {
 	for _, n := range []int{1, 2, segmentPCs - 1, segmentPCs, segmentPCs + 1, helperFrames - 1, helperFrames} {
 		pcs, segs := deep(0x1000, n, 7)
 		slices.Reverse(segs) // a map's order is arbitrary
-		counts := []mapx.Entry[waitKey, Total]{{
+		counts := []mapx.Entry[waitKey, summed]{{
 			Key:   waitKey{Task: taskKey{Kernel: -14, User: stackID(7 + len(segs) - 1), PID: 42, Comm: comm("sh")}},
-			Value: Total{Count: 3, Sum: 99},
+			Value: summed{Count: 3, Sum: 99},
 		}}
 		got := joined(counts, segs)
 		if len(got) != 1 || got[0].PID != 42 || got[0].Comm != "sh" || got[0].Count != 3 || got[0].Value != 99 || got[0].Waker != nil {
@@ -76,7 +76,7 @@ func TestSamplesOfBrokenSegments(t *testing.T) {
 		{Key: segment{Parent: 1, PCs: [segmentPCs]uint64{2}}, Value: 2},
 	}
 	for name, segs := range map[string][]mapx.Entry[segment, uint64]{"missing": nil, "circle": loop} {
-		counts := []mapx.Entry[waitKey, Total]{{Key: waitKey{Task: taskKey{User: 1}}}}
+		counts := []mapx.Entry[waitKey, summed]{{Key: waitKey{Task: taskKey{User: 1}}}}
 		got := joined(counts, segs)
 		if len(got) != 1 || got[0].User.Stopped != stack.StopBadMemory || len(got[0].User.Frames) != 0 {
 			t.Errorf("%s: got %+v, want no frames and StopBadMemory", name, got)
@@ -88,14 +88,14 @@ func TestSamplesOrder(t *testing.T) {
 	_, segs := deep(0x10, 1, 1)
 	_, more := deep(0x20, 1, 2)
 	segs = append(segs, more...)
-	var counts []mapx.Entry[waitKey, Total]
+	var counts []mapx.Entry[waitKey, summed]
 	for _, k := range []taskKey{
 		{PID: 9, Comm: comm("b"), User: 2},
 		{PID: 9, Comm: comm("b"), User: 1},
 		{PID: 9, Comm: comm("a"), User: 2},
 		{PID: 3, Comm: comm("z"), User: 2},
 	} {
-		counts = append(counts, mapx.Entry[waitKey, Total]{Key: waitKey{Task: k}})
+		counts = append(counts, mapx.Entry[waitKey, summed]{Key: waitKey{Task: k}})
 	}
 	want := joined(counts, segs)
 	slices.Reverse(counts)
@@ -108,7 +108,7 @@ func TestSamplesOrder(t *testing.T) {
 	}
 }
 
-func joined(totals []mapx.Entry[waitKey, Total], segs []mapx.Entry[segment, uint64]) []Sample {
+func joined(totals []mapx.Entry[waitKey, summed], segs []mapx.Entry[segment, uint64]) []Sample {
 	var g segments
 	for i := range segs {
 		g.add(&segs[i].Key, segs[i].Value)

@@ -110,7 +110,7 @@ func (f *filter) arrive(b *builder, p *probe.Program) error {
 	if f.waits == Wakeups {
 		b.count(counterUnwoken) // the waker would have removed it
 	} else {
-		f.elapsed(b, "arrived")
+		f.elapsed(b, regTmp, waitStart, "arrived")
 		b.count(counterSamples)
 		b.findHalves("arrived")
 		b.addTotal(regTmp, waitTask, "arrived")
@@ -122,8 +122,8 @@ func (f *filter) arrive(b *builder, p *probe.Program) error {
 }
 
 // elapsed leaves the time since the wait in regTmp began in slotTotal, or goes
-// to skip if it is not of the wanted length.
-func (f *filter) elapsed(b *builder, skip string) {
+// to skip if it is not of the wanted length. The stacks were walked from the time at base+off on.
+func (f *filter) elapsed(b *builder, base asm.Register, off int16, skip string) {
 	b.add(
 		asm.LoadMem(asm.R1, asm.RFP, slotNow, asm.DWord),
 		asm.LoadMem(asm.R2, regTmp, waitStart, asm.DWord),
@@ -135,22 +135,23 @@ func (f *filter) elapsed(b *builder, skip string) {
 	if f.max > 0 {
 		b.add(asm.LoadImm(asm.R2, int64(f.max), asm.DWord), asm.JGT.Reg(asm.R1, asm.R2, skip))
 	}
-	b.setTotal(asm.R1)
+	b.setTotal(asm.R1, base, off)
 }
 
-// setTotal prepares one event with a value, which is in r, not R2.
-func (b *builder) setTotal(r asm.Register) {
+// setTotal prepares one event with a value, which is in r, not R2. Its first time is at base+off.
+func (b *builder) setTotal(r, base asm.Register, off int16) {
 	b.add(
 		asm.StoreMem(asm.RFP, slotTotal+8, r, asm.DWord),
 		asm.Mov.Imm(asm.R2, 1),
 		asm.StoreMem(asm.RFP, slotTotal, asm.R2, asm.DWord),
 	)
+	b.setTimes(totalWords, base, off)
 }
 
 // addTotal adds what setTotal prepared under the waitKey at base+off. Without
 // room for it, it counts that and goes to full.
 func (b *builder) addTotal(base asm.Register, off int32, full string) {
-	b.accumulate(mapTotals, base, off, slotTotal, totalSize/8, full)
+	b.accumulate(mapTotals, base, off, totalWords, full)
 }
 
 // clearWaker says that no waker is known.
@@ -182,6 +183,7 @@ func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error
 	b.claimScratch()
 	f.fillKey(b, index)
 	f.filterComm(b)
+	f.fillLife(b)
 	b.clearWaker()
 	if f.waits != Wakeups {
 		f.findStacks(b, walk)
@@ -245,8 +247,8 @@ func (f *filter) waking(b *builder, p *probe.Program, index int, walk bool) erro
 	if err := b.findWait(p, "pid", "return"); err != nil {
 		return err
 	}
-	if f.waits == Wakeups {
-		f.elapsed(b, "exit")
+	if f.waits == Wakeups { // the stacks are the waker's
+		f.elapsed(b, asm.RFP, slotNow, "exit")
 	}
 	b.add(
 		asm.FnGetCurrentPidTgid.Call(),
@@ -259,6 +261,7 @@ func (f *filter) waking(b *builder, p *probe.Program, index int, walk bool) erro
 	b.move(regScratch, scratchKey, regTmp, waitTask, keySize)
 	b.key = scratchWaker
 	f.fillKey(b, index)
+	f.fillLife(b)
 	f.findStacks(b, walk)
 	if f.waits == Wakeups {
 		b.findHalves("release")

@@ -87,6 +87,9 @@ func (w *watcher) observe(ctx context.Context) error {
 
 // changed hears what the kernel's records say of a process.
 func (w *watcher) changed(ev *symbol.Event) {
+	if w.replaced(ev) {
+		w.c.raise(ev.PID)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, ok := w.walked[ev.PID]; !ok {
@@ -99,6 +102,16 @@ func (w *watcher) changed(ev *symbol.Event) {
 		return // memory has no rules
 	}
 	w.queue(ev.PID)
+}
+
+// replaced reports whether the same addresses may have other names from an event on, so that samples
+// from then on are to be counted apart. The programs see themselves when others are executed.
+func (w *watcher) replaced(ev *symbol.Event) bool {
+	if ev.Kind == symbol.EventExit || ev.Kind == symbol.EventExec && w.c.filter.lives != nil {
+		return false
+	}
+	p, err := w.processes.Process(ev.PID)
+	return err == nil && p.During(0, ev.Time-1, ev.Time).Changed()
 }
 
 // queue has the walker look at a process. The caller holds mu.

@@ -76,6 +76,9 @@ type NamedFrame struct {
 	Mapping *Mapping
 	// Kind is the kind of code.
 	Kind FrameKind
+	// Uncertain is set if the process mapped one file and then another at the address in the time of
+	// the samples, or may have, so that the frame has no name.
+	Uncertain bool
 }
 
 // Function is a name and a source position.
@@ -165,6 +168,23 @@ func (p *Profile) LeftOut() map[string]int64 {
 		files[file] += n
 	}
 	return files
+}
+
+// Uncertain returns how many samples, by their first value, have a frame without a name because the
+// process mapped one file and then another there in their time, or may have (NamedFrame.Uncertain).
+func (p *Profile) Uncertain() (n int64) {
+	for i := range p.Samples {
+		s := &p.Samples[i]
+		if !slices.ContainsFunc(s.Frames, func(f *NamedFrame) bool { return f.Uncertain }) {
+			continue
+		}
+		if len(s.Values) > 0 {
+			n += s.Values[0]
+		} else {
+			n++
+		}
+	}
+	return n
 }
 
 // FoldOptions are the options of Profile.Folded. The zero value and nil begin every stack
@@ -319,6 +339,9 @@ func (fr *NamedFrame) unknown(address bool) string {
 	if m == nil || m.File == "" {
 		if address {
 			return fmt.Sprintf("[0x%x]", fr.PC)
+		}
+		if fr.Uncertain {
+			return "[uncertain]"
 		}
 		return unknownFrame
 	}

@@ -25,15 +25,15 @@ func testProfile() *Profile {
 	kernel := &Mapping{Start: 0xffffffff81000000, Limit: 0xffffffff82000000, File: "[kernel]"}
 	libc := &Mapping{Start: 0x7f0000000000, Limit: 0x7f0000200000, Offset: 0x1000, File: "/usr/lib/libc.so.6", BuildID: "abcdef"}
 	bin := &Mapping{Start: 0x400000, Limit: 0x500000, File: "/usr/bin/serve"}
-	sys := &NamedFrame{stack.Frame{PC: 0xffffffff81000010, Return: false, Source: stack.SourceKernel}, []Function{{Name: "do_syscall_64", Offset: 0x10}}, kernel, FrameKernel}
-	write := &NamedFrame{stack.Frame{PC: 0x7f0000000105, Return: true, Source: stack.SourceFP}, []Function{{Name: "write", Offset: 5}}, libc, FrameUser}
-	anon := &NamedFrame{stack.Frame{PC: 0x7f0000000999, Return: true, Source: stack.SourceFP}, nil, libc, FrameUser}
+	sys := &NamedFrame{stack.Frame{PC: 0xffffffff81000010, Return: false, Source: stack.SourceKernel}, []Function{{Name: "do_syscall_64", Offset: 0x10}}, kernel, FrameKernel, false}
+	write := &NamedFrame{stack.Frame{PC: 0x7f0000000105, Return: true, Source: stack.SourceFP}, []Function{{Name: "write", Offset: 5}}, libc, FrameUser, false}
+	anon := &NamedFrame{stack.Frame{PC: 0x7f0000000999, Return: true, Source: stack.SourceFP}, nil, libc, FrameUser, false}
 	loop := &NamedFrame{stack.Frame{PC: 0x400123, Return: true, Source: stack.SourceFP}, []Function{
 		{Name: "std::move<int>(int&)", SystemName: "_ZSt4moveIiEvRi", File: "move.h", Line: 7},
 		{Name: "loop", File: "serve.cc", Line: 42, Column: 3, Offset: 0x23},
-	}, bin, FrameUser}
-	main := &NamedFrame{stack.Frame{PC: 0x400200, Return: true, Source: stack.SourceFP}, []Function{{Name: "main", File: "serve.cc", Line: 90}}, bin, FrameUser}
-	jit := &NamedFrame{stack.Frame{PC: 0x31000, Return: false, Source: stack.SourceFP}, []Function{{Name: "Lorg/Main;::run"}}, nil, FrameJIT}
+	}, bin, FrameUser, false}
+	main := &NamedFrame{stack.Frame{PC: 0x400200, Return: true, Source: stack.SourceFP}, []Function{{Name: "main", File: "serve.cc", Line: 90}}, bin, FrameUser, false}
+	jit := &NamedFrame{stack.Frame{PC: 0x31000, Return: false, Source: stack.SourceFP}, []Function{{Name: "Lorg/Main;::run"}}, nil, FrameJIT, false}
 	lost := &NamedFrame{Frame: stack.Frame{PC: 0x1234}}
 	return &Profile{
 		SampleTypes: []ValueType{{"samples", "count"}, {"cpu", "nanoseconds"}},

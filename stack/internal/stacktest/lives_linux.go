@@ -1,0 +1,108 @@
+package stacktest
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Lives are programs whose code is at one address at one time and other code at another, and that say
+// so: see Told.
+type Lives struct {
+	// First and Second have the functions of these names at one address. Their arguments are a number of
+	// milliseconds to run for and how many programs are to follow, each executed by the one before, then
+	// the path of the next and of the one after that, in turns.
+	First, Second string
+	// Plug runs for a number of milliseconds in each of two libraries, in turns, which it loads and
+	// unloads; its arguments are that number, how often, and LibFirst and LibSecond.
+	Plug, LibFirst, LibSecond string
+}
+
+// Told is what a program of Lives says on a line of its output.
+type Told struct {
+	Function string // that it ran: first or second
+	PID      int
+	Start    uint64 // of the function
+	From, To uint64 // CLOCK_MONOTONIC, in nanoseconds
+}
+
+// ParseTold parses the output of programs of Lives.
+func ParseTold(t *testing.T, out string) (told []Told) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		var s Told
+		if _, err := fmt.Sscanf(line, "%s %d %x %d %d\n", &s.Function, &s.PID, &s.Start, &s.From, &s.To); err != nil {
+			t.Fatalf("%q: %v", out, err)
+		}
+		told = append(told, s)
+	}
+	return told
+}
+
+const livesRun = `
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#define STRING(s) #s
+#define NAME(s) STRING(s)
+static uint64_t now(void) {
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+static void told(const char *name, uint64_t (*f)(uint64_t), int ms) {
+	uint64_t from = now();
+	f(from + ms * 1000000ull);
+	printf("%s %d %lx %lu %lu\n", name, getpid(), (unsigned long)f, from, now());
+	fflush(stdout);
+}
+`
+
+const livesWork = `
+volatile long n;
+__attribute__((noinline, aligned(4096))) uint64_t FN(uint64_t end) {
+	do for (int i = 0; i < 100000; i++) n++; while (now() < end);
+	return n;
+}
+`
+
+// CompileLives compiles them. It skips the test if gcc can't.
+func CompileLives(t *testing.T) *Lives {
+	t.Helper()
+	dir := t.TempDir()
+	l := &Lives{
+		First: filepath.Join(dir, "first"), Second: filepath.Join(dir, "second"), Plug: filepath.Join(dir, "plug"),
+		LibFirst: filepath.Join(dir, "libfirst.so"), LibSecond: filepath.Join(dir, "libsecond.so"),
+	}
+	for _, fn := range []string{"first", "second"} {
+		compile(t, livesRun+livesWork+`
+int main(int c, char **v) {
+	told(NAME(FN), FN, atoi(v[1]));
+	int more = atoi(v[2]);
+	if (more == 0) return 0;
+	char left[16];
+	sprintf(left, "%d", more - 1);
+	execl(v[3], v[0], v[1], left, v[4], v[3], (char *)0);
+	return 1;
+}
+`, "-static", "-fno-pie", "-no-pie", "-DFN="+fn, "-o", filepath.Join(dir, fn))
+		compile(t, livesRun+livesWork, "-shared", "-fPIC", "-DFN="+fn, "-o", filepath.Join(dir, "lib"+fn+".so"))
+	}
+	compile(t, livesRun+`
+int main(int c, char **v) {
+	for (int i = 0; i < atoi(v[2]); i++) {
+		void *lib = dlopen(v[3 + i % 2], RTLD_NOW);
+		const char *name = i % 2 ? "second" : "first";
+		told(name, (uint64_t (*)(uint64_t))dlsym(lib, name), atoi(v[1]));
+		dlclose(lib);
+	}
+	return 0;
+}
+`, "-o", l.Plug)
+	return l
+}
