@@ -1,17 +1,27 @@
 package collect_test
 
 import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/borescope/borescope/internal/cpus"
 	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/stack/internal/stacktest"
-	"github.com/borescope/borescope/stack/profile"
 	"github.com/borescope/borescope/symbol"
+	"github.com/borescope/borescope/symbol/lifecycle"
 )
+
+var update = flag.Bool("update", false, "record testdata/lives anew (root, gcc)")
 
 // TestLives: one number and one address are other code at other times of one window: of programs of one
 // name that execute each other, of libraries of which one takes the place of the other, and of processes
@@ -21,7 +31,7 @@ func TestLives(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	programs := stacktest.CompileLives(t)
 	numbered := stacktest.Numbered(t)
-	const ms, times = 40, 20
+	const ms, times = 40, 12
 	length, more := strconv.Itoa(ms), strconv.Itoa(times-1)
 	for name, run := range map[string]func(t *testing.T) string{
 		"executed": func(t *testing.T) string {
@@ -58,6 +68,7 @@ func TestLives(t *testing.T) {
 				}
 			}()
 			time.Sleep(200 * time.Millisecond) // the walker is loaded
+			events := followEvents(t)
 			told := stacktest.ParseTold(t, run(t))
 			samples, err := c.ReadAndClear()
 			if err != nil {
@@ -66,14 +77,10 @@ func TestLives(t *testing.T) {
 			if len(told) != times {
 				t.Fatalf("%d of %d functions ran", len(told), times)
 			}
-			prof := &profile.Profile{Samples: collect.NewNamer(nil, func(pid int) symbol.Resolver {
-				p, err := ps.Process(pid)
-				if err != nil {
-					return nil
-				}
-				return p
-			}).Samples(samples)}
-			checkLives(t, told, samples, prof, name != "loaded")
+			checkLives(t, told, samples, namesOf(ps, samples), name != "loaded")
+			if *update {
+				writeLives(t, name, &lives{told, events(told[0].PID), samples})
+			}
 		})
 	}
 }
@@ -88,56 +95,57 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// checkLives compares the innermost functions of samples with what the programs told. The lives are
-// apart if the kernel counts them apart.
-func checkLives(t *testing.T, told []stacktest.Told, samples []collect.Sample, prof *profile.Profile, apart bool) {
+// followEvents returns a function for the events of a process from now on.
+func followEvents(t *testing.T) func(pid int) []symbol.Event {
 	t.Helper()
-	var all, wrong, uncertain, unnamed, keys uint64
-	right := make(map[string]uint64)
-	for i := range samples {
-		s := &samples[i]
-		at := told[0].Start
-		if s.PID != told[0].PID || len(s.User.Frames) == 0 || s.User.Frames[0].PC-at > 256 {
-			continue
-		}
-		all += s.Count
-		keys++
-		f := prof.Samples[i].Frames[0]
-		switch {
-		case f.Uncertain:
-			uncertain += s.Count
-			continue
-		case len(f.Functions) == 0:
-			unnamed += s.Count
-			continue
-		}
-		ok := false
-		for _, r := range told {
-			if r.Start != at {
-				t.Fatalf("%s is at %#x, not at %#x as the others", r.Function, r.Start, at)
+	online, err := cpus.Online(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := pmc.OpenSampler(pmc.Dummy(), pmc.Scope{CPUs: online}, pmc.SamplingSpec{
+		Task: true, Comm: true, Mmap: true, Time: true, MonotonicTime: true,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return func(pid int) (events []symbol.Event) {
+		for rec := (pmc.Record{}); ; {
+			ok, err := s.TryRead(&rec)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if s.First > r.To || s.Last < r.From {
-				continue
-			}
-			if ok = r.Function == f.Functions[0].Name; !ok {
+			if !ok {
 				break
 			}
+			if ev, ok := lifecycle.Event(&rec); ok && ev.PID == pid && ev.Kind != symbol.EventFork {
+				ev.Time = rec.ID.Time
+				events = append(events, ev)
+			}
 		}
-		if ok {
-			right[f.Functions[0].Name] += s.Count
-		} else {
-			wrong += s.Count
-			t.Logf("%d samples from %d to %d are in %s", s.Count, s.First, s.Last, f.Functions[0].Name)
+		slices.SortStableFunc(events, func(a, b symbol.Event) int { return cmp.Compare(a.Time, b.Time) })
+		return events
+	}
+}
+
+// writeLives writes what TestLivesReplay reads.
+func writeLives(t *testing.T, name string, l *lives) {
+	t.Helper()
+	for i := range l.Events {
+		if ev := &l.Events[i]; filepath.IsAbs(ev.Path) {
+			ev.Path = "/lives/" + filepath.Base(ev.Path)
 		}
 	}
-	t.Logf("%d samples of %d stacks: %v right, %d wrong, %d uncertain, %d without a name", all, keys, right, wrong, uncertain, unnamed)
-	if wrong != 0 || right["first"] == 0 || right["second"] == 0 {
-		t.Errorf("of %d samples %v are right and %d wrong", all, right, wrong)
+	l.Samples = slices.DeleteFunc(l.Samples, func(s collect.Sample) bool { return s.PID != l.Told[0].PID })
+	for i := range l.Samples {
+		s := &l.Samples[i]
+		s.User.Frames = s.User.Frames[:min(len(s.User.Frames), 1)]
 	}
-	if uncertain != 0 && apart {
-		t.Errorf("%d samples are uncertain, which the kernel tells apart", uncertain)
+	b, err := json.MarshalIndent(l, "", " ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join("testdata", "lives", name+".json"), append(b, '\n'), 0o644)
 	}
-	if n := uint64(prof.Uncertain()); n < uncertain {
-		t.Errorf("the profile has %d uncertain samples, not %d", n, uncertain)
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,9 +1,7 @@
 package stacktest
 
 import (
-	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -17,27 +15,6 @@ type Lives struct {
 	// Plug runs for a number of milliseconds in each of two libraries, in turns, which it loads and
 	// unloads; its arguments are that number, how often, and LibFirst and LibSecond.
 	Plug, LibFirst, LibSecond string
-}
-
-// Told is what a program of Lives says on a line of its output.
-type Told struct {
-	Function string // that it ran: first or second
-	PID      int
-	Start    uint64 // of the function
-	From, To uint64 // CLOCK_MONOTONIC, in nanoseconds
-}
-
-// ParseTold parses the output of programs of Lives.
-func ParseTold(t *testing.T, out string) (told []Told) {
-	t.Helper()
-	for line := range strings.Lines(out) {
-		var s Told
-		if _, err := fmt.Sscanf(line, "%s %d %x %d %d\n", &s.Function, &s.PID, &s.Start, &s.From, &s.To); err != nil {
-			t.Fatalf("%q: %v", out, err)
-		}
-		told = append(told, s)
-	}
-	return told
 }
 
 const livesRun = `
