@@ -66,11 +66,14 @@ type counts struct {
 	Truncated  int64  `json:"truncated"`  // of those, the ones that seem to be cut off
 	// LeftOut are samples whose stacks end at rules that the walker leaves out, by file.
 	LeftOut map[string]int64 `json:"left_out,omitempty"`
-	Stopped []int            `json:"stopped,omitempty"` // CPUs that went offline: not sampled from then on
+	// Uncertain are samples with a frame that has no name because the process mapped something else
+	// there in their time, or may have.
+	Uncertain int64 `json:"uncertain,omitempty"`
+	Stopped   []int `json:"stopped,omitempty"` // CPUs that went offline: not sampled from then on
 }
 
 func count(p *profile.Profile) (c counts) {
-	c.LeftOut = p.LeftOut()
+	c.LeftOut, c.Uncertain = p.LeftOut(), p.Uncertain()
 	for i := range p.Samples {
 		s := &p.Samples[i]
 		n := s.Values[0]
@@ -142,6 +145,9 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 	for _, file := range slices.Sorted(maps.Keys(c.LeftOut)) {
 		line += fmt.Sprintf(", %d at rules of %s that are left out", c.LeftOut[file],
 			cmp.Or(file, "unknown files"))
+	}
+	if c.Uncertain > 0 {
+		line += fmt.Sprintf(", %d at addresses that were other code in their time", c.Uncertain)
 	}
 	if len(c.Stopped) > 0 {
 		line += fmt.Sprintf(", not sampled since they went offline: CPUs %v", c.Stopped)

@@ -43,6 +43,13 @@
 // drops or mixes stacks whose hashes collide), so every count belongs to exactly one pair
 // of stacks. Stats has the number of samples that could not be counted.
 //
+// A process's number and its addresses mean other code when it executes a program, when another process
+// gets the number, and when a library takes the place of another. The key has the process's start and how
+// many programs were executed, and the count has the times of its first and its last sample, so that a
+// Namer names each by what was mapped then (symbol.Process.During). A library in the place of another is
+// seen some hundred microseconds later; a count that has samples of both has no name at such an address
+// (profile.Profile.Uncertain).
+//
 // AttachWaits collects time instead of events: the time off the CPU, by the stacks with
 // which threads left it; the time until a wakeup, by the stacks of the waker; or the time
 // off the CPU by both joined.
