@@ -48,9 +48,17 @@ func (ps *Processes) startedAt(pid int, start uint64) *Process {
 	return ps.gone[procKey{pid, start}]
 }
 
-// Changed reports whether anything came between the beginning and the end of the time, so that some
-// addresses may have no name.
-func (st State) Changed() bool { return st.from != st.to }
+// Changed reports whether the process mapped several things at an address within the time, or may have,
+// so that the address has no name.
+func (st State) Changed(pc uint64) bool {
+	if st.p == nil || st.from == timeless {
+		return false
+	}
+	st.p.ps.mu.Lock()
+	defer st.p.ps.mu.Unlock()
+	_, changed := st.p.during(pc, st.from, st.to)
+	return changed
+}
 
 // Version is Process.Version of the State's process: names of addresses in files stay the same for as
 // long as it does.
@@ -160,8 +168,12 @@ func (p *Process) date(fresh []mapping, first bool) {
 	}
 }
 
-// isSame reports whether an address in two mappings is the same place of the same file.
+// isSame reports whether an address in two mappings is the same place of the same file, or memory in
+// both.
 func (m *mapping) isSame(o *mapping) bool {
+	if m.img == nil && o.img == nil {
+		return true
+	}
 	return m.img == o.img && m.path == o.path && m.start-m.offset == o.start-o.offset
 }
 

@@ -87,12 +87,20 @@ func TestStates(t *testing.T) {
 	if p.During(0, 201, 203) != p.During(0, 202, 299) || p.During(0, 201, 203) == p.During(0, 301, 302) {
 		t.Error("states are not told apart by what came between")
 	}
-	if p.During(0, 201, 299).Changed() || !p.During(0, 299, 300).Changed() {
+	if p.During(0, 201, 299).Changed(inLib) || !p.During(0, 299, 300).Changed(inLib) || p.During(0, 299, 300).Changed(inApp) {
 		t.Error("what came between is not said")
 	}
 	if got := stateNames(p.During(0, 0, 0), inLib); got != ofApp {
 		t.Errorf("at no time it is %q", got)
 	}
+
+	memory := libEvent(410)
+	memory.Addr, memory.Path, memory.Inode, memory.Dev = 0x600000, "//anon", 0, 0
+	ps.Handle(memory)
+	again := *memory
+	again.Addr, again.Len, again.Time = 0x5ff000, 0x4000, 420
+	ps.Handle(&again)
+	check("memory in the place of memory", 0x600010, [2]uint64{410, 430}, ReasonAnonymous.String())
 
 	at = 500
 	tr.maps(7, "00400000-00403000 r-xp 00000000 08:01 12 /lib/libx.so")

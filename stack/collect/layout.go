@@ -45,7 +45,8 @@ type taskKey struct {
 	// programs that it and its ancestors executed; 0 if the kernel's types do not say where they are.
 	Start uint64
 	Exec  uint32
-	// Epoch is raised when the process maps something in the place of something else (mapEpochs).
+	// Epoch is raised when the process maps something in the place of something else, and goes on with the
+	// time for a while then (epoch).
 	Epoch uint32
 	// Program is the index of the plan's program that took the sample.
 	Program uint32

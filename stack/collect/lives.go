@@ -46,11 +46,19 @@ func (f *filter) fillLife(b *builder) {
 		b.readKernel(keyStart, 8, regTmp, l.start)
 	}
 	b.lookup(mapEpochs, regScratch, int32(b.key+keyPID))
+	whole := b.unique("whole")
 	b.add(
 		asm.JEq.Imm(asm.R0, 0, known),
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
-		asm.StoreMem(regScratch, b.key+keyEpoch, asm.R1, asm.Word),
+		asm.LoadMem(asm.R2, asm.R0, 4, asm.Word),
+		asm.LoadMem(asm.R3, asm.RFP, slotNow, asm.DWord),
+		asm.LSh.Imm(asm.R3, 32-sliceShift),
+		asm.RSh.Imm(asm.R3, 32),
+		asm.JGE.Reg(asm.R3, asm.R2, whole),
+		asm.Add.Reg(asm.R1, asm.R3), // both only grow: no sum comes again
 	)
+	b.label(whole)
+	b.add(asm.StoreMem(regScratch, b.key+keyEpoch, asm.R1, asm.Word))
 	b.label(known)
 }
 
@@ -66,8 +74,22 @@ func (b *builder) readKernel(field int16, size int32, base asm.Register, off int
 	)
 }
 
+// epoch is a value of mapEpochs. What maps things in the place of others may do so again, and that is seen
+// some time later. Until then its samples are counted by slices of time, so that few are in one count with
+// those of the next state.
+type epoch struct {
+	Number uint32
+	Until  uint32 // the slice from which on there are none
+}
+
+const (
+	sliceShift = 22  // a slice is 2^22 nanoseconds
+	sliceCount = 240 // a second
+)
+
 // raise begins an epoch of a process, which no other one had. It is for one goroutine at a time.
 func (c *Collector) raise(pid int) {
 	c.epoch++
-	_ = c.coll.Maps[mapEpochs].Put(uint32(pid), c.epoch) // without it, times tell samples apart as far as possible
+	e := epoch{c.epoch, uint32(kernel.Monotonic()>>sliceShift) + sliceCount}
+	_ = c.coll.Maps[mapEpochs].Put(uint32(pid), e) // without it, times tell samples apart as far as possible
 }

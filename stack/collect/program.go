@@ -67,7 +67,7 @@ func (f *filter) mapSpecs(maxStacks uint32) map[string]*ebpf.MapSpec {
 		mapFirst: {Name: mapFirst, Type: ebpf.RingBuf, MaxEntries: 1 << 16},
 		// A process that is not here has an epoch of 0: where that is one of earlier samples again, they
 		// are told apart by their times as far as possible.
-		mapEpochs: {Name: mapEpochs, Type: ebpf.LRUHash, KeySize: 4, ValueSize: 4, MaxEntries: 1 << 12},
+		mapEpochs: {Name: mapEpochs, Type: ebpf.LRUHash, KeySize: 4, ValueSize: 8, MaxEntries: 1 << 12},
 	}
 	if f.sums() {
 		specs[mapTotals] = &ebpf.MapSpec{

@@ -107,11 +107,11 @@ func (w *watcher) changed(ev *symbol.Event) {
 // replaced reports whether the same addresses may have other names from an event on, so that samples
 // from then on are to be counted apart. The programs see themselves when others are executed.
 func (w *watcher) replaced(ev *symbol.Event) bool {
-	if ev.Kind == symbol.EventExit || ev.Kind == symbol.EventExec && w.c.filter.lives != nil {
-		return false
+	if ev.Kind != symbol.EventMmap {
+		return ev.Kind == symbol.EventExec && w.c.filter.lives == nil
 	}
 	p, err := w.processes.Process(ev.PID)
-	return err == nil && p.During(0, ev.Time-1, ev.Time).Changed()
+	return err == nil && p.During(0, ev.Time-1, ev.Time).Changed(ev.Addr)
 }
 
 // queue has the walker look at a process. The caller holds mu.
