@@ -24,6 +24,10 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 	var errs []error
 	built := map[string]*guest.Tests{}
 	for _, arch := range []string{"amd64", "arm64"} {
+		if ctx.Err() != nil { // what is building takes a minute
+			sum.Failed++
+			return sum, context.Cause(ctx)
+		}
 		var err error
 		if built[arch], err = c.buildTests(arch); err != nil {
 			sum.Failed++

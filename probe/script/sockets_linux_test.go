@@ -53,8 +53,12 @@ func TestSocketCookie(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := script.MustCompile(t, `rawtracepoint:inet_sock_set_state { if (bswap(args.sk.__sk_common.skc_dport) == (uint16)$1) { @[socket_cookie(args.sk)] = count(); } }`,
+	p, err := script.Compile("stdin", `rawtracepoint:inet_sock_set_state { if (bswap(args.sk.__sk_common.skc_dport) == (uint16)$1) { @[socket_cookie(args.sk)] = count(); } }`,
 		&script.Options{Params: []string{strconv.Itoa(l.Addr().(*net.TCPAddr).Port)}, IncludeSelf: true})
+	testenv.SkipUnsupported(t, err) // before Linux 5.12
+	if err != nil {
+		t.Fatal(err)
+	}
 	s, err := script.Attach(t.Context(), p, nil)
 	if err != nil {
 		t.Fatal(err)
