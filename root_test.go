@@ -80,7 +80,7 @@ var imports = map[string][]string{
 	"probe/ir/inspect":     {"probe/ir", "probe/ir/bpf", "probe", "stack", cilium, asm, "golang.org/x/arch/..."},
 	"probe/action":         {"probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "hist"},
 	"probe/script": {
-		"probe/script/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "mapx/recording", "hist", "symbol", "stack/profile", cilium, btf,
+		"probe/script/...", "probe/ir", "probe/ir/bpf", "probe", "probe/env", "mapx", "mapx/recording", "hist", "symbol", "symbol/lifecycle", "stack/profile", cilium, btf,
 	},
 	"probe/script/syntax": {},
 	"probe/script/config": {"probe/script/syntax"},

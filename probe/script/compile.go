@@ -34,6 +34,7 @@ type Program struct {
 	env      *probe.Env
 	conf     *config.Config
 	pid      int  // to which probes are restricted, 0 if none
+	child    int  // the process of a command, 0 if none
 	clock    bool // a map of the script has the time of time series
 	mode     Mode
 	skipped  int // attach points that this machine does not have, of which Warnings warn
@@ -130,7 +131,7 @@ func compile(name, text string, opts Options) (*Program, error) {
 	}
 	return &Program{
 		Warnings: c.Warnings, typed: c.Types, low: low, compiled: compiled, plan: compiled.Plan(),
-		env: opts.Env, conf: c.Config, pid: opts.PID, clock: clock != "", mode: opts.Mode, skipped: c.skipped,
+		env: opts.Env, conf: c.Config, pid: opts.PID, child: opts.Child, clock: clock != "", mode: opts.Mode, skipped: c.skipped,
 	}, nil
 }
 

@@ -38,8 +38,8 @@
 //
 // User stacks are walked by call frame information, so that they are whole in programs without frame
 // pointers, too: the processes are looked at when a program first takes a stack or an address of
-// theirs, and can be named after they ended. Stacks before that moment are walked by frame pointers,
-// from a function's entry by its return address.
+// theirs, and again when they map files or execute programs, and can be named after they ended.
+// Stacks before that moment are walked by frame pointers, from a function's entry by its return address.
 // The share of whole stacks is said at the end.
 //
 // Tests and benches of a script run instead of its other probes if Options.Mode asks for them; the time of a

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
@@ -172,6 +173,37 @@ func TestWalkedAtOnce(t *testing.T) {
 		const want = "100.0 % of 23 user stacks are whole; 0 were taken before the files of their process were read, 0 end too early\n"
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("restricted %t: it said\n%s\nwant %s", restricted, &said, want)
+		}
+	}
+}
+
+// TestWalkedAfterExec: the stacks of a process that executes another program are whole once its files are
+// read, the first one of that program, too: only a stack told of it.
+func TestWalkedAfterExec(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs, testenv.Tool("sh"))
+	for _, o := range []script.Options{{}, {Child: 1}} {
+		child := newWork(t, "sh", "-c", `read x; exec "$@"`, "sh")
+		filter := "/pid == $1/"
+		if o.Params = child.params(); o.Child != 0 {
+			filter, o.Child = "/pid == cpid/", child.Process.Pid
+		}
+		p := script.MustCompile(t, "tracepoint:syscalls:sys_enter_mkdirat "+filter+" { @[ustack] = count(); }", &o)
+		var out, said bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := p.Run(ctx, &script.RunOptions{Stdout: &out, Stderr: &said, Attached: func() error {
+			defer cancel()
+			if err := child.work(); err != nil { // it executes the program
+				return err
+			}
+			time.Sleep(time.Second) // the files are read
+			return child.work()
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "100.0 % of 23 user stacks are whole; 0 were taken before the files of their process were read, 0 end too early\n"
+		if !strings.Contains(said.String(), want) || !strings.Contains(out.String(), "TestWorkChild") {
+			t.Errorf("%s: it printed\n%sand said\n%s\nwant %s", filter, &out, &said, want)
 		}
 	}
 }

@@ -205,18 +205,18 @@ func (s *run) load(ctx context.Context) (err error) {
 	if s.pid != 0 {
 		pids = append(pids, s.pid)
 	}
-	s.watched = watch(s.loaded, s.names.files(), pids)
+	s.watched = watch(s.loaded, s.names.files(), pids, s.child)
 	return nil
 }
 
 // unload frees what load made.
 func (s *run) unload() error {
-	if s.watched != nil {
-		s.watched.stop()
-	}
 	var err error
+	if s.watched != nil {
+		err = s.watched.stop()
+	}
 	if s.ring != nil {
-		err = s.ring.Close()
+		err = errors.Join(err, s.ring.Close())
 	}
 	return errors.Join(err, s.packets.close(), s.names.close(), s.loaded.Close())
 }

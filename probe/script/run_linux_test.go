@@ -256,19 +256,26 @@ type work struct {
 
 func startWork(t *testing.T) *work {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := testenv.Command(t, exe, "-test.run=^TestWorkChild$")
-	cmd.Env = append(os.Environ(), "SCRIPT_WORK=1")
-	in, out := testenv.Piped(t, cmd)
-	w := &work{cmd, in, out}
-	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	w := newWork(t)
 	if err := w.heard(); err != nil {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// newWork starts the process, or what executes it.
+func newWork(t *testing.T, by ...string) *work {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := append(by, exe, "-test.run=^TestWorkChild$")
+	cmd := testenv.Command(t, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "SCRIPT_WORK=1")
+	in, out := testenv.Piped(t, cmd)
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	return &work{cmd, in, out}
 }
 
 // heard waits for a byte of the process.
@@ -289,7 +296,7 @@ func (w *work) params() []string {
 
 // work has the process work, and waits until it has.
 func (w *work) work() error {
-	if _, err := w.in.Write([]byte(".")); err != nil {
+	if _, err := w.in.Write([]byte("\n")); err != nil {
 		return err
 	}
 	return w.heard()

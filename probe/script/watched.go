@@ -1,38 +1,54 @@
 package script
 
 import (
-	"os"
-	"strconv"
-	"time"
+	"strings"
 
+	"github.com/borescope/borescope/internal/walking"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script/syntax"
 	"github.com/borescope/borescope/symbol"
+	"github.com/borescope/borescope/symbol/lifecycle"
 )
 
 // watched looks at the processes whose stacks a script takes: the walker gets the rules of their
-// files, and their addresses can be named after they ended.
+// files, also of those that they map and execute later, and their addresses can be named after they ended.
 type watched struct {
-	loaded *bpf.Loaded
-	files  *symbol.Processes
-	pids   chan int // for the walker
-	done   chan struct{}
+	files    *symbol.Processes
+	queue    *walking.Queue
+	follower *lifecycle.Follower // nil if the kernel does not tell what processes do
+	done     chan struct{}
 }
 
-// mostWaiting is the number of processes that wait for the walker to get their rules.
-const mostWaiting = 1 << 14
-
-// watch returns when the walker has the rules of the given processes: their first stacks are whole.
-func watch(loaded *bpf.Loaded, files *symbol.Processes, pids []int) *watched {
-	w := &watched{loaded: loaded, files: files, pids: make(chan int, mostWaiting), done: make(chan struct{})}
-	known := map[int]bool{}
+// watch returns when the walker has the rules of the given processes: their first stacks are whole. What
+// expected executes is looked at when it does.
+func watch(loaded *bpf.Loaded, files *symbol.Processes, pids []int, expected int) *watched {
+	w := &watched{files: files, queue: walking.NewQueue(), done: make(chan struct{})}
+	if f, err := lifecycle.Follow(files, w.changed); err == nil {
+		w.follower = f
+	}
 	for _, pid := range pids {
 		_ = w.files.Observe(pid) // addresses of an ended process have no names
-		_ = w.loaded.AddProcess(pid)
-		known[pid] = true
+		w.queue.Look(loaded, pid)
 	}
-	go w.walk(known)
+	if expected != 0 {
+		_ = w.files.Observe(expected)
+		w.queue.Expect(expected)
+	}
+	go func() {
+		defer close(w.done)
+		w.queue.Run(loaded)
+	}()
 	return w
+}
+
+// changed hears what the kernel's records say of a process.
+func (w *watched) changed(ev *symbol.Event) {
+	switch {
+	case ev.Kind == symbol.EventExit:
+		w.queue.Ended(ev.PID)
+	case ev.Kind != symbol.EventMmap || strings.HasPrefix(ev.Path, "/"): // memory has no rules
+		w.queue.Changed(ev.PID)
+	}
 }
 
 // mostNamed is the number of processes that a script names which are looked at before it begins: the
@@ -62,38 +78,13 @@ func named(f *syntax.File) (pids []int) {
 // add looks at a process.
 func (w *watched) add(pid int) {
 	_ = w.files.Observe(pid) // addresses of an ended process have no names
-	select {
-	case w.pids <- pid:
-	default: // it is announced again
-	}
+	w.queue.Add(pid)
 }
 
-// stop ends the goroutine.
-func (w *watched) stop() {
-	close(w.pids)
+// stop ends the goroutines.
+func (w *watched) stop() error {
+	err := w.follower.Close()
+	w.queue.Close()
 	<-w.done
-}
-
-// swept is how often the rules of ended processes are removed.
-const swept = 5 * time.Second
-
-// walk gives the walker the processes, besides those that it knows. The rules of a large program take a
-// while to compile, and records have to be read meanwhile.
-func (w *watched) walk(known map[int]bool) {
-	defer close(w.done)
-	last := time.Now()
-	for pid := range w.pids {
-		_ = w.loaded.AddProcess(pid) // a process that can't be read is walked by frame pointers
-		known[pid] = true
-		if time.Since(last) < swept {
-			continue
-		}
-		last = time.Now()
-		for pid := range known {
-			if _, err := os.Stat("/proc/" + strconv.Itoa(pid)); err != nil {
-				_ = w.loaded.RemoveProcess(pid) // its rules are in nobody's way for long
-				delete(known, pid)
-			}
-		}
-	}
+	return err
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
-	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
@@ -217,17 +216,10 @@ func (c *Collector) AddProcess(pid int) error {
 	return errors.Join(err, c.tables.SetPython(pid, c.Python(pid)))
 }
 
-// removeProcess takes back what AddProcess gave, from a process whose first thread has ended: the
-// others may go on, and another process may have the number already.
-func (c *Collector) removeProcess(pid int) {
-	st, err := procfs.ReadStat(procfs.Root(nil), pid)
-	switch {
-	case err == nil && st.State != 'Z':
-		_ = c.AddProcess(pid)
-	case err != nil || st.Threads <= 1:
-		_ = c.tables.RemoveProcess(pid) // an entry that stays is of nobody
-		c.pythons.Delete(pid)
-	}
+// removeProcess takes back what AddProcess gave.
+func (c *Collector) removeProcess(pid int) error {
+	c.pythons.Delete(pid)
+	return c.tables.RemoveProcess(pid)
 }
 
 // Python returns the interpreter that AddProcess found in a process, nil if there is none.

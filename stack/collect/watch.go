@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 
+	"github.com/borescope/borescope/internal/walking"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/symbol"
 	"github.com/borescope/borescope/symbol/lifecycle"
@@ -25,8 +25,7 @@ import (
 func (c *Collector) Watch(processes *symbol.Processes, unwalked func(error)) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watcher{
-		c: c, processes: processes, unwalked: unwalked, first: c.first,
-		pids: make(chan int, 1<<14), queued: make(map[int]bool), walked: make(map[int]bool),
+		c: c, processes: processes, unwalked: unwalked, first: c.first, queue: walking.NewQueue(),
 	}
 	f, err := lifecycle.Follow(processes, w.changed)
 	if err == nil { // else mappings are read again when they are old
@@ -46,12 +45,7 @@ type watcher struct {
 	processes *symbol.Processes
 	unwalked  func(error)
 	first     mapx.Source
-	pids      chan int // for the walker
-
-	mu     sync.Mutex
-	queued map[int]bool // guarded by mu: what is in pids
-	walked map[int]bool // guarded by mu: processes that the walker has; true: that ended
-	closed bool         // guarded by mu: pids is
+	queue     *walking.Queue
 }
 
 // run observes processes when they are first seen.
@@ -59,10 +53,7 @@ func (w *watcher) run(ctx context.Context) error {
 	walked := make(chan error, 1)
 	go func() { walked <- w.walk(ctx) }()
 	err := w.observe(ctx)
-	w.mu.Lock()
-	w.closed = true
-	close(w.pids)
-	w.mu.Unlock()
+	w.queue.Close()
 	return errors.Join(err, <-walked)
 }
 
@@ -79,9 +70,7 @@ func (w *watcher) observe(ctx context.Context) error {
 			return err
 		}
 		_ = w.processes.Observe(pid) // frames of an ended process have no names
-		w.mu.Lock()
-		w.queue(pid)
-		w.mu.Unlock()
+		w.queue.Add(pid)
 	}
 }
 
@@ -90,18 +79,12 @@ func (w *watcher) changed(ev *symbol.Event) {
 	if w.replaced(ev) {
 		w.c.raise(ev.PID)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, ok := w.walked[ev.PID]; !ok {
-		return
-	}
 	switch {
 	case ev.Kind == symbol.EventExit:
-		w.walked[ev.PID] = true
-	case ev.Kind == symbol.EventMmap && !strings.HasPrefix(ev.Path, "/"):
-		return // memory has no rules
+		w.queue.Ended(ev.PID)
+	case ev.Kind != symbol.EventMmap || strings.HasPrefix(ev.Path, "/"): // memory has no rules
+		w.queue.Changed(ev.PID)
 	}
-	w.queue(ev.PID)
 }
 
 // replaced reports whether the same addresses may have other names from an event on, so that samples
@@ -114,46 +97,38 @@ func (w *watcher) replaced(ev *symbol.Event) bool {
 	return err == nil && p.During(0, ev.Time-1, ev.Time).Changed(ev.Addr)
 }
 
-// queue has the walker look at a process. The caller holds mu.
-func (w *watcher) queue(pid int) {
-	if w.closed || w.queued[pid] {
-		return
-	}
-	select {
-	case w.pids <- pid:
-		w.queued[pid] = true
-	default: // the queue is full: one more does not matter
-	}
-}
-
-// walk loads the walker and gives it the processes. The rules of a large program take a while to
-// compile, and other processes have to be observed meanwhile.
+// walk loads the walker and gives it the processes.
 func (w *watcher) walk(ctx context.Context) error {
 	err := w.c.LoadWalker()
 	if err != nil && w.unwalked != nil {
 		w.unwalked(err)
 	}
-	for pid := range w.pids {
-		w.mu.Lock()
-		ended := w.walked[pid]
-		delete(w.queued, pid)
-		w.walked[pid] = false
-		w.mu.Unlock()
-		switch {
-		case err != nil || ctx.Err() != nil:
-		case ended:
-			w.c.removeProcess(pid)
-		default:
-			_ = w.c.AddProcess(pid) // a process that can't be read is walked by frame pointers
-		}
-		if !w.c.tables.Has(pid) {
-			w.mu.Lock()
-			delete(w.walked, pid)
-			w.mu.Unlock()
-		}
-	}
+	w.queue.Run(&untilEnd{w.c, ctx, err})
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
 	return err
 }
+
+// untilEnd is the walker of a Collector, until watching ends.
+type untilEnd struct {
+	c   *Collector
+	ctx context.Context
+	err error // why there is none
+}
+
+func (r *untilEnd) AddProcess(pid int) error {
+	if r.err != nil || r.ctx.Err() != nil {
+		return r.err
+	}
+	return r.c.AddProcess(pid)
+}
+
+func (r *untilEnd) RemoveProcess(pid int) error {
+	if r.err != nil || r.ctx.Err() != nil {
+		return r.err
+	}
+	return r.c.removeProcess(pid)
+}
+
+func (r *untilEnd) HasProcess(pid int) bool { return r.c.tables.Has(pid) }

@@ -77,6 +77,16 @@ func (l *Loaded) AddProcess(pid int) error {
 	return errors.Join(err, l.failed("add process", l.walk.tables.SetProcess(pid, mods)))
 }
 
+// HasProcess reports whether a process was added, by AddProcess, and is walked by rules.
+func (l *Loaded) HasProcess(pid int) bool {
+	if l.walk == nil {
+		return false
+	}
+	l.walk.mu.Lock()
+	defer l.walk.mu.Unlock()
+	return l.walk.tables.Has(pid)
+}
+
 // RemoveProcess removes a process that was passed to AddProcess, and the rules that no other
 // process uses.
 func (l *Loaded) RemoveProcess(pid int) error {
