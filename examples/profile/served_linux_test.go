@@ -31,7 +31,7 @@ func served(t *testing.T, user int) *testenv.FUSE {
 // answer, is sampled; the run ends in time, and says that the program has no names, and why. It
 // waited for the server. One that answers is read, as a home on NFS is.
 func TestServedProgram(t *testing.T) {
-	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Perf, testenv.Mounts, testenv.Arch("amd64"), testenv.File("/dev/fuse"))
+	testenv.Need(t, testenv.Guest, testenv.Long, testenv.Root, testenv.Perf, testenv.Mounts, testenv.Arch("amd64"), testenv.File("/dev/fuse"))
 	if !testenv.OwnMounts(t) {
 		return
 	}

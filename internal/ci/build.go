@@ -27,7 +27,11 @@ func cross(ctx context.Context, c *check) (testlog.Counts, error) {
 	var errs []error
 	for _, p := range platforms {
 		goos, goarch, _ := strings.Cut(p, "/")
-		env := []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + goarch}
+		env := []string{
+			"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + goarch,
+			// Go's cache has what another checkout built so: no path is in it.
+			"GOFLAGS=" + os.Getenv("GOFLAGS") + " -trimpath",
+		}
 		for _, do := range []struct {
 			packages string
 			args     []string
