@@ -51,7 +51,9 @@ func (q *Queue) Add(pid int) {
 func (q *Queue) Expect(pid int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.known[pid] = q.known[pid]
+	if _, ok := q.known[pid]; !ok {
+		q.known[pid] = false
+	}
 }
 
 // Changed has the walker look at a process again, if it has it.
