@@ -23,6 +23,10 @@ func (p *Process) recall() {
 			from = i + 1 // of another process
 		}
 	}
+	if from == 0 && len(ps.earlier) == maxEarlier { // others were before these
+		p.life.told = ps.earlierAt(0).Time
+		p.unknownBefore(p.life.told)
+	}
 	for i := from; i < len(ps.earlier); i++ {
 		ev := ps.earlierAt(i)
 		switch {

@@ -159,6 +159,7 @@ func (p *Process) refresh() error {
 		return err
 	}
 	p.cut = cut
+	p.life.lost = 0
 	if p.sameMaps(fresh) {
 		return nil
 	}
@@ -389,6 +390,7 @@ func (p *Process) apply(ev *Event) {
 		p.late(ev)
 	case ev.Time != 0 && ev.Time < p.asOf: // what came in between may have undone it
 		p.unknown()
+		p.lose(ev.Time)
 	case ev.Kind == EventExec:
 		p.asOf = max(p.asOf, ev.Time)
 		p.exec(ev, !p.exited)

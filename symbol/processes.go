@@ -368,6 +368,16 @@ func (ps *Processes) follow(on bool, until uint64) {
 	}
 }
 
+// lose follows processes anew: events since a time are missing. Those that ended before are known.
+func (ps *Processes) lose(at uint64) {
+	for _, p := range ps.byPID {
+		if p.current() && !p.exited {
+			p.lose(max(at, p.asOf))
+		}
+	}
+	ps.follow(true, at)
+}
+
 // Handle applies an event, and reports whether the mappings of a process that is known are others
 // now. Processes that were neither observed nor looked up before are observed on their fork, exec
 // and mmap events, unless all are followed. Events of one process are to come in their order; one
@@ -381,7 +391,7 @@ func (ps *Processes) Handle(ev *Event) (changed bool) {
 	ps.latest = max(ps.latest, ev.Time)
 	if ev.Kind == EventLost {
 		if ps.followed != 0 {
-			ps.follow(true, ev.Time)
+			ps.lose(ev.Time)
 		}
 		return false
 	}

@@ -88,8 +88,12 @@ func (st State) Resolve(dst []Frame, pcs []uint64) []Frame {
 type life struct {
 	// began is when the program was executed; 0 if that was before it was known.
 	began uint64
+	// told is since when all events are known, though the process was not; 0 if there were no others.
+	told uint64
 	// known is from when on all mappings are known: others may have been where these are.
 	known uint64
+	// lost is since when events are missing, if the mappings were not read since then; 0 if none are.
+	lost uint64
 	// bounds are the times at which an address may have got another name, ascending.
 	bounds []uint64
 }
@@ -131,6 +135,14 @@ func (p *Process) unknownBefore(at uint64) {
 	}
 }
 
+// lose notes that what came since a time is not known.
+func (p *Process) lose(at uint64) {
+	if p.life.lost == 0 {
+		p.life.lost = max(at, 1)
+		p.bound(p.life.lost)
+	}
+}
+
 // began notes that the process executed a program. Nothing that was mapped before it is mapped any
 // more.
 func (p *Process) began(at uint64) {
@@ -144,6 +156,8 @@ func (p *Process) began(at uint64) {
 // knownUntil returns until when the mappings are known to have been there.
 func (p *Process) knownUntil() uint64 {
 	switch {
+	case p.life.lost != 0:
+		return p.life.lost
 	case p.current():
 		return p.ps.monotonic()
 	case p.followed != 0: // until events were lost
@@ -163,7 +177,7 @@ func (p *Process) date(fresh []mapping, first bool) {
 		}
 		m.since = p.asOf
 		if first || len(p.maps) == 0 {
-			m.since = p.life.began
+			m.since = max(p.life.began, p.life.told)
 		}
 	}
 }
@@ -226,7 +240,8 @@ func (p *Process) during(pc, first, last uint64) (m *mapping, changed bool) {
 			changed = true
 		}
 	}
-	if m != nil && m.since > first && first < p.life.known {
+	switch l := &p.life; {
+	case m != nil && m.since > first && first < l.known, l.lost != 0 && last >= l.lost:
 		changed = true
 	}
 	return m, changed

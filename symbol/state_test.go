@@ -254,6 +254,63 @@ func TestStatesLost(t *testing.T) {
 	}
 }
 
+// TestStatesEnded: what a process mapped after events were lost, or told in disorder, is not known if it
+// ended before its mappings were read again. It was taken for what was mapped before.
+func TestStatesEnded(t *testing.T) {
+	for what, missing := range map[string]func(ps *Processes){
+		"lost":               func(ps *Processes) { ps.Handle(&Event{Kind: EventLost, Time: 300}) },
+		"lost, and followed": func(ps *Processes) { ps.Handle(&Event{Kind: EventLost, Time: 300}); ps.Follow(false) },
+		"disorder": func(ps *Processes) {
+			ps.Handle(appEvent(310))
+			ps.Handle(libEvent(300))
+		},
+	} {
+		tr := newTree(t)
+		tr.stat(7, "sh", 99)
+		tr.maps(7, binMap, libMap)
+		ps, _ := testProcesses(t, tr, nil)
+		ps.monotonic = func() uint64 { return 100 }
+		ps.Follow(true)
+		states(t, ps, 7, inLib, [2]uint64{100, 100})
+		missing(ps)
+		delete(tr, "proc/7/stat")
+		delete(tr, "proc/7/maps")
+		ps.Handle(&Event{Kind: EventExit, PID: 7, Time: 500})
+		times := [][2]uint64{{200, 250}, {350, 400}, {250, 350}}
+		want := []string{ofLib, changed, changed}
+		for i, got := range states(t, ps, 7, inLib, times...) {
+			if got != want[i] {
+				t.Errorf("%s: at %d: %q, want %q", what, times[i], got, want[i])
+			}
+		}
+		ps.Handle(&Event{Kind: EventLost, Time: 600}) // nobody's
+		if got := states(t, ps, 7, inLib, [2]uint64{200, 250})[0]; got != ofLib {
+			t.Errorf("%s: afterwards: %q", what, got)
+		}
+	}
+}
+
+// TestStatesOverflow: of a process that is asked for late, what came before the events that are still
+// there is not known.
+func TestStatesOverflow(t *testing.T) {
+	tr := newTree(t)
+	tr.stat(7, "sh", 99)
+	tr.maps(7, binMap, libMap)
+	ps, _ := testProcesses(t, tr, nil)
+	ps.monotonic = func() uint64 { return 1e6 }
+	ps.Follow(true)
+	for i := range uint64(maxEarlier + 10) {
+		ps.Handle(&Event{Kind: EventExec, PID: 8, Comm: "sh", Time: 100 + i})
+	}
+	times := [][2]uint64{{105, 105}, {120, 130}}
+	want := []string{changed, ofLib}
+	for i, got := range states(t, ps, 7, inLib, times...) {
+		if got != want[i] {
+			t.Errorf("at %d: %q, want %q", times[i], got, want[i])
+		}
+	}
+}
+
 // TestStatesForgotten: of a process that changes all the time, the last states are kept, and the rest is
 // said to be unknown.
 func TestStatesForgotten(t *testing.T) {
