@@ -159,7 +159,7 @@ func (p *Process) refresh() error {
 		return err
 	}
 	p.cut = cut
-	p.life.lost = 0
+	p.found()
 	if p.sameMaps(fresh) {
 		return nil
 	}

@@ -368,14 +368,23 @@ func (ps *Processes) follow(on bool, until uint64) {
 	}
 }
 
+// rereading is how long the mappings of processes are read again after events were lost; those of others
+// are read when they are asked for.
+const rereading = 10 * time.Millisecond
+
 // lose follows processes anew: events since a time are missing. Those that ended before are known.
 func (ps *Processes) lose(at uint64) {
+	var unsure []*Process
 	for _, p := range ps.byPID {
 		if p.current() && !p.exited {
-			p.lose(max(at, p.asOf))
+			p.lose(max(at, p.readAsOf))
+			unsure = append(unsure, p)
 		}
 	}
 	ps.follow(true, at)
+	for start := ps.now(); len(unsure) > 0 && ps.now().Sub(start) < rereading; unsure = unsure[1:] {
+		_ = unsure[0].refresh() // one that can't be read stays unknown
+	}
 }
 
 // Handle applies an event, and reports whether the mappings of a process that is known are others

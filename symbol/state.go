@@ -94,9 +94,14 @@ type life struct {
 	known uint64
 	// lost is since when events are missing, if the mappings were not read since then; 0 if none are.
 	lost uint64
+	// gaps are the times in which events were missing, ascending.
+	gaps []gap
 	// bounds are the times at which an address may have got another name, ascending.
 	bounds []uint64
 }
+
+// gap is a time from when events were missing to when the mappings were read again.
+type gap struct{ from, to uint64 }
 
 // maxBounds is how many of its bounds a process keeps: an earlier state has two.
 const maxBounds = 2 * maxOld
@@ -140,6 +145,22 @@ func (p *Process) lose(at uint64) {
 	if p.life.lost == 0 {
 		p.life.lost = max(at, 1)
 		p.bound(p.life.lost)
+	}
+}
+
+// found notes that the mappings were read after events were lost. They may be the same as before and
+// have been others meanwhile.
+func (p *Process) found() {
+	l := &p.life
+	if l.lost == 0 {
+		return
+	}
+	p.bound(p.asOf)
+	l.gaps = append(l.gaps, gap{l.lost, p.asOf})
+	l.lost = 0
+	if len(l.gaps) > maxOld {
+		p.unknownBefore(l.gaps[0].to)
+		l.gaps = slices.Delete(l.gaps, 0, 1)
 	}
 }
 
@@ -240,8 +261,9 @@ func (p *Process) during(pc, first, last uint64) (m *mapping, changed bool) {
 			changed = true
 		}
 	}
-	switch l := &p.life; {
-	case m != nil && m.since > first && first < l.known, l.lost != 0 && last >= l.lost:
+	l := &p.life
+	missing := func(g gap) bool { return first < g.to && last >= g.from }
+	if m != nil && m.since > first && first < l.known || l.lost != 0 && last >= l.lost || slices.ContainsFunc(l.gaps, missing) {
 		changed = true
 	}
 	return m, changed

@@ -201,9 +201,9 @@ func TestStatesUnknown(t *testing.T) {
 		{
 			"lost, and the same as before",
 			nil,
-			[]*Event{lost(600)},
-			[][2]uint64{{550, 580}, {650, 650}},
-			[]string{ofLib, ofLib},
+			[]*Event{{Kind: EventMmap, PID: 8, Time: 700}, lost(600)}, // it is read again at 700
+			[][2]uint64{{550, 580}, {650, 650}, {590, 710}, {700, 700}},
+			[]string{ofLib, changed, changed, ofLib},
 		},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestStatesUnknown(t *testing.T) {
 			tr.stat(7, "sh", 99)
 			tr.maps(7, binMap, libMap)
 			ps, _ := testProcesses(t, tr, nil)
-			ps.monotonic = func() uint64 { return 500 }
+			ps.monotonic = func() uint64 { return max(500, ps.latest) }
 			ps.Follow(true)
 			for _, ev := range c.before {
 				ps.Handle(ev)
@@ -242,9 +242,9 @@ func TestStatesLost(t *testing.T) {
 	ps.monotonic = func() uint64 { return at }
 	ps.Follow(true)
 	states(t, ps, 7, inLib, [2]uint64{100, 100})
-	ps.Handle(&Event{Kind: EventLost, Time: 300})
 	tr.maps(7, binMap, "7f0000000000-7f0000003000 r-xp 00000000 08:01 11 /bin/app")
 	at = 500
+	ps.Handle(&Event{Kind: EventLost, Time: 300})
 	times := [][2]uint64{{200, 250}, {350, 400}, {250, 350}, {510, 520}}
 	want := []string{ofLib, changed, changed, ofApp}
 	for i, got := range states(t, ps, 7, inLib, times...) {
@@ -272,9 +272,9 @@ func TestStatesEnded(t *testing.T) {
 		ps.monotonic = func() uint64 { return 100 }
 		ps.Follow(true)
 		states(t, ps, 7, inLib, [2]uint64{100, 100})
-		missing(ps)
 		delete(tr, "proc/7/stat")
 		delete(tr, "proc/7/maps")
+		missing(ps)
 		ps.Handle(&Event{Kind: EventExit, PID: 7, Time: 500})
 		times := [][2]uint64{{200, 250}, {350, 400}, {250, 350}}
 		want := []string{ofLib, changed, changed}

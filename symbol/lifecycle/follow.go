@@ -149,6 +149,9 @@ func (f *Follower) tell() {
 	slices.SortStableFunc(f.events, func(a, b symbol.Event) int { return cmp.Compare(a.Time, b.Time) })
 	for i := range f.events {
 		ev := &f.events[i]
+		if ev.Kind == symbol.EventLost && i > 0 && f.events[i-1].Kind == symbol.EventLost {
+			continue // all of them have one time
+		}
 		if (f.processes.Handle(ev) || ev.Kind == symbol.EventExit) && f.changed != nil {
 			f.changed(ev)
 		}
