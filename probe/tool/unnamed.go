@@ -43,14 +43,8 @@ func (c counted) Resolve(dst []symbol.Frame, pcs []uint64) []symbol.Frame {
 
 // During implements collect.Timed. What is recorded has no times.
 func (c counted) During(start, first, last uint64) (symbol.Resolver, symbol.State) {
-	var state symbol.State
-	switch r := c.Resolver.(type) {
-	case *symbol.Process:
-		state = r.During(start, first, last)
-		c.Resolver = state
-	case collect.Timed:
-		c.Resolver, state = r.During(start, first, last)
-	}
+	r, state := collect.During(c.Resolver, start, first, last)
+	c.Resolver = r
 	return c, state
 }
 

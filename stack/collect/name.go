@@ -151,10 +151,10 @@ func isFunction(f *profile.NamedFrame, name string) bool {
 // begin forgets the names of processes that were not sampled for long.
 func (n *Namer) begin() {
 	n.round++
+	clear(n.latest)
 	if !n.windows {
 		return
 	}
-	clear(n.latest)
 	clear(n.wakers)
 	if len(n.functions) > maxFunctions {
 		clear(n.functions)
@@ -167,7 +167,7 @@ func (n *Namer) begin() {
 func (n *Namer) during(pid int, start uint64, of *Sample) *space {
 	names, state := n.resolver(pid), symbol.State{}
 	if of != nil {
-		names, state = during(names, start, of.First, of.Last)
+		names, state = During(names, start, of.First, of.Last)
 	}
 	key := spaceKey{pid, state}
 	s := n.spaces[key]
@@ -275,9 +275,10 @@ func (n *Namer) resolver(pid int) symbol.Resolver {
 	return r
 }
 
-// during returns the resolver for samples of a time, and the state that a process was in, if r knows
-// that.
-func during(r symbol.Resolver, start, first, last uint64) (symbol.Resolver, symbol.State) {
+// During returns the resolver of a process for the addresses of samples of a time, and the state that
+// the process was in: those that a *symbol.Process or a Timed knows, else r and no state. A Timed around
+// another resolver asks it so.
+func During(r symbol.Resolver, start, first, last uint64) (symbol.Resolver, symbol.State) {
 	switch r := r.(type) {
 	case *symbol.Process:
 		s := r.During(start, first, last)

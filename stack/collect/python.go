@@ -50,7 +50,7 @@ type pythonNames struct {
 
 // During implements Timed. Interpreted frames have no times.
 func (n *pythonNames) During(start, first, last uint64) (symbol.Resolver, symbol.State) {
-	native, state := during(n.native, start, first, last)
+	native, state := During(n.native, start, first, last)
 	return &pythonNames{native, n.python, n.pid}, state
 }
 
