@@ -4,9 +4,11 @@
 package walking
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/borescope/borescope/internal/procfs"
+	"github.com/borescope/borescope/symbol"
 )
 
 // Walker has the rules of processes. It is called from the goroutine of Queue.Run.
@@ -53,6 +55,17 @@ func (q *Queue) Expect(pid int) {
 	defer q.mu.Unlock()
 	if _, ok := q.known[pid]; !ok {
 		q.known[pid] = false
+	}
+}
+
+// Handle hears what happened to a process: those that the walker has are looked at again when they
+// execute programs or map files, and forgotten when they have ended.
+func (q *Queue) Handle(ev *symbol.Event) {
+	switch {
+	case ev.Kind == symbol.EventExit:
+		q.Ended(ev.PID)
+	case ev.Kind != symbol.EventMmap || strings.HasPrefix(ev.Path, "/"): // memory has no rules
+		q.Changed(ev.PID)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/walking"
+	"github.com/borescope/borescope/symbol"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -70,6 +71,14 @@ func TestQueue(t *testing.T) {
 		{"added", func(q *walking.Queue) { q.Add(1); q.Add(1); q.Add(2); q.Add(1) }, []call{{"add", 1}, {"add", 2}}},
 		{"not known", func(q *walking.Queue) { q.Changed(1); q.Ended(1) }, nil},
 		{"expected", func(q *walking.Queue) { q.Expect(1); q.Changed(1); q.Changed(1) }, []call{{"add", 1}}},
+		{"told that it maps a file, and memory", func(q *walking.Queue) {
+			q.Expect(1)
+			q.Expect(2)
+			q.Expect(3)
+			q.Handle(&symbol.Event{Kind: symbol.EventMmap, PID: 1, Path: "/lib/x.so"})
+			q.Handle(&symbol.Event{Kind: symbol.EventMmap, PID: 2})
+			q.Handle(&symbol.Event{Kind: symbol.EventExec, PID: 3})
+		}, []call{{"add", 1}, {"add", 3}}},
 		{"only expected", func(q *walking.Queue) { q.Expect(1) }, nil},
 		{"ended", func(q *walking.Queue) { q.Expect(nobody); q.Ended(nobody); q.Changed(nobody) }, []call{{"remove", nobody}}},
 		{"ended, and another has the number", func(q *walking.Queue) { q.Expect(self); q.Ended(self) }, []call{{"add", self}}},

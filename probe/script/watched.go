@@ -1,8 +1,6 @@
 package script
 
 import (
-	"strings"
-
 	"github.com/borescope/borescope/internal/walking"
 	"github.com/borescope/borescope/probe/ir/bpf"
 	"github.com/borescope/borescope/probe/script/syntax"
@@ -23,7 +21,7 @@ type watched struct {
 // expected executes is looked at when it does.
 func watch(loaded *bpf.Loaded, files *symbol.Processes, pids []int, expected int) *watched {
 	w := &watched{files: files, queue: walking.NewQueue(), done: make(chan struct{})}
-	if f, err := lifecycle.Follow(files, w.changed); err == nil {
+	if f, err := lifecycle.Follow(files, w.queue.Handle); err == nil {
 		w.follower = f
 	}
 	for _, pid := range pids {
@@ -39,16 +37,6 @@ func watch(loaded *bpf.Loaded, files *symbol.Processes, pids []int, expected int
 		w.queue.Run(loaded)
 	}()
 	return w
-}
-
-// changed hears what the kernel's records say of a process.
-func (w *watched) changed(ev *symbol.Event) {
-	switch {
-	case ev.Kind == symbol.EventExit:
-		w.queue.Ended(ev.PID)
-	case ev.Kind != symbol.EventMmap || strings.HasPrefix(ev.Path, "/"): // memory has no rules
-		w.queue.Changed(ev.PID)
-	}
 }
 
 // mostNamed is the number of processes that a script names which are looked at before it begins: the

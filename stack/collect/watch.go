@@ -3,7 +3,6 @@ package collect
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/borescope/borescope/internal/walking"
 	"github.com/borescope/borescope/mapx"
@@ -79,12 +78,7 @@ func (w *watcher) changed(ev *symbol.Event) {
 	if w.replaced(ev) {
 		w.c.raise(ev.PID)
 	}
-	switch {
-	case ev.Kind == symbol.EventExit:
-		w.queue.Ended(ev.PID)
-	case ev.Kind != symbol.EventMmap || strings.HasPrefix(ev.Path, "/"): // memory has no rules
-		w.queue.Changed(ev.PID)
-	}
+	w.queue.Handle(ev)
 }
 
 // replaced reports whether the same addresses may have other names from an event on, so that samples
