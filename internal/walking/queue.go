@@ -64,7 +64,7 @@ func (q *Queue) Handle(ev *symbol.Event) {
 	switch {
 	case ev.Kind == symbol.EventExit:
 		q.Ended(ev.PID)
-	case ev.Kind != symbol.EventMmap || strings.HasPrefix(ev.Path, "/"): // memory has no rules
+	case ev.Kind != symbol.EventMmap, strings.HasPrefix(ev.Path, "/") && ev.Path != "//anon": // memory has no rules
 		q.Changed(ev.PID)
 	}
 }

@@ -77,6 +77,7 @@ func TestQueue(t *testing.T) {
 			q.Expect(3)
 			q.Handle(&symbol.Event{Kind: symbol.EventMmap, PID: 1, Path: "/lib/x.so"})
 			q.Handle(&symbol.Event{Kind: symbol.EventMmap, PID: 2})
+			q.Handle(&symbol.Event{Kind: symbol.EventMmap, PID: 2, Path: "//anon"})
 			q.Handle(&symbol.Event{Kind: symbol.EventExec, PID: 3})
 		}, []call{{"add", 1}, {"add", 3}}},
 		{"only expected", func(q *walking.Queue) { q.Expect(1) }, nil},
