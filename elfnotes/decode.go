@@ -223,7 +223,7 @@ func decodeNumber(n Note) (Value, error) {
 	case 8:
 		return Number(r.u64()), nil
 	}
-	return nil, fmt.Errorf("descriptor of %d bytes is no number", len(n.Desc))
+	return nil, fmt.Errorf("descriptor of %d bytes is not a number", len(n.Desc))
 }
 
 // flagNames renders a bit set as "A, B", unknown bits as hex.

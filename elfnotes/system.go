@@ -76,7 +76,7 @@ func (Words) value() {}
 
 func decodeWords(n Note) (Value, error) {
 	if len(n.Desc)%4 != 0 {
-		return nil, fmt.Errorf("descriptor of %d bytes is no array of words", len(n.Desc))
+		return nil, fmt.Errorf("descriptor of %d bytes is not an array of words", len(n.Desc))
 	}
 	w := make(Words, 0, len(n.Desc)/4)
 	for r := newReader(n); len(r.b) > 0; {

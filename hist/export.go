@@ -179,7 +179,7 @@ type Exponential struct {
 func (h *Log2) ToExponential(scale float64) (Exponential, error) {
 	mantissa, exponent := math.Frexp(scale)
 	if mantissa != 0.5 {
-		return Exponential{}, fmt.Errorf("exponential histogram: scale %v is no power of two", scale)
+		return Exponential{}, fmt.Errorf("exponential histogram: scale %v is not a power of two", scale)
 	}
 	shift := int32(exponent - 1)
 	f := h.Fold(0)

@@ -241,7 +241,7 @@ func notScalar(text string, t reflect.Type, err error) error {
 	case errors.Is(err, strconv.ErrRange):
 		return fmt.Errorf("%.40q does not fit %v", text, t)
 	}
-	return fmt.Errorf("%.40q is no %v", text, t)
+	return fmt.Errorf("%.40q is not a valid %v", text, t)
 }
 
 func setText(v reflect.Value, text string) error {

@@ -53,7 +53,7 @@ func (r *ring) open(m *ebpf.Map, opts *RingOptions) error {
 	}
 	r.size, r.poll = uint64(m.MaxEntries()), opts.Poll
 	if r.size == 0 || r.size&(r.size-1) != 0 {
-		return fmt.Errorf("open ring %v: size %d is no power of two", m, r.size)
+		return fmt.Errorf("open ring %v: size %d is not a power of two", m, r.size)
 	}
 	if err := r.mmap(m.FD()); err != nil {
 		return fmt.Errorf("open ring %v: %w", m, raw.Cause(m, err))

@@ -70,7 +70,7 @@ func explain(r refusal, f facts) error {
 	case syscall.EMFILE, syscall.ENFILE:
 		return plain("too many open files: one is needed for each event, thread and CPU (raise RLIMIT_NOFILE, ulimit -n)")
 	case syscall.EOVERFLOW:
-		return plain("call chains of %d frames: at most kernel.perf_event_max_stack = %d",
+		return plain("call chains of %d frames: the limit is kernel.perf_event_max_stack = %d",
 			r.attr.SampleMaxStack, f.maxStack)
 	case syscall.EBADF:
 		return plain("%s", explainBadFile(r))
@@ -190,7 +190,7 @@ func explainNotSampling(r refusal, f facts) string {
 func explainInvalid(r refusal, f facts) string {
 	switch {
 	case r.attr.Flags&perfring.AttrFreq != 0 && f.maxRate != 0 && r.attr.Sample > f.maxRate:
-		return fmt.Sprintf("%d samples a second: at most kernel.perf_event_max_sample_rate = %d",
+		return fmt.Sprintf("%d samples a second: the limit is kernel.perf_event_max_sample_rate = %d",
 			r.attr.Sample, f.maxRate)
 	case r.place.PID == -1 && r.place.CPU == -1:
 		return "all tasks on any CPU: name the CPU, and open the event on each"

@@ -135,7 +135,7 @@ func TestRefusals(t *testing.T) {
 		{"branches", CPUClock(), onThread(0), &openOptions{sampling: &SamplingSpec{Period: 1000, Branches: 9}}, "records no branches"},
 		{"type", Event{Type: 4096}, onThread(0), nil, "no PMU has type 4096"},
 		{"both", CPUClock(), onThread(0), &openOptions{sampling: &SamplingSpec{Freq: 1, Period: 1}}, "both a period and a frequency"},
-		{"zero", Event{}, onThread(0), nil, "no event"},
+		{"zero", Event{}, onThread(0), nil, "not an event"},
 	} {
 		h, err := openEvent(tt.event, tt.at, tt.o)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -46,7 +46,7 @@ func openEvent(e Event, at Place, o *openOptions) (*Handle, error) {
 		o = &openOptions{}
 	}
 	if e.IsZero() {
-		return nil, errors.New("open: the zero Event is no event")
+		return nil, errors.New("open: the zero Event is not an event")
 	}
 	a, err := o.attr(e)
 	if err != nil {

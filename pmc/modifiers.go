@@ -59,7 +59,7 @@ func (e *Event) applyModifiers(mods string, machine *bool) error {
 				e.Exclude.IncludeGuest = false
 			}
 			if e.Precise++; e.Precise > 3 {
-				return fmt.Errorf("modifiers %q: at most three p", mods)
+				return fmt.Errorf("modifiers %q: p may stand three times at most", mods)
 			}
 		default:
 			flag := e.flag(c)

@@ -108,7 +108,7 @@ func (f Format) max() uint64 {
 // clears any: a term given twice is the union of both.
 func (f Format) put(e *Event, v uint64) error {
 	if v > f.max() {
-		return fmt.Errorf("%s=0x%x: too big for %s, at most 0x%x", f.Name, v, f, f.max())
+		return fmt.Errorf("%s=0x%x: too big for %s, whose maximum is 0x%x", f.Name, v, f, f.max())
 	}
 	var bits uint64
 	for b := 0; b < 64; b++ {

@@ -94,12 +94,12 @@ func readPMU(fsys fs.FS, name string) (PMU, error) {
 	return p, nil
 }
 
-// Ability is whether the machine supports something and, if not, the reason.
+// Ability reports whether the machine supports What, and if not, why.
 type Ability struct {
-	// What is the thing: an event's name, "sampling cycles", "user-space reads".
+	// What names the feature: an event's name, "sampling cycles", "user-space reads".
 	What string
 	OK   bool
-	// Reason is the reason why not, in a sentence; if OK is set, it is a detail.
+	// Reason explains in a sentence why it is unsupported; if OK is set, it is a detail.
 	Reason string
 }
 

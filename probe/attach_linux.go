@@ -346,7 +346,7 @@ func (a *attacher) explainTracing(g *Program, err error) error {
 		return fmt.Errorf("the program is on this function already, where the kernel takes each once (load it a second time); "+
 			"or an extension or another user has replaced the function's entry, or it is not patchable (notrace): %w", err)
 	case errors.Is(err, syscall.E2BIG):
-		return fmt.Errorf("38 programs on one function is the kernel's limit: %w", err)
+		return fmt.Errorf("the kernel allows at most 38 programs per function: %w", err)
 	}
 	return feature.Explain(f, err)
 }

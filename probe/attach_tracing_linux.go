@@ -53,7 +53,7 @@ func explainTracingMulti(g *Program, err error) error {
 		return fmt.Errorf(
 			"the entry of a function is not patchable (notrace), or another user has replaced it: %w", err)
 	case errors.Is(err, syscall.E2BIG):
-		return fmt.Errorf("38 programs on one function is the kernel's limit: %w", err)
+		return fmt.Errorf("the kernel allows at most 38 programs per function: %w", err)
 	}
 	return err
 }

@@ -120,7 +120,7 @@ func boundaryFile(symbols []elfbuild.Symbol, frames bool) *elfbuild.File {
 // TestBoundarySources: what says where a function begins; and that nothing is said
 // of what is behind an instruction that cannot be told, where all was let pass.
 func TestBoundarySources(t *testing.T) {
-	const unknown = "can't be told: what is at 0x1004 (06 48 89 e5 c3 66 0f 38) is no known instruction"
+	const unknown = "can't be told: at 0x1004 (06 48 89 e5 c3 66 0f 38): unknown instruction"
 	const nowhere = "can't be told: it is in no function that the file knows"
 	fn := func(name string, at, size uint64, typ elf.SymType) elfbuild.Symbol {
 		return elfbuild.Symbol{Name: name, Value: at, Size: size, Type: typ, Section: 1}
@@ -166,7 +166,7 @@ func TestBoundarySources(t *testing.T) {
 func TestFlatFile(t *testing.T) {
 	env := fileEnv(t, []byte("\x90\x90\xc3"))
 	u := Uprobe{Path: "/bin/x", Address: 2}
-	if _, err := Resolve(env, []Target{u}, nil); err == nil || !strings.Contains(err.Error(), "is no ELF file") {
+	if _, err := Resolve(env, []Target{u}, nil); err == nil || !strings.Contains(err.Error(), "is not an ELF file") {
 		t.Errorf("without Unsafe: %v", err)
 	}
 	plan, err := Resolve(env, []Target{u}, &Options{Unsafe: true})

@@ -63,7 +63,7 @@ func TestChangedKernelFunctions(t *testing.T) {
 		"fentry:show":                    "2 functions are called show; name one by address",
 		"fexit:show":                     "2 functions are called show",
 		"fmod_ret:show":                  "2 functions are called show",
-		"fentry:cut":                     "only cut.isra.0, whose arguments may differ from those in BTF; kprobe:cut.isra.0 fires there",
+		"fentry:cut":                     "cut exists only as cut.isra.0, which the compiler made of it and whose arguments may differ from those in BTF; kprobe:cut.isra.0 probes that",
 		"fentry:whole.part.0":            "no prototype in BTF",
 		"kprobe:show":                    "3 functions are called show",
 		"kprobe:cut":                     "cut.isra.0",

@@ -132,13 +132,13 @@ func (r *resolver) filter() error {
 		return nil
 	}
 	if len(f.PIDs) > maxFilter || len(f.Cgroups) > maxFilter {
-		return fmt.Errorf("filter: %d processes and %d cgroups, %d of each at most", len(f.PIDs),
+		return fmt.Errorf("filter: %d processes and %d cgroups: the limit is %d of each", len(f.PIDs),
 			len(f.Cgroups), maxFilter)
 	}
 	out := &TaskFilter{}
 	for _, pid := range f.PIDs {
 		if pid <= 0 || pid > 1<<22 { // PID_MAX_LIMIT
-			return fmt.Errorf("filter: %d is no process id", pid)
+			return fmt.Errorf("filter: %d is not a process id", pid)
 		}
 		out.PIDs = append(out.PIDs, uint32(pid))
 	}

@@ -54,7 +54,7 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.S
 		site.Address = s.Value + off
 		fo, ok := f.Offset(site.Address)
 		if !ok {
-			return notexist.Errorf("address %#x lies in no loaded segment", site.Address)
+			return notexist.Errorf("address %#x is not in a loaded segment", site.Address)
 		}
 		site.Offset = fo
 		p.Sites = append(p.Sites, site)

@@ -93,7 +93,7 @@ func parseKprobe(s *spelling.Scanned) (Target, error) {
 		}
 		a, err := s.Number(last, 64)
 		if err == nil && a == 0 {
-			err = s.Errorf(last.Off, "address 0 is no kernel instruction")
+			err = s.Errorf(last.Off, "there is no kernel instruction at address 0")
 		}
 		return Kprobe{Address: a}, err
 	}

@@ -142,7 +142,7 @@ func linkFromFile(f *os.File) (held, error) {
 		return held{}, err
 	}
 	if _, err := kernel.Info(fd); err != nil {
-		return held{}, errors.Join(fmt.Errorf("%s is no bpf_link: %w", f.Name(), err), kernel.Close(fd))
+		return held{}, errors.Join(fmt.Errorf("%s is not a bpf_link: %w", f.Name(), err), kernel.Close(fd))
 	}
 	return held{fd: fd, link: true}, nil
 }

@@ -44,7 +44,7 @@ func TestAttachErrors(t *testing.T) {
 			x := site(p).Target.(Perf)
 			x.Freq = 1 << 40
 			site(p).Target = x
-		}), "at most kernel.perf_event_max_sample_rate", nil},
+		}), "the limit is kernel.perf_event_max_sample_rate", nil},
 		{"sampled process", change("software:page-faults:1 pid=1", func(p *Plan) { site(p).PID = 1<<22 - 1 }), "no process", fs.ErrNotExist},
 		{"iterated process", change("iter:task pid=1", func(p *Plan) { site(p).PID = 1<<22 - 1 }), "no process 4194303", fs.ErrNotExist},
 		{"interface", change("socket:nosuch0", func(*Plan) {}), "no interface nosuch0", fs.ErrNotExist},

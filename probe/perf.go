@@ -182,7 +182,7 @@ func parseCounter(s *spelling.Scanned, typ uint32) (Target, error) {
 		return nil, err
 	}
 	if ev.Type != typ && (typ != perfring.EventHardware || ev.Type != perfring.EventCache) {
-		return nil, s.Errorf(p[0].Off, "%s is no %s event; perf:EVENT:period:N takes any", p[0].Text,
+		return nil, s.Errorf(p[0].Off, "%s is not a %s event; perf:EVENT:period:N takes any", p[0].Text,
 			s.Kind)
 	}
 	period := defaultPeriods[ev.Name]

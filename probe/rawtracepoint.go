@@ -126,7 +126,7 @@ func (t RawTracepoint) prototype(r *resolver) ([]btf.FuncParam, error) {
 	}
 	ptr, ok := td.Type.(*btf.Pointer)
 	if !ok {
-		return nil, fmt.Errorf("BTF: %s is no function pointer", td.Name)
+		return nil, fmt.Errorf("BTF: %s is not a function pointer", td.Name)
 	}
 	proto, ok := ptr.Target.(*btf.FuncProto)
 	if !ok || len(proto.Params) == 0 {

@@ -131,7 +131,7 @@ func parseSourceLine(s *spelling.Scanned, u Uprobe, file, line spelling.Part,
 	n, err := s.Number(line, 31)
 	if err != nil {
 		return nil, s.Errorf(line.Off,
-			"%q is no line number, and %q no language (cpp, rust, go): want %s",
+			"%q is not a line number, and %q not a language (cpp, rust, go): want %s",
 			line.Text, file.Text, uprobeForms)
 	}
 	if n == 0 {
@@ -142,7 +142,7 @@ func parseSourceLine(s *spelling.Scanned, u Uprobe, file, line spelling.Part,
 		return u, nil
 	}
 	if n, err = s.Number(*column, 31); err != nil || n == 0 {
-		return nil, s.Errorf(column.Off, "%q is no column: they begin at 1", column.Text)
+		return nil, s.Errorf(column.Off, "%q is not a column: columns are numbers from 1", column.Text)
 	}
 	u.Column = int(n)
 	return u, nil

@@ -114,8 +114,8 @@ func (r *resolver) empty(library string) bool {
 // userFile adds the programs for one file.
 func (r *resolver) userFile(f *elffile.File, path, shown string, u userProbe) error {
 	if arch := usercode.Arch(f.Machine); arch != r.env.Arch() || f.Class != elf.ELFCLASS64 {
-		return fmt.Errorf("%s is for %s %s; the registers of %s only are known here", path, f.Machine,
-			f.Class, r.env.Arch())
+		return fmt.Errorf("%s is a %s %s binary: only %s is supported", path, f.Class, f.Machine,
+			r.env.Arch())
 	}
 	goProgram := userfile.IsGo(f)
 	switch {
@@ -133,7 +133,7 @@ func (r *resolver) userAddress(f *elffile.File, path, shown string, u userProbe,
 ) error {
 	off, ok := f.Offset(u.address)
 	if !ok {
-		return notexist.Errorf("address %#x lies in no loaded segment of %s: addresses are those of nm and objdump, not a process's",
+		return notexist.Errorf("address %#x is not in a loaded segment of %s: addresses are those of nm and objdump, not a process's",
 			u.address, path)
 	}
 	p := r.userProgram(f, goProgram)
@@ -231,7 +231,7 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 	at := s.Value + u.offset
 	off, ok := f.Offset(at)
 	if !ok {
-		return notexist.Errorf("address %#x lies in no loaded segment", at)
+		return notexist.Errorf("address %#x is not in a loaded segment", at)
 	}
 	target := u.renamed(shown, u.symbol)
 	if s.Name != u.symbol && (glob.IsPattern(u.symbol) || u.lang != "") {
@@ -460,7 +460,7 @@ func (r *resolver) userLine(f *elffile.File, name, shown string, u userProbe,
 		return bad
 	}
 	if len(p.Sites) == 0 {
-		return notexist.Errorf("the code of %s:%d lies in no loaded segment", u.file, u.line)
+		return notexist.Errorf("the code of %s:%d is not in a loaded segment", u.file, u.line)
 	}
 	r.add(p)
 	return nil

@@ -99,7 +99,7 @@ func TestZip(t *testing.T) {
 	for path, want := range map[string]string{
 		"/data/app/base.apk!/lib/packed.so":          "is compressed in /data/app/base.apk",
 		"/data/app/base.apk!/lib/arm64-v8a/libtt.so": `did you mean "libt.so"?`,
-		"/data/app/base.apk!/notes.txt":              "is no ELF file",
+		"/data/app/base.apk!/notes.txt":              "is not an ELF file",
 		"/data/app/other.apk!/lib/libt.so":           "no file",
 		"/bin/native!/lib/libt.so":                   "not a valid zip file",
 	} {

@@ -39,9 +39,9 @@ type FPWalker struct {
 	buf [16]byte
 }
 
-// Walk implements Walker. It repeats the loop of walk: through an interface a frame costs
-// half as much again here.
+// Walk implements Walker.
 func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
+	// This repeats the loop of walk: through an interface a frame costs half as much again.
 	n, end := begin(dst, r)
 	if end != StopUnknown {
 		return n, end

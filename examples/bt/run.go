@@ -423,7 +423,7 @@ func (o *options) show() error {
 	case "ir", "dis":
 		return o.showProgram()
 	default:
-		return fmt.Errorf("-d %s: there is no such stage: use ast, types, ir or dis", o.stage)
+		return fmt.Errorf("-d %s: unknown stage: use ast, types, ir or dis", o.stage)
 	}
 	opts, err := o.options()
 	if err != nil {

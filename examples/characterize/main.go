@@ -93,7 +93,7 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 	case err != nil:
 		return nil, t.Usagef("%w", err)
 	case len(o.values) > 1:
-		return nil, t.Usagef("%s: an event has one value at most", o.spec.Rest)
+		return nil, t.Usagef("%s: give an event one value at most", o.spec.Rest)
 	}
 	return o, nil
 }

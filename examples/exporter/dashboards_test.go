@@ -157,9 +157,9 @@ func TestScripts(t *testing.T) {
 // TestErrorsShowThePlace: what is wrong with a script is said with its line.
 func TestErrorsShowThePlace(t *testing.T) {
 	for text, want := range map[string]string{
-		"// metric @a nam=x: y":                            "a.bt:1: metric: there is no option \"nam\"",
+		"// metric @a nam=x: y":                            "a.bt:1: metric: unknown option \"nam\"",
 		"\n// metric @a name=x":                            "a.bt:2: metric: no help text",
-		"// budget cpu=200%":                               "a.bt:1: budget: 200% is no share",
+		"// budget cpu=200%":                               "a.bt:1: budget: 200% is not a share",
 		"// metric @b name=x: y\nbegin { @a = count() }":   "a.bt:1: the script has no map @b; did you mean \"@a\"?",
 		"// metric @a labels=x: y\nbegin { @a = count() }": "a.bt:1: 1 labels for the 0 parts",
 		"// metric @a name=a-b: y\nbegin { @a = count() }": "a.bt:1: \"a-b\" is not the name",

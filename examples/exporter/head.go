@@ -100,12 +100,12 @@ func (d *declared) set(key, value string) (err error) {
 		}
 	case "max":
 		if m.MaxSeries, err = strconv.Atoi(value); err == nil && m.MaxSeries < 1 {
-			err = fmt.Errorf("max %s is no number of series", value)
+			err = fmt.Errorf("max %s is not a number of series", value)
 		}
 	case "classic":
 		m.Classic = true
 	default:
-		err = fmt.Errorf("there is no option %q: name, labels, type, scale, max, classic", key)
+		err = fmt.Errorf("unknown option %q: want name, labels, type, scale, max, classic", key)
 	}
 	return err
 }
@@ -124,7 +124,7 @@ func (h *head) readBudget(text string) (err error) {
 		case "memory":
 			h.budget.MapBytes, err = size(value)
 		default:
-			err = fmt.Errorf("there is no option %q: cpu, events, memory", key)
+			err = fmt.Errorf("unknown option %q: want cpu, events, memory", key)
 		}
 		if err != nil {
 			return err
@@ -137,7 +137,7 @@ func (h *head) readBudget(text string) (err error) {
 func percent(s string) (float64, error) {
 	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
 	if err == nil && !(v >= 0 && v <= 100) {
-		err = fmt.Errorf("%s is no share of a CPU", s)
+		err = fmt.Errorf("%s is not a share of a CPU", s)
 	}
 	return v, err
 }
@@ -151,7 +151,7 @@ func size(s string) (int64, error) {
 	}
 	v, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || v < 0 || v > math.MaxInt64>>by {
-		return 0, fmt.Errorf("%q is no number of bytes", s)
+		return 0, fmt.Errorf("%q is not a number of bytes", s)
 	}
 	return v << by, nil
 }

@@ -84,13 +84,13 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 	o := &options{
 		Tool:  t,
 		pid:   t.PID(),
-		all:   t.Bool("a,all-files", "with sockets, pipes and all that is no regular file"),
+		all:   t.Bool("a,all-files", "with sockets, pipes and other files that are not regular"),
 		most:  t.Int("r,maxrows", "ROWS", 20, "print up to ROWS rows"),
 		order: orders["all"],
 	}
 	t.Func("s,sort", "COLUMN", "sort by all, reads, writes, rbytes or wbytes", func(s string) error {
 		if o.order = orders[s]; o.order == nil {
-			return fmt.Errorf("%q is no column", s)
+			return fmt.Errorf("%q is not a column", s)
 		}
 		return nil
 	})

@@ -251,7 +251,7 @@ func (o *options) runHeat(in io.Reader, w *cli.Output) error {
 	err = lines(in, func(fields []string) error {
 		seconds, err := strconv.ParseFloat(fields[0], 64)
 		if err != nil || !(math.Abs(seconds) < 1e9*9) {
-			return fmt.Errorf("%q is no time in seconds", fields[0])
+			return fmt.Errorf("%q is not a time in seconds", fields[0])
 		}
 		at := time.Unix(0, int64(seconds*1e9))
 		ok := false

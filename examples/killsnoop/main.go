@@ -124,7 +124,7 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 					return nil
 				}
 			}
-			return fmt.Errorf("%q is none of %s", name, strings.Join(names, ", "))
+			return fmt.Errorf("%q is not one of %s", name, strings.Join(names, ", "))
 		})
 	t.Duration()
 	return o, t.Parse(args, stdout)

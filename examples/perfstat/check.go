@@ -20,7 +20,7 @@ func printCheck(w *tool.Output, m pmc.Machine) error {
 	if m.Privileged {
 		who = "with CAP_PERFMON"
 	}
-	w.Printf("kernel.perf_event_paranoid %d, this process %s; at most %d samples a second\n",
+	w.Printf("kernel.perf_event_paranoid %d, this process %s; limit %d samples a second\n",
 		m.Paranoid, who, m.MaxRate)
 	printCounters(w, m)
 	w.Println("\nPMUs:")

@@ -103,7 +103,7 @@ func (o *options) validate(ms int) error {
 	case o.repeat < 1:
 		return fmt.Errorf("-r %d: at least 1", o.repeat)
 	case o.repeat > 1 && len(o.command) == 0:
-		return errors.New("-r repeats a command, and there is none")
+		return errors.New("-r repeats a command, and none is given")
 	case ms < 0 || ms > 0 && ms < 10:
 		return fmt.Errorf("-I %d: at least 10 milliseconds", ms)
 	case o.repeat > 1 && o.interval > 0:

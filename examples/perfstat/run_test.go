@@ -92,7 +92,7 @@ func TestBadArguments(t *testing.T) {
 		"":                      "nothing to count",
 		"-p 1 -a":               "exclude each other",
 		"-r 0 -- true":          "at least 1",
-		"-r 2 -a":               "there is none",
+		"-r 2 -a":               "none is given",
 		"-I 3 -- true":          "at least 10",
 		"-I 100 -r 2 -- true":   "exclude each other",
 		"-C 3-1 -- true":        "runs backwards",
@@ -102,7 +102,7 @@ func TestBadArguments(t *testing.T) {
 		"-e cycles, -- true":    "no event",
 		"-p notapid":            "invalid value",
 		"-G x -p 7":             "exclude each other",
-		"-r 2 -I 0 -C 0":        "there is none",
+		"-r 2 -I 0 -C 0":        "none is given",
 		"-e cpu-clock:z --true": "flag provided but not defined",
 	} {
 		var out bytes.Buffer

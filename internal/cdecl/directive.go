@@ -38,7 +38,7 @@ func (p *preprocessor) directive(l *lexer, hash token) {
 		p.pragma(l, name, rest)
 	case "warning", "ident", "line", "sccs":
 	default:
-		p.fail(name, "#%s is no directive that is known here: take it out", quote(name.text))
+		p.fail(name, "#%s is not a known directive: take it out", quote(name.text))
 	}
 }
 

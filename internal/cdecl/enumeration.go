@@ -164,7 +164,7 @@ func (p *parser) underlying(e *btf.Enum, cs []Constant, fixed btf.Type, packed b
 	if fixed != nil {
 		i, ok := btf.UnderlyingType(fixed).(*btf.Int)
 		if !ok || i.Size > 8 {
-			p.stop(at, "an enum's type is no integer of up to 64 bits here: make it one")
+			p.stop(at, "an enum's type is not an integer of up to 64 bits: make it one")
 			return
 		}
 		e.Size, e.Signed = i.Size, ctype.Signed(i)

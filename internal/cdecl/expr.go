@@ -318,7 +318,7 @@ func (e *evaluator) name(at token) Value {
 		}
 	}
 	if e.dead == 0 {
-		e.stop(at, "%v is no constant that is known: enumerate or define it before", &at)
+		e.stop(at, "unknown constant %v: enumerate or define it before", &at)
 	}
 	return e.int()
 }
@@ -373,7 +373,7 @@ func (e *evaluator) cast(at token) Value {
 	shift := 64 - size*8
 	switch {
 	case size == 0 || size > 8:
-		e.stop(at, "a constant is cast to what is no integer of up to 64 bits: cast it to one")
+		e.stop(at, "a constant is cast to a type that is not an integer of up to 64 bits: cast it to one")
 	case unsigned:
 		v.Bits = v.Bits << shift >> shift
 	default:
@@ -395,7 +395,7 @@ func (e *evaluator) number(at token) Value {
 		err = strconv.ErrSyntax
 	}
 	if err != nil {
-		e.stop(at, "%v is no integer of up to 64 bits: write one", &at)
+		e.stop(at, "%v is not an integer of up to 64 bits: write one", &at)
 		return e.int()
 	}
 	decimal := digits[0] != '0'

@@ -196,7 +196,7 @@ func (p *parser) checkBits(m *member) {
 	}
 	switch {
 	case most == 0 || most > 64:
-		p.stop(m.name, "a bit field's type is no integer of up to 64 bits here: make it one")
+		p.stop(m.name, "a bit field's type is not an integer of up to 64 bits: make it one")
 	case m.bits > most:
 		p.stop(m.name, "a bit field of %d bits has a type of %d: make it no more", m.bits, most)
 	case m.bits == 0 && m.name.text != "":

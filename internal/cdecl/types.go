@@ -48,7 +48,7 @@ func (p *parser) specifiers(file bool) spec {
 			p.want(")", "the type")
 		default:
 			if sp.typ = p.named(p.tok); sp.typ == nil {
-				p.stop(p.tok, "%v is no type that is known: declare it before", &p.tok)
+				p.stop(p.tok, "unknown type %v: declare it before", &p.tok)
 				return sp
 			}
 			p.next()
@@ -70,7 +70,7 @@ func (p *parser) specified(sp spec, c counts, begin token) spec {
 			return sp
 		}
 	case sp.typ == nil:
-		p.stop(p.tok, "a declaration begins here with %v, which is no type: write one", &p.tok)
+		p.stop(p.tok, "a declaration begins here with %v, which is not a type: write one", &p.tok)
 		return sp
 	case c.any():
 		p.stop(begin, "here are two types in one: take one of them out")
@@ -316,7 +316,7 @@ func (s *state) resolve(kind Kind, at token) btf.Type {
 		ok = kind == Typedef
 	}
 	if !ok {
-		s.fail(at, "%v %s was looked up, and what was found is no %[1]v: declare it in the text", kind,
+		s.fail(at, "%v %s was looked up, and what was found is not a %[1]v: declare it in the text", kind,
 			quote(at.text))
 		return nil
 	}

@@ -2,7 +2,7 @@
 // packages and kernels. .ci/run calls it. It needs Go, git, gcc and apt, uses root if it has
 // it, and runs every step, even if a previous one failed.
 //
-//	go run ./internal/ci                      # everything where it proves something
+//	go run ./internal/ci                      # each test wherever its result can differ
 //	go run ./internal/ci -all                 # everything everywhere, in hours
 //	go run ./internal/ci -steps vet,guests    # these only
 //	go run ./internal/ci -list                # list of the steps

@@ -24,7 +24,7 @@ var (
 	ErrShort = errors.New("the code ends within the instruction")
 	// ErrUnknown is the error for bytes that are no instruction, or an instruction with a
 	// length that depends on the processor.
-	ErrUnknown = errors.New("no known instruction")
+	ErrUnknown = errors.New("unknown instruction")
 )
 
 // Decode decodes the instruction at the start of the code. It reads no byte behind it. The
@@ -81,7 +81,7 @@ type Error struct {
 	Err    error
 }
 
-// Error returns "instruction at +12 (0f 04 c3): no known instruction".
+// Error returns "instruction at +12 (0f 04 c3): unknown instruction".
 func (e *Error) Error() string {
 	return fmt.Sprintf("instruction at +%d (% x): %v", e.Offset, e.Code, e.Err)
 }

@@ -196,7 +196,7 @@ func TestWalk(t *testing.T) {
 	if !errors.As(err, &e) || e.Offset != 5 || !errors.Is(err, ErrUnknown) || len(at) != 3 || at[2] != 4 {
 		t.Errorf("%v at %v", err, at)
 	}
-	if want := "instruction at +5 (06 90): no known instruction"; err == nil || err.Error() != want {
+	if want := "instruction at +5 (06 90): unknown instruction"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if err := Walk(elf.EM_X86_64, code, func(off int, in Inst) bool { return !in.Ret }); err != nil {

@@ -234,7 +234,7 @@ func (k *Functions) Absent(module, name string) error {
 		}
 	}
 	if clones := k.Clones(name); len(clones) > 0 {
-		return notexist.Errorf("the compiler kept no whole %s, only %s, whose arguments may differ; probe that by its full name",
+		return notexist.Errorf("%s exists only as %s, which the compiler made of it and whose arguments may differ; probe that by its full name",
 			name, strings.Join(clones, ", "))
 	}
 	meant := near.New(name)

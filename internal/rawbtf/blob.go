@@ -55,7 +55,7 @@ type Blob struct {
 // New finds the sections and the types of BTF. The Blob keeps raw.
 func New(raw []byte) (*Blob, error) {
 	if len(raw) < headerSize {
-		return nil, fmt.Errorf("%d bytes are no BTF", len(raw))
+		return nil, fmt.Errorf("%d bytes are not BTF", len(raw))
 	}
 	r := &Blob{order: binary.LittleEndian}
 	if r.order.Uint16(raw) != Magic {

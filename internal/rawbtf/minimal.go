@@ -185,7 +185,7 @@ func (m *minimizer) visit(id uint32) error {
 		}
 	case Int, Enum, Enum64, Fwd, Float:
 	default:
-		return fmt.Errorf("kind %d is no type", m.Kind(off))
+		return fmt.Errorf("unknown BTF kind %d", m.Kind(off))
 	}
 	return nil
 }

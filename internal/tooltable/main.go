@@ -89,7 +89,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var built *guest.Tests
 	for _, place := range strings.Split(*on, ",") {
 		if !slices.Contains(places, place) {
-			return fmt.Errorf("there is no place %q, only %s", place, strings.Join(places, ", "))
+			return fmt.Errorf("unknown place %q: want one of %s", place, strings.Join(places, ", "))
 		}
 		if place == "native" {
 			err = t.native(ctx, tools)

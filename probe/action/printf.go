@@ -45,7 +45,7 @@ func NewLog(name string, size int) *Log {
 // holds up to 8 values of 256 bytes together.
 func (l *Log) Printf(c *Ctx, format string, args ...any) {
 	if len(args) > 8 {
-		c.errorf("printf %q: %d values, at most 8", format, len(args))
+		c.errorf("printf %q: %d values, the limit is 8", format, len(args))
 		return
 	}
 	slots := make([]ir.Field, 0, len(args)+1)
@@ -66,7 +66,7 @@ func (l *Log) Printf(c *Ctx, format string, args ...any) {
 	}
 	values := ir.TupleType(append(slots, ir.Field{Type: ir.Uint64Type()})...)
 	if values.Size >= logMax {
-		c.errorf("printf %q: values of %d bytes, at most %d", format, values.Size, logMax)
+		c.errorf("printf %q: values of %d bytes, the limit is %d", format, values.Size, logMax)
 		return
 	}
 	rest := ir.BytesType(logMax - values.Size)

@@ -352,7 +352,7 @@ func eventNamed(name string) (probe.Perf, error) {
 	}
 	p, ok := t.(probe.Perf)
 	if !ok {
-		return p, fmt.Errorf("%q is no event", name)
+		return p, fmt.Errorf("%q is not an event", name)
 	}
 	return p, nil
 }

@@ -156,7 +156,7 @@ func mapBytes(spec *ebpf.CollectionSpec) (int64, error) {
 			ebpf.LRUHash, ebpf.StackTrace, ebpf.PerfEventArray:
 			total += kernel.MapBytes(m, int64(cpus))
 		default:
-			return 0, fmt.Errorf("map %s: what a map of type %s takes is not known here: %w", name, m.Type,
+			return 0, fmt.Errorf("map %s: cannot compute the size of a %s map: %w", name, m.Type,
 				errors.ErrUnsupported)
 		}
 	}

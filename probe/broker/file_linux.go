@@ -48,7 +48,7 @@ func inspect(path string) (*file, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, fmt.Errorf("it is no regular file: %w", unix.EINVAL)
+		return nil, fmt.Errorf("not a regular file: %w", unix.EINVAL)
 	}
 	f := &file{
 		real: real,

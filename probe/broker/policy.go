@@ -319,7 +319,7 @@ func (r *Rule) allowsPlace(t probe.Target, p place) error {
 		// Breakpoints may be at kernel addresses, tracepoints are the kernel's, and it is not
 		// known what other PMUs count.
 		if e := t.Event; !e.IsZero() && !e.Hardware() && e.Type != typeSoftware {
-			return refuse("%s is no sample of what a process does", name)
+			return refuse("%s does not sample what a process does", name)
 		}
 		if !r.Kernel && inKernel(t) {
 			return refuse("%s happens in the kernel: the rule does not include that", name)

@@ -86,7 +86,7 @@ func NewServer(policy Policy, offers map[string]Offer) (*Server, error) {
 			return nil, fmt.Errorf("broker: offer %s: nothing to compile", name)
 		}
 		if o.Resolve != nil && o.Resolve.Missing != probe.MissingError {
-			return nil, fmt.Errorf("broker: offer %s: it resolves with a policy for what is missing", name)
+			return nil, fmt.Errorf("broker: offer %s: an offer must not set Options.Missing", name)
 		}
 		if o.Resolve != nil && o.Resolve.Unsafe {
 			return nil, fmt.Errorf(

@@ -66,7 +66,7 @@ var errMessage = errors.New("bad message")
 // decode reads one JSON value strictly.
 func decode(b []byte, v any) error {
 	if len(b) > maxMessage {
-		return fmt.Errorf("%w: %d bytes, %d at most", errMessage, len(b), maxMessage)
+		return fmt.Errorf("%w: %d bytes, the limit is %d", errMessage, len(b), maxMessage)
 	}
 	if !utf8.Valid(b) {
 		return fmt.Errorf("%w: not UTF-8", errMessage)
@@ -92,11 +92,11 @@ func decodeRequest(b []byte) (*request, error) {
 		return nil, fmt.Errorf("%w: version %d, this is %d", errMessage, r.Version, wireVersion)
 	}
 	if len(r.Targets) > maxTargets {
-		return nil, fmt.Errorf("%w: %d targets, %d at most", errMessage, len(r.Targets), maxTargets)
+		return nil, fmt.Errorf("%w: %d targets, the limit is %d", errMessage, len(r.Targets), maxTargets)
 	}
 	for _, s := range append([]string{r.Offer}, r.Targets...) {
 		if len(s) > maxText {
-			return nil, fmt.Errorf("%w: a text of %d bytes, %d at most", errMessage, len(s), maxText)
+			return nil, fmt.Errorf("%w: a text of %d bytes, the limit is %d", errMessage, len(s), maxText)
 		}
 	}
 	switch r.Op {

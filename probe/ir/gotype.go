@@ -34,7 +34,7 @@ func arrayFor(t reflect.Type) (Type, error) {
 		return b, b.Valid()
 	}
 	if t.Len() < 1 || t.Len() > 256 {
-		return Type{}, fmt.Errorf("%s: 1 to 256 elements are possible", t)
+		return Type{}, fmt.Errorf("%s: want 1 to 256 elements", t)
 	}
 	elem, err := TypeFor(t.Elem())
 	if err != nil {

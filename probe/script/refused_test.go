@@ -52,7 +52,7 @@ func TestRefusal(t *testing.T) {
 		},
 		{
 			`uprobe:/bin/target:10 { }`, false, "ERROR: Could not resolve address: /bin/target:0xa\n" +
-				"ERROR: Unable to attach probe: uprobe:/bin/target:0xa" + missing + "address 0xa lies in no loaded segment of /bin/target",
+				"ERROR: Unable to attach probe: uprobe:/bin/target:0xa" + missing + "address 0xa is not in a loaded segment of /bin/target",
 		},
 		{
 			`uprobe:/bin/target:add+2 { }`, false, "ERROR: Could not add uprobe into middle of instruction: /bin/target:add+2" + unsafe +

@@ -520,14 +520,14 @@ func (s *run) record(ctx context.Context, rec *mapx.Record) error {
 		}
 	}
 	if len(rec.Data) < 8 {
-		return fmt.Errorf("a record of %d bytes is none of the script's", len(rec.Data))
+		return fmt.Errorf("a record of %d bytes does not belong to the script", len(rec.Data))
 	}
 	if s.seen != nil {
 		s.seen(rec.Data)
 	}
 	n := binary.LittleEndian.Uint64(rec.Data)
 	if n >= uint64(len(s.low.Sites)) {
-		return fmt.Errorf("record %d is none of the script's", n)
+		return fmt.Errorf("record %d does not belong to the script", n)
 	}
 	at := &s.low.Sites[n]
 	if s.exited && !at.End && !s.iterating {

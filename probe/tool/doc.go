@@ -43,8 +43,8 @@
 // They print a start line with what is traced and how to stop, and a last line with what was
 // lost, if anything was. With -json every line of standard output is one JSON object. A
 // mistake on the command line prints one line and gives exit status 2, any other error one
-// line and status 1. Only on a terminal, headers stand out, failures are red, and tables that
-// are printed repeatedly replace each other; NO_COLOR turns colours off.
+// line and status 1. On a terminal, headers are bold, failures are red, and
+// tables that are printed repeatedly redraw in place; NO_COLOR turns colours off.
 //
 // Names of files, threads and functions can contain anything. Session and Output therefore
 // print them without the characters that a terminal acts on, and are no io.Writer; what is

@@ -63,13 +63,13 @@ func Sums[K comparable](s *Session, n *action.Aggregate[K]) (func() (map[K]int64
 	}, nil
 }
 
-// Rows combines sums of which one thing has n. Their keys differ only in one field, an index
-// into the row, to which which returns a pointer. In the result's keys that field is 0.
-func Rows[K comparable](sums map[K]int64, n int, which func(*K) *uint32) map[K][]int64 {
+// Rows gathers the n sums of each object into one row. column returns a pointer to the key's
+// field that holds the column number; in the result's keys that field is 0.
+func Rows[K comparable](sums map[K]int64, n int, column func(*K) *uint32) map[K][]int64 {
 	rows := map[K][]int64{}
 	for k, v := range sums {
-		i := *which(&k)
-		*which(&k) = 0
+		i := *column(&k)
+		*column(&k) = 0
 		if rows[k] == nil {
 			rows[k] = make([]int64, n)
 		}

@@ -192,10 +192,10 @@ func (o *CopyOptions) filter() (*filter, error) {
 		return nil, errors.New(
 			"NoUser, MaxStacks and Value are for Attach: copies are of user stacks, and not counted")
 	case o.Bytes < 0 || o.Bytes > 64<<10:
-		return nil, fmt.Errorf("%d bytes of stack are out of range: at most 65,536 can be copied",
+		return nil, fmt.Errorf("cannot copy %d bytes of stack: the limit is 65,536",
 			o.Bytes)
 	case o.RingBytes < 0 || o.RingBytes&(o.RingBytes-1) != 0 || o.RingBytes > 1<<30:
-		return nil, fmt.Errorf("a ring of %d bytes: it must be a power of two, at most 1 GiB",
+		return nil, fmt.Errorf("a ring of %d bytes: want a power of two, up to 1 GiB",
 			o.RingBytes)
 	}
 	return f, nil

@@ -94,7 +94,7 @@ func (o *WaitOptions) filter(kind Waits) (*filter, error) {
 	}
 	switch {
 	case kind < OffCPU || kind > OffWake:
-		return nil, fmt.Errorf("%d is none of OffCPU, Wakeups and OffWake", kind)
+		return nil, fmt.Errorf("%d is not one of OffCPU, Wakeups and OffWake", kind)
 	case o.Value != "" || o.Idle:
 		return nil, errors.New(
 			"a wait's value is its time, and idle CPUs wait for nothing: Value and Idle are for Attach")

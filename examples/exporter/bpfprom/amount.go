@@ -53,7 +53,7 @@ func amountOf(v any, m *Metric) (amount, error) {
 		if v.Type.Kind == ir.KindInt {
 			return amount{shape: number, signed: v.Type.Signed, n: uint64(v.Int())}, nil
 		}
-		return amount{}, fmt.Errorf("a %v is no number", v.Type)
+		return amount{}, fmt.Errorf("a %v is not a number", v.Type)
 	}
 	switch r := reflect.ValueOf(v); {
 	case r.CanInt():
@@ -61,7 +61,7 @@ func amountOf(v any, m *Metric) (amount, error) {
 	case r.CanUint():
 		return amount{shape: number, n: r.Uint()}, nil
 	}
-	return amount{}, fmt.Errorf("a %T is no number, average or histogram", v)
+	return amount{}, fmt.Errorf("a %T is not a number, average or histogram", v)
 }
 
 // isHistogram reports whether the values of a type are histograms.

@@ -75,7 +75,7 @@ func (m *Metric) check() error {
 		return fmt.Errorf("%q is not the name of a metric", m.Name)
 	}
 	if m.Kind > Gauge {
-		return fmt.Errorf("%s: there is no kind %d", m.Name, m.Kind)
+		return fmt.Errorf("%s: unknown kind %d", m.Name, m.Kind)
 	}
 	names := slices.Concat(m.Labels, slices.Collect(maps.Keys(m.Const)))
 	for i, l := range names {

@@ -117,7 +117,7 @@ func Only(e *env.Env, module, name string) error {
 		return Ambiguous(name, found)
 	}
 	if clones := k.Clones(name); len(clones) > 0 {
-		return notexist.Errorf("the compiler kept no whole %s, only %s, whose arguments may differ from those in BTF; kprobe:%s fires there",
+		return notexist.Errorf("%s exists only as %s, which the compiler made of it and whose arguments may differ from those in BTF; kprobe:%s probes that",
 			name, strings.Join(clones, ", "), clones[0])
 	}
 	return k.Absent(module, name)

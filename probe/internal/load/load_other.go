@@ -12,6 +12,6 @@ import (
 func loadFsession(*ebpf.ProgramSpec, *btf.Cache) (*ebpf.Program, error) {
 	return nil, &feature.UnsupportedError{
 		Feature: feature.Fsession.String(),
-		Since:   feature.Fsession.Since(), Hint: "it is Linux's",
+		Since:   feature.Fsession.Since(), Hint: "requires Linux",
 	}
 }

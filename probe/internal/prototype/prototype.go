@@ -76,7 +76,7 @@ func In(spec *btf.Spec, name string) ([]*btf.FuncProto, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s is no function in BTF: %w", name, btf.ErrNotFound)
+		return nil, fmt.Errorf("%s is not a function in BTF: %w", name, btf.ErrNotFound)
 	}
 	return out, nil
 }

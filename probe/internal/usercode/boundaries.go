@@ -127,7 +127,7 @@ func (b *Boundaries) Check(addr uint64) error {
 			start+inside.At)
 	case errors.As(err, &unknown):
 		return fmt.Errorf(
-			"whether an instruction begins at %#x can't be told: what is at %#x (% x) is %w",
+			"whether an instruction begins at %#x can't be told: at %#x (% x): %w",
 			addr, start+uint64(unknown.Offset), unknown.Code, unknown.Err)
 	}
 	return err

@@ -108,7 +108,7 @@ func bound(f *elffile.File) { f.Bound(max(48<<20, 6*f.Stored())) }
 func NotELF(path string, err error) error {
 	var bad *elffile.FormatError
 	if errors.As(err, &bad) && bad.Offset == 0 {
-		return fmt.Errorf("%s is no ELF file (a script? then probe its interpreter): %w", path, err)
+		return fmt.Errorf("%s is not an ELF file (a script? then probe its interpreter): %w", path, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
@@ -239,7 +239,7 @@ func IsGo(f *elffile.File) bool {
 func Code(f *elffile.File, value, size uint64) ([]byte, error) {
 	off, ok := f.Offset(value)
 	if !ok {
-		return nil, notexist.Errorf("address %#x lies in no loaded segment", value)
+		return nil, notexist.Errorf("address %#x is not in a loaded segment", value)
 	}
 	const maxFunction = 16 << 20
 	if size > maxFunction {

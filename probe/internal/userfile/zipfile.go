@@ -80,7 +80,7 @@ func zipMember(r io.ReaderAt, size int64, archive, member string) (*io.SectionRe
 			continue
 		}
 		if f.Method != zip.Store {
-			return nil, 0, fmt.Errorf("%s is compressed in %s, so that processes run a copy of it: probe the file that they have mapped", member, archive)
+			return nil, 0, fmt.Errorf("%s is compressed in %s, so processes map an extracted copy: probe that file", member, archive)
 		}
 		base, err := f.DataOffset()
 		if err != nil {

@@ -91,7 +91,7 @@ func (l *Loaded) reserve(name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, open := l.readers[name]; open {
-		return errors.New("it has a reader, from which another would take events away")
+		return errors.New("the stream already has a reader")
 	}
 	if l.readers == nil {
 		l.readers = map[string]Stream{}

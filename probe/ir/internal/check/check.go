@@ -305,7 +305,7 @@ func (c *checker) stack(e *ir.Expr) (*typed.Node, error) {
 		n = ir.DefaultFrames
 	}
 	if n < 1 || n > 512 || e.Skip < 0 || e.Skip > 255 {
-		return nil, fmt.Errorf("stack of %d frames, %d left out: 1 to 512 and 0 to 255 are possible", n,
+		return nil, fmt.Errorf("stack depth %d (want 1 to 512), skip %d (want 0 to 255)", n,
 			e.Skip)
 	}
 	if e.Op == ir.OpUstackWalk {

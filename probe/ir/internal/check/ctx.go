@@ -322,7 +322,7 @@ func (l *locator) dynamic(a probe.Arg) (*typed.Node, error) {
 func (l *locator) goid() (*typed.Node, error) {
 	g := l.pp.Go
 	if g == nil {
-		return nil, fmt.Errorf("%s is no Go program", l.targetName())
+		return nil, fmt.Errorf("%s is not a Go program", l.targetName())
 	}
 	if g.GoidOffset == 0 {
 		return nil, fmt.Errorf("%s is of Go %q: where that keeps a goroutine's id is not known",

@@ -327,7 +327,7 @@ func tuple(want ir.Type, args []*typed.Node) (*typed.Node, error) {
 	}
 	t := ir.TupleType(fields...)
 	if t.Size > ir.MaxMemory {
-		return nil, fmt.Errorf("tuple of %d bytes: at most %d", t.Size, ir.MaxMemory)
+		return nil, fmt.Errorf("tuple of %d bytes: the limit is %d", t.Size, ir.MaxMemory)
 	}
 	return typed.New(ir.OpTuple, t, args...), nil
 }

@@ -72,7 +72,7 @@ func NewLayout(p *ir.Program, plan *probe.Plan) (*Layout, error) {
 		}
 		if n := l.KernelEntries(m); isHash(kernelKind(m)) && n > maxHash {
 			return nil, At(m.Pos, "map "+m.Name,
-				fmt.Errorf("%d entries: a hash of the kernel has room for %d at most", n, maxHash))
+				fmt.Errorf("%d entries: the kernel's hash maps have room for %d at most", n, maxHash))
 		}
 		if names[m.Name] {
 			return nil, At(m.Pos, "map "+m.Name, fmt.Errorf("the name is taken"))
@@ -194,7 +194,7 @@ func validAgg(m *ir.Map) error {
 	switch m.Agg {
 	case ir.AggHist:
 		if m.Bits < 0 || m.Bits > 5 {
-			return fmt.Errorf("hist: 2^%d buckets per power of two: 0 to 5 are possible", m.Bits)
+			return fmt.Errorf("hist: 2^%d buckets per power of two: want an exponent of 0 to 5", m.Bits)
 		}
 	case ir.AggLinear:
 		if m.Step <= 0 || m.Max <= m.Min || (m.Max-m.Min)%m.Step != 0 || (m.Max-m.Min)/m.Step > 1<<20 ||

@@ -40,13 +40,13 @@ func (c *checker) turns(n int) error {
 		return Unsupported("loop by "+form.String(), since, "Linux "+c.plan.Kernel+" is too old")
 	}
 	if n > maxLoop {
-		return fmt.Errorf("loop of %d turns: at most %d", n, maxLoop)
+		return fmt.Errorf("loop of %d iterations: the limit is %d", n, maxLoop)
 	}
 	if n <= maxPlain || form != loops.Plain && c.kern.AtLeast(BpfLoopSince) {
 		return nil
 	}
 	if form == loops.Plain && c.kern.AtLeast(BpfLoopSince) {
-		return fmt.Errorf("plain loop of %d turns: at most %d", n, maxPlain)
+		return fmt.Errorf("plain loop of %d iterations: the limit is %d", n, maxPlain)
 	}
 	return Unsupported(fmt.Sprintf("loop of more than %d turns", maxPlain), BpfLoopSince,
 		"Linux "+c.plan.Kernel+" is too old")

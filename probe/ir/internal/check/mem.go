@@ -226,7 +226,7 @@ func field(p place, name string) (place, error) {
 	case *btf.Union:
 		members = t.Members
 	default:
-		return p, fmt.Errorf("%s is no struct and has no member %q", ctype.String(p.typ), name)
+		return p, fmt.Errorf("%s is not a struct and has no member %q", ctype.String(p.typ), name)
 	}
 	m, off := kernel.Member(members, name)
 	if m == nil {
@@ -260,7 +260,7 @@ func index(p place, pointer bool, i *typed.Node) (place, error) {
 		}
 		elem = ptr.Target
 	} else if !pointer {
-		return p, fmt.Errorf("%s is no array", ctype.String(p.typ))
+		return p, fmt.Errorf("%s is not an array", ctype.String(p.typ))
 	}
 	size, err := btf.Sizeof(elem)
 	if err != nil || size == 0 {

@@ -27,7 +27,7 @@ func (c *checker) packet(out *typed.Stmt, s *ir.Stmt) (err error) {
 	ptr := out.Key.Type
 	if buf, _ := StructOf(ptr.Elem).(*btf.Struct); ptr.Kind != ir.KindPtr || ptr.User || buf == nil ||
 		buf.Name != "sk_buff" {
-		return fmt.Errorf("%s is no pointer to a struct sk_buff of the kernel's", ptr)
+		return fmt.Errorf("%s is not a pointer to the kernel's struct sk_buff", ptr)
 	}
 	if !c.kern.AtLeast(packetSince) {
 		return Unsupported(s.Op.String(), packetSince, "this plan is for Linux "+c.plan.Kernel)

@@ -34,7 +34,7 @@ func (c *checker) path(t ir.Type, ptr *typed.Node) (*typed.Node, error) {
 	}
 	s, _ := StructOf(ptr.Type.Elem).(*btf.Struct)
 	if ptr.Type.Kind != ir.KindPtr || ptr.Type.User || s == nil || s.Name != "path" {
-		return nil, fmt.Errorf("%s is no pointer to a struct path of the kernel's", ptr.Type)
+		return nil, fmt.Errorf("%s is not a pointer to the kernel's struct path", ptr.Type)
 	}
 	if err := c.pathPlace(); err != nil {
 		return nil, err

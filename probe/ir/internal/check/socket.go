@@ -25,7 +25,7 @@ var socketTypes = map[string]bool{
 func (c *checker) socketCookie(ptr *typed.Node) (*typed.Node, error) {
 	s, _ := StructOf(ptr.Type.Elem).(*btf.Struct)
 	if ptr.Type.Kind != ir.KindPtr || ptr.Type.User || s == nil || !socketTypes[s.Name] {
-		return nil, fmt.Errorf("%s is no pointer to a struct sock of the kernel's", ptr.Type)
+		return nil, fmt.Errorf("%s is not a pointer to the kernel's struct sock", ptr.Type)
 	}
 	if !c.kern.AtLeast(socketCookieSince) {
 		return nil, Unsupported(ir.OpSocketCookie.String(), socketCookieSince,

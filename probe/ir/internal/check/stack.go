@@ -38,7 +38,7 @@ func (c *checker) walked(frames int) error {
 	case c.pp.Type == ebpf.SocketFilter || c.pp.Type == ebpf.Syscall:
 		return Unsupported(what, ir.Version{}, c.targetName()+" runs on behalf of no process")
 	case frames > loopFrames:
-		return fmt.Errorf("%d frames: at most %d, with those left out", frames, loopFrames)
+		return fmt.Errorf("%d frames: the limit is %d, including those left out", frames, loopFrames)
 	case plain && frames > plainFrames:
 		return Unsupported(fmt.Sprintf("walk of %d frames", frames), BpfLoopSince,
 			old+fmt.Sprintf("take at most %d", plainFrames))

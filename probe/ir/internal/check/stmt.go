@@ -355,7 +355,7 @@ func (c *checker) aggregate(out *typed.Stmt, s *ir.Stmt) (err error) {
 
 func (c *checker) emit(out *typed.Stmt, s *ir.Stmt) error {
 	if s.Map == nil || s.Map.Kind != ir.MapRing && s.Map.Kind != ir.MapPerf {
-		return errors.New("the map is no ring or perf buffer")
+		return errors.New("the map is neither a ring buffer nor a perf buffer")
 	}
 	x, err := c.expr(s.X)
 	if err != nil {
@@ -378,7 +378,7 @@ const mostTrace = 1024
 
 func (c *checker) trace(out *typed.Stmt, s *ir.Stmt) (err error) {
 	if s.Text == "" || len(s.Text) >= mostTrace || strings.IndexByte(s.Text, 0) >= 0 {
-		return fmt.Errorf("a format of %d bytes: 1 to %d, without NUL, are possible", len(s.Text), mostTrace-1)
+		return fmt.Errorf("a format of %d bytes: want 1 to %d, without NUL", len(s.Text), mostTrace-1)
 	}
 	if s.X == nil {
 		return nil
@@ -387,11 +387,11 @@ func (c *checker) trace(out *typed.Stmt, s *ir.Stmt) (err error) {
 		return err
 	}
 	if out.X.Op != ir.OpTuple || len(out.X.Args) > 3 {
-		return errors.New("the values of a trace are a tuple of at most three")
+		return errors.New("the values of a trace must be a tuple of at most three")
 	}
 	for _, a := range out.X.Args {
 		if !a.Type.Scalar() && a.Type.Kind != ir.KindString {
-			return fmt.Errorf("%s in a trace: only numbers and texts are possible", a.Type)
+			return fmt.Errorf("%s in a trace: want a number or a text", a.Type)
 		}
 	}
 	return nil

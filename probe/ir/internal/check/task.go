@@ -59,7 +59,7 @@ func (c *checker) compat() (*typed.Node, error) {
 func (c *checker) taskID(op ir.Op, task *typed.Node) (*typed.Node, error) {
 	s, _ := StructOf(task.Type.Elem).(*btf.Struct)
 	if task.Type.Kind != ir.KindPtr || task.Type.User || s == nil || s.Name != "task_struct" {
-		return nil, fmt.Errorf("%s is no pointer to a struct task_struct of the kernel's", task.Type)
+		return nil, fmt.Errorf("%s is not a pointer to the kernel's struct task_struct", task.Type)
 	}
 	initial, pid := "pid", "thread_pid"
 	if op == ir.OpTaskPID {

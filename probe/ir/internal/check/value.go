@@ -42,7 +42,7 @@ func (c *checker) enumerator(name string) (*typed.Node, error) {
 		}
 		en, ok := ctype.Underlying(t).(*btf.Enum)
 		if !ok {
-			return nil, fmt.Errorf("%s is no enum", ctype.String(t))
+			return nil, fmt.Errorf("%s is not an enum", ctype.String(t))
 		}
 		if x := enumValue(en, name[i+1:]); x != nil {
 			return x, nil
@@ -157,7 +157,7 @@ func elementType(t ir.Type) (ir.Type, error) {
 		}
 		return first, nil
 	}
-	return ir.Type{}, fmt.Errorf("%s is no array", t)
+	return ir.Type{}, fmt.Errorf("%s is not an array", t)
 }
 
 // indexValue returns an element of a value.

@@ -112,7 +112,7 @@ func Generate(p *ir.Program, plan *probe.Plan, c *check.Checked,
 type frameError struct{ size, limit int }
 
 func (e *frameError) Error() string {
-	return fmt.Sprintf("program needs %d bytes of stack: at most %d (MAX_BPF_STACK)", e.size, e.limit)
+	return fmt.Sprintf("program needs %d bytes of stack: the limit is %d (MAX_BPF_STACK)", e.size, e.limit)
 }
 
 // maxInsns bounds a program's instructions: a jump reaches 32767 instructions.

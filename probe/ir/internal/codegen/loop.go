@@ -132,7 +132,7 @@ func (g *statements) loop(s *typed.Stmt) {
 		g.loopIter(s)
 	case loops.MayGoto:
 		if n := turnsOf(g.c.Body); n > mayGotoTurns {
-			g.fail("loops by may_goto of %d turns in all: at most %d", n, mayGotoTurns)
+			g.fail("loops by may_goto with %d iterations in all: the limit is %d", n, mayGotoTurns)
 		}
 		g.loopBack(s, true)
 	default:

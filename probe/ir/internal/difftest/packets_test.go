@@ -153,7 +153,7 @@ func TestPacketRefused(t *testing.T) {
 		{"kind", whole, raw, "x.bt:3: packet @pkts[arg0]: ", true},
 		{"kindhint", whole, raw, "PreferBTF", true},
 		{"kernel", whole, packetPlan("5.4.0", "amd64"), "5.5", true},
-		{"type", stmt(pkts, &ir.Expr{Op: ir.OpArg, Int: 1}, nil), nil, "x.bt:3:7: packet @pkts[arg1]: s32 is no pointer to a struct sk_buff", false},
+		{"type", stmt(pkts, &ir.Expr{Op: ir.OpArg, Int: 1}, nil), nil, "x.bt:3:7: packet @pkts[arg1]: s32 is not a pointer to the kernel's struct sk_buff", false},
 		{"map", stmt(other, arg, nil), nil, "not that of a Packets", false},
 		{"nomap", stmt(nil, arg, nil), nil, "not that of a Packets", false},
 		{"noskb", stmt(pkts, nil, nil), nil, "missing expression", false},

@@ -50,7 +50,7 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 		{"argname", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpArg, Str: "a1"}}), `no argument "a1"; did you mean "a0"?`},
 		{"ret", one(&ir.Stmt{Op: ir.StmtEval, X: &ir.Expr{Op: ir.OpRet}}), "no return value"},
 		{"regs", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("ip")}), "gives no registers"},
-		{"goid", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("goid")}), "no Go program"},
+		{"goid", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewBuiltin("goid")}), "not a Go program"},
 		{"nil", one(&ir.Stmt{Op: ir.StmtEval}), "missing expression"},
 		{"arity", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpAdd)}), "0 operands"},
 		{"op", one(&ir.Stmt{Op: ir.StmtEval, X: ir.NewExpr(ir.OpTaskTID + 64)}), "no such operation"},

@@ -162,7 +162,7 @@ func Program(p *types.Program, o *Options) (*Result, error) {
 	}
 	l.makeMaps()
 	if m := l.maps[o.SeriesTime]; o.SeriesTime != "" && (m == nil || !m.Scalar || m.Value.Kind != types.Integer || m.Value.Signed) {
-		return nil, syntax.Errors{{Msg: o.SeriesTime + " cannot be the time of time series: it is no map without keys " +
+		return nil, syntax.Errors{{Msg: o.SeriesTime + " cannot be the time of time series: it is not a map without keys " +
 			"of unsigned numbers"}}
 	}
 	for _, d := range p.File.Decls {

@@ -92,7 +92,7 @@ func (l *lowerer) ntop(c *syntax.Call) *ir.Expr {
 func (l *lowerer) pton(c *syntax.Call) *ir.Expr {
 	text, ok := c.Args[0].(*syntax.String)
 	if !ok {
-		return l.missing(c, "pton() of text that is no literal")
+		return l.missing(c, "pton() of text that is not a literal")
 	}
 	a, err := netip.ParseAddr(text.Value)
 	if err != nil {
@@ -135,7 +135,7 @@ func (l *lowerer) text(c *syntax.Call, op ir.Op) *ir.Expr {
 	if op == ir.OpStrncmp || op == ir.OpMemcmp {
 		i, ok := args[2].(*syntax.Integer)
 		if !ok || i.Negative {
-			return l.missing(c, c.Name+"() of a length that is no literal")
+			return l.missing(c, c.Name+"() of a length that is not a literal")
 		}
 		n, args = int64(i.Value), args[:2]
 	}
@@ -228,7 +228,7 @@ func (l *lowerer) socketCookie(c *syntax.Call) *ir.Expr {
 func (l *lowerer) packet(c *syntax.Call) *ir.Expr {
 	skip, ok := l.literal(c.Args[3])
 	if !ok || skip < 0 || skip > ir.MaxPacket {
-		return l.missing(c.Args[3], "skboutput() of an offset that is no literal below 65,489")
+		return l.missing(c.Args[3], "skboutput() of an offset that is not a literal below 65,489")
 	}
 	l.out.Typed = l.out.Typed || l.point.Provider == "rawtracepoint"
 	file := c.Args[0].(*syntax.String).Value
