@@ -193,7 +193,7 @@ func TestFilterKinds(t *testing.T) {
 func TestFilterRefuses(t *testing.T) {
 	env := probetest.Env(t)
 	for want, f := range map[string]*Filter{
-		"not a process id":           {PIDs: []int{0}},
+		"not a process id":        {PIDs: []int{0}},
 		"257 processes":           {PIDs: make([]int, 257)},
 		"are not mounted":         {Cgroups: []string{"/a"}},
 		"process namespace of 99": {PIDNamespaceOf: 99},
