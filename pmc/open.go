@@ -93,53 +93,30 @@ type SamplingSpec struct {
 	// if the event has its own.
 	Period uint64
 	Freq   uint64
-	// The contents of a sample's record (enum perf_event_sample_format), in addition to those
-	// that the fields below select: branches, registers and stacks.
-	IP              bool // the address: see Skid
-	Thread          bool // process and thread; of other records too
-	Time            bool // of other records too
-	CPU             bool // of other records too
-	ID              bool // of the event; of other records too
-	Address         bool // of data, or the address that a software event concerns
-	SamplePeriod    bool // events since the last one
-	Counts          bool // the event's and its group's, and for how long they counted
-	Callchain       bool // by the kernel: kernel frames, then user frames by frame pointer
-	NoKernelChain   bool // leaves the kernel's frames out of Callchain
-	NoUserChain     bool // leaves the user's frames out
-	Raw             bool // data that a tracepoint or a BPF program wrote
-	Weight          bool // of a memory access: cycles
-	DataSource      bool // of a memory access: the level that it came from
-	Transaction     bool // why a transaction was aborted
-	PhysicalAddress bool // of Address
-	CgroupID        bool // 5.7
-	DataPageSize    bool // of Address; 5.11
-	CodePageSize    bool // of IP; 5.11
+	// The contents of a sample's record (enum perf_event_sample_format), in addition to the
+	// branches that Branches selects.
+	IP           bool // the address: see Skid
+	Thread       bool // process and thread; of other records too
+	Time         bool // of other records too
+	CPU          bool // of other records too
+	ID           bool // of the event; of other records too
+	SamplePeriod bool // events since the last one
+	Counts       bool // the event's and its group's, and for how long they counted
+	Callchain    bool // by the kernel: kernel frames, then user frames by frame pointer
+	Raw          bool // data that a tracepoint or a BPF program wrote
 	// Other records.
-	Comm        bool // a thread has a new name
-	Task        bool // threads begin (fork) and end (exit)
-	Mmap        bool // code is mapped
-	MmapData    bool // files without code are mapped, too
-	MmapBuildID bool // with the file's build-id instead of its inode; 5.12
-	Switches    bool // context switches
-	Ksymbols    bool // code is added to the kernel or removed
-	BPFPrograms bool // BPF programs are loaded and unloaded
-	Cgroups     bool // cgroups are created; 5.7
+	Comm     bool // a thread has a new name
+	Task     bool // threads begin (fork) and end (exit)
+	Mmap     bool // code is mapped
+	Switches bool // context switches
+	Ksymbols bool // code is added to the kernel or removed
 	// Wakeup wakes the ring's reader after that many samples, WakeupBytes after that many
 	// bytes. With neither, the reader is woken when the ring is half full.
 	Wakeup      uint32
 	WakeupBytes uint32
-	// UserRegs selects the user-space registers of a sample (bits by the kernel's
-	// perf_regs.h). UserStack is the number of bytes of the user stack, a multiple of 8 below
-	// 65,536.
-	UserRegs  uint64
-	UserStack uint32
-	// InterruptRegs selects registers of the interrupted context, which may be the kernel.
-	InterruptRegs uint64
 	// Branches selects the last branches that a sample contains: attr.branch_sample_type,
 	// unix.PERF_SAMPLE_BRANCH_ANY and the others.
 	Branches uint64
-	// MaxStack bounds call chains; 0 is kernel.perf_event_max_stack (127).
-	MaxStack uint16
 	// MonotonicTime stamps records with CLOCK_MONOTONIC, not the scheduler's clock.
 	MonotonicTime bool
 }
@@ -155,22 +132,11 @@ func (s *SamplingSpec) sampleType() (bits uint64) {
 		{s.Time, perfring.SampleTime},
 		{s.CPU, perfring.SampleCPU},
 		{s.ID, perfring.SampleIdentifier},
-		{s.Address, perfring.SampleAddr},
 		{s.SamplePeriod, perfring.SamplePeriod},
 		{s.Counts, perfring.SampleReadGroup},
 		{s.Callchain, perfring.SampleCallchain},
 		{s.Raw, perfring.SampleRaw},
-		{s.Weight, perfring.SampleWeight},
-		{s.DataSource, perfring.SampleDataSrc},
-		{s.Transaction, perfring.SampleTransaction},
-		{s.PhysicalAddress, perfring.SamplePhysAddr},
-		{s.CgroupID, perfring.SampleCgroup},
-		{s.DataPageSize, perfring.SampleDataPageSize},
-		{s.CodePageSize, perfring.SampleCodePageSize},
 		{s.Branches != 0, perfring.SampleBranchStack},
-		{s.UserRegs != 0, perfring.SampleRegsUser},
-		{s.UserStack != 0, perfring.SampleStackUser},
-		{s.InterruptRegs != 0, perfring.SampleRegsIntr},
 	} {
 		if f.on {
 			bits |= f.bit
@@ -187,13 +153,9 @@ func (s *SamplingSpec) records() (flags perfring.AttrFlags) {
 	}{
 		{s.Comm, perfring.AttrComm | perfring.AttrCommExec},
 		{s.Task, perfring.AttrTask},
-		{s.Mmap || s.MmapData || s.MmapBuildID, perfring.AttrMmap | perfring.AttrMmap2},
-		{s.MmapData, perfring.AttrMmapData},
-		{s.MmapBuildID, perfring.AttrBuildID},
+		{s.Mmap, perfring.AttrMmap | perfring.AttrMmap2},
 		{s.Switches, perfring.AttrContextSwitch},
 		{s.Ksymbols, perfring.AttrKsymbol},
-		{s.BPFPrograms, perfring.AttrBPFEvent},
-		{s.Cgroups, perfring.AttrCgroup},
 	} {
 		if f.on {
 			flags |= f.flags
@@ -230,28 +192,17 @@ func (s *SamplingSpec) apply(a *perfring.Attr, e Event) error {
 	default:
 		a.Sample = period
 	}
-	if s.UserStack%8 != 0 || s.UserStack >= 1<<16 {
-		return fmt.Errorf("event %s: user stack of %d bytes: a multiple of 8 below 65536", e, s.UserStack)
-	}
 	if s.Wakeup != 0 && s.WakeupBytes != 0 {
 		return fmt.Errorf("event %s: wake-ups both by samples and by bytes", e)
 	}
 	a.SampleType = s.sampleType()
 	a.Flags |= s.records()
-	if s.NoKernelChain {
-		a.Flags |= perfring.AttrExcludeCallchainKernel
-	}
-	if s.NoUserChain {
-		a.Flags |= perfring.AttrExcludeCallchainUser
-	}
 	a.Wakeup = s.Wakeup
 	if s.WakeupBytes != 0 {
 		a.Wakeup = s.WakeupBytes
 		a.Flags |= perfring.AttrWatermark
 	}
-	a.SampleRegsUser, a.SampleStackUser = s.UserRegs, s.UserStack
-	a.SampleRegsIntr, a.BranchSampleType = s.InterruptRegs, s.Branches
-	a.SampleMaxStack = s.MaxStack
+	a.BranchSampleType = s.Branches
 	if s.MonotonicTime {
 		const clockMonotonic = 1
 		a.Flags |= perfring.AttrUseClockID

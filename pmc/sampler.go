@@ -58,7 +58,7 @@ type SamplerOptions struct {
 func (s *SamplingSpec) format(readFormat uint64) perfring.Format {
 	return perfring.Format{
 		SampleType: s.sampleType(), ReadFormat: readFormat, BranchSampleType: s.Branches,
-		RegsUser: s.UserRegs, RegsIntr: s.InterruptRegs, SampleIDAll: s.records() != 0,
+		SampleIDAll: s.records() != 0,
 	}
 }
 
