@@ -74,7 +74,7 @@ var imports = map[string][]string{
 	"probe/ir":                 {"probe", "stack/bpfwalk", btf},
 	"probe/ir/internal":        {"probe/ir", "probe", "probe/env", "stack", "stack/bpfwalk", "usdt", cilium, asm, btf},
 	"probe/ir/bpf": {
-		"probe/ir", "probe", "probe/env", "mapx", "mapx/recording", "stack", "stack/bpfwalk", "symbol", cilium, btf,
+		"probe/ir", "probe", "probe/env", "mapx", "mapx/recording", "hist", "stack", "stack/bpfwalk", "symbol", cilium, btf,
 	},
 	"probe/ir/bpf/bpfhttp": {"probe/ir", "probe/ir/bpf", "probe", "mapx", "hist"},
 	"probe/ir/interp":      {"probe/ir", "probe", "stack"},

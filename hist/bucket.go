@@ -15,6 +15,14 @@ type Bucket struct {
 	Count  uint64
 }
 
+// Last returns the largest value of the bucket.
+func (b Bucket) Last() int64 {
+	if b.Hi == math.MaxInt64 {
+		return b.Hi
+	}
+	return b.Hi - 1
+}
+
 // Distribution is the common part of Log2 and Linear: enough to draw, to export and to
 // compute quantiles.
 type Distribution interface {
@@ -58,36 +66,9 @@ func quantile(buckets []Bucket, count uint64, q float64, lo, hi int64) (Quantile
 			rank -= b.Count
 			continue
 		}
-		last := b.Hi
-		if last != math.MaxInt64 {
-			last--
-		}
-		r := Quantile{Min: max(b.Lo, lo), Max: min(last, hi)}
+		r := Quantile{Min: max(b.Lo, lo), Max: min(b.Last(), hi)}
 		r.Value = float64(r.Min) + (float64(r.Max)-float64(r.Min))/2
 		return r, nil
 	}
 	return Quantile{}, fmt.Errorf("quantile %v: %d values but fewer in the buckets", q, count)
-}
-
-// Inclusive returns buckets that include both of their ends, as those of a BPF histogram do
-// (bpf.Bucket of probe/ir/bpf, which Hist.Table of probe/action returns), for Log2Of and
-// AddBuckets:
-//
-//	h, err := hist.Log2Of(hist.Inclusive(entry.Value))
-func Inclusive[B ~struct {
-	Min, Max int64
-	Count    uint64
-}](buckets []B) []Bucket {
-	out := make([]Bucket, len(buckets))
-	for i := range buckets {
-		b := struct {
-			Min, Max int64
-			Count    uint64
-		}(buckets[i])
-		out[i] = Bucket{Lo: b.Min, Hi: b.Max, Count: b.Count}
-		if b.Max != math.MaxInt64 {
-			out[i].Hi++
-		}
-	}
-	return out
 }

@@ -468,18 +468,17 @@ func BenchmarkMerge64(b *testing.B) {
 	}
 }
 
-// Buckets as BPF histograms have them, both ends included, are Log2's own.
-func TestInclusive(t *testing.T) {
-	type bpfBucket struct {
-		Min, Max int64
-		Count    uint64
-	}
-	h, err := Log2Of(Inclusive([]bpfBucket{{0, 0, 2}, {4, 7, 3}, {1 << 40, 1<<41 - 1, 1}}))
-	if err != nil || h.Count() != 6 || h.K() != 0 || h.BucketCount(Log2Index(5, 0)) != 3 {
-		t.Errorf("%v, %v", h, err)
-	}
-	open := Inclusive([]bpfBucket{{math.MinInt64, -1, 1}, {8, math.MaxInt64, 2}})
-	if want := []Bucket{{math.MinInt64, 0, 1}, {8, math.MaxInt64, 2}}; !slices.Equal(open, want) {
-		t.Errorf("%v, want %v", open, want)
+func TestBucketLast(t *testing.T) {
+	for _, b := range []struct {
+		bucket Bucket
+		want   int64
+	}{
+		{Bucket{Lo: 4, Hi: 8}, 7},
+		{Bucket{Lo: math.MinInt64, Hi: 0}, -1},
+		{Bucket{Lo: 8, Hi: math.MaxInt64}, math.MaxInt64},
+	} {
+		if got := b.bucket.Last(); got != b.want {
+			t.Errorf("%+v: %d, want %d", b.bucket, got, b.want)
+		}
 	}
 }

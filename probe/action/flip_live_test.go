@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
@@ -74,7 +75,7 @@ func TestFlipLosesNothing(t *testing.T) {
 
 	c := &cleared{t: t}
 	self := func(n uint64) uint64 { return n }
-	buckets := func(b []bpf.Bucket) (n uint64) {
+	buckets := func(b []hist.Bucket) (n uint64) {
 		for _, b := range b {
 			n += b.Count
 		}

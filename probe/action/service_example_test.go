@@ -60,7 +60,7 @@ func ExampleHist_metrics() {
 		err = errors.Join(err, terr)
 		sum := mapx.Values(exact)
 		for _, e := range snap.Entries {
-			h, herr := hist.Log2Of(hist.Inclusive(e.Value))
+			h, herr := hist.Log2Of(e.Value)
 			if herr != nil {
 				err = errors.Join(err, herr)
 				continue

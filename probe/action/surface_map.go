@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
@@ -345,7 +346,7 @@ func NewLinear[K comparable](name string, entries int, lo, hi, step int64) *Hist
 func (h *Hist[K]) Observe(c *Ctx, value any, key ...any) { h.add(c, lift(value), key) }
 
 // Table returns the histograms by key: their buckets that are not empty, ascending.
-func (h *Hist[K]) Table(s bpf.Reader) (mapx.Table[K, []bpf.Bucket], error) {
+func (h *Hist[K]) Table(s bpf.Reader) (mapx.Table[K, []hist.Bucket], error) {
 	return bpf.HistTable[K](s, h.m)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
@@ -53,6 +54,6 @@ func (n *Summary[K]) Windows(s bpf.Reader, keep time.Duration) (*mapx.Windows[K,
 }
 
 // Windows is Counter.Windows for histograms.
-func (h *Hist[K]) Windows(s bpf.Reader, keep time.Duration) (*mapx.Windows[K, []bpf.Bucket], error) {
+func (h *Hist[K]) Windows(s bpf.Reader, keep time.Duration) (*mapx.Windows[K, []hist.Bucket], error) {
 	return newWindows(s, h.m, keep, h.Table, bpf.MergeBuckets)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
@@ -75,7 +76,7 @@ func TestWindows(t *testing.T) {
 		return st.Count
 	}))
 	hists, err := lat.Windows(s, keep)
-	all = append(all, windowsOf(t, "lat", hists, err, func(b []bpf.Bucket) (n uint64) {
+	all = append(all, windowsOf(t, "lat", hists, err, func(b []hist.Bucket) (n uint64) {
 		for _, b := range b {
 			n += b.Count
 		}

@@ -779,8 +779,8 @@ func (s *run) value(m *lower.Map, v any) (any, error) {
 			return mapx.Average{Total: v.Sum, Count: v.Count}, nil
 		}
 		return mapx.Totals{Total: v.Sum, Count: v.Count}, nil
-	case []bpf.Bucket:
-		return distribution(m.IR, v)
+	case []hist.Bucket:
+		return bpf.Distribution(m.IR, v)
 	case []bpf.Point:
 		return s.series(m.IR, v)
 	}
@@ -822,22 +822,6 @@ func (s *run) series(m *ir.Map, list []bpf.Point) (*hist.Series, error) {
 	h, err := hist.SeriesOf(time.Duration(m.Interval), m.Slots, points)
 	if err == nil {
 		h.Unsigned = !m.Signed
-	}
-	return h, err
-}
-
-// distribution returns a histogram.
-func distribution(m *ir.Map, buckets []bpf.Bucket) (hist.Distribution, error) {
-	if m.Agg == ir.AggLinear {
-		h, err := hist.NewLinear(m.Min, m.Max, m.Step)
-		if err == nil {
-			err = h.AddBuckets(hist.Inclusive(buckets))
-		}
-		return h, err
-	}
-	h, err := hist.NewLog2(m.Bits)
-	if err == nil {
-		err = h.AddBuckets(hist.Inclusive(buckets))
 	}
 	return h, err
 }
@@ -929,7 +913,7 @@ func (s *run) zeroOf(m *ir.Map, v any) (any, error) {
 	case mapx.Totals:
 		return mapx.Totals{}, nil
 	case hist.Distribution:
-		return distribution(m, nil)
+		return bpf.Distribution(m, nil)
 	case *hist.Series:
 		return s.series(m, nil)
 	}

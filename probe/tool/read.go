@@ -9,7 +9,6 @@ import (
 	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
-	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // Counts opens a counter. The function that it returns gives the counts since its previous
@@ -148,10 +147,10 @@ func EachHist[K comparable](s *Session, h *action.Hist[K], clock bool,
 }
 
 // log2 returns the histogram of a table's buckets.
-func log2(buckets []bpf.Bucket, k int) (*hist.Log2, error) {
+func log2(buckets []hist.Bucket, k int) (*hist.Log2, error) {
 	h, err := hist.NewLog2(k)
 	if err == nil {
-		err = h.AddBuckets(hist.Inclusive(buckets))
+		err = h.AddBuckets(buckets)
 	}
 	return h, err
 }

@@ -39,9 +39,9 @@ func amountOf(v any, m *Metric) (amount, error) {
 		return amount{shape: summary, signed: true, n: uint64(v.Total), count: v.Count}, nil
 	case bpf.Stat:
 		return amount{shape: summary, signed: true, n: uint64(v.Sum), count: v.Count}, nil
-	case []bpf.Bucket:
+	case []hist.Bucket:
 		d := clone(m.buckets)
-		if err := d.AddBuckets(hist.Inclusive(v)); err != nil {
+		if err := d.AddBuckets(v); err != nil {
 			return amount{}, fmt.Errorf("%w than those of Metric.Buckets", err)
 		}
 		return amount{shape: histogram, dist: d}, nil
@@ -66,7 +66,7 @@ func amountOf(v any, m *Metric) (amount, error) {
 
 // isHistogram reports whether the values of a type are histograms.
 func isHistogram(t reflect.Type) bool {
-	return t.Implements(reflect.TypeFor[hist.Distribution]()) || t == reflect.TypeFor[[]bpf.Bucket]()
+	return t.Implements(reflect.TypeFor[hist.Distribution]()) || t == reflect.TypeFor[[]hist.Bucket]()
 }
 
 // exportable returns an error for a type whose values cannot be exported.

@@ -51,7 +51,7 @@ type series struct {
 }
 
 // New exports a table: one of probe/action, of script.Map, of bpf.OpenTable, or of mapx. Its values are
-// numbers, mapx.Average, mapx.Totals, bpf.Stat, *hist.Log2, *hist.Linear or []bpf.Bucket, and its keys
+// numbers, mapx.Average, mapx.Totals, bpf.Stat, *hist.Log2, *hist.Linear or []hist.Bucket, and its keys
 // numbers, texts, or structs of these; of an interface type they may be any of them. The error names
 // what is wrong with the metric or with the table's types.
 //

@@ -148,8 +148,8 @@ func TestValues(t *testing.T) {
 	check(t, page(t, collector(t, avg, bpfprom.Metric{Name: "took_seconds", Scale: 1e-9})),
 		"# TYPE took_seconds summary\ntook_seconds_sum{key=\"a\"} 0.003\ntook_seconds_count{key=\"a\"} 2\n")
 
-	buckets := &table[action.None, []bpf.Bucket]{}
-	buckets.set(action.None{}, []bpf.Bucket{{Min: 2, Max: 3, Count: 4}, {Min: 1024, Max: 2047, Count: 1}})
+	buckets := &table[action.None, []hist.Bucket]{}
+	buckets.set(action.None{}, []hist.Bucket{{Lo: 2, Hi: 4, Count: 4}, {Lo: 1024, Hi: 2048, Count: 1}})
 	check(t, page(t, collector(t, buckets, bpfprom.Metric{Name: "h", Scale: 1e-6})), `# TYPE h histogram
 h_bucket{le="1e-06"} 0
 h_bucket{le="3e-06"} 4
@@ -171,8 +171,8 @@ h_count 5
 	if err != nil {
 		t.Fatal(err)
 	}
-	linear := &table[action.None, []bpf.Bucket]{}
-	linear.set(action.None{}, []bpf.Bucket{{Min: 10, Max: 19, Count: 3}})
+	linear := &table[action.None, []hist.Bucket]{}
+	linear.set(action.None{}, []hist.Bucket{{Lo: 10, Hi: 20, Count: 3}})
 	check(t, page(t, collector(t, linear, bpfprom.Metric{Name: "l", Buckets: like})), `# TYPE l histogram
 l_bucket{le="9"} 0
 l_bucket{le="19"} 3

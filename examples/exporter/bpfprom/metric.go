@@ -55,7 +55,7 @@ type Metric struct {
 	// Histograms that cannot be native have them in any case: linear ones, those with negative
 	// values, and those with a Scale that is no power of two.
 	Classic bool
-	// Buckets is an empty histogram with the buckets that a table of []bpf.Bucket has. Nil:
+	// Buckets is an empty histogram with the buckets that a table of []hist.Bucket has. Nil:
 	// powers of two.
 	Buckets hist.Distribution // a *hist.Log2 or *hist.Linear
 	// MaxSeries bounds the metric's series; 0 is 1,000.

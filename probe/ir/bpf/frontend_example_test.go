@@ -214,7 +214,7 @@ func Example_frontEnd() {
 	// 	emit @events (arg0, comm)
 	// }
 	// calls (target, 1000): 23
-	// firsts : [{0 0 1} {1 1 1} {2 3 2} {4 7 4} {8 15 8} {16 31 7}]
+	// firsts : [{0 1 1} {1 2 1} {2 4 2} {4 8 4} {8 16 8} {16 32 7}]
 	// (0, target)
 	// (1, target)
 	// (2, target)

@@ -30,7 +30,7 @@ func TestFrontEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "calls (target, 1000): 23\n" +
-		"firsts : [{0 0 1} {1 1 1} {2 3 2} {4 7 4} {8 15 8} {16 31 7}]\n"
+		"firsts : [{0 1 1} {1 2 1} {2 4 2} {4 8 4} {8 16 8} {16 32 7}]\n"
 	for i := range probetest.Times {
 		want += fmt.Sprintf("(%d, target)\n", i)
 	}

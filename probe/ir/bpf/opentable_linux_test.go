@@ -56,9 +56,9 @@ func allKinds(target probe.Target) *kinds {
 	k.add(": uint64 18446744073709551615", &ir.Map{Name: "umost", Agg: ir.AggMax}, nil, below)
 	k.add("target: bpf.Stat {23 23 0 0}", &ir.Map{Name: "avg", Agg: ir.AggAvg, Key: text, Signed: true}, comm, below)
 	k.add(": bpf.Stat {23 23 -10 12}", &ir.Map{Name: "stats", Agg: ir.AggStats, Signed: true}, nil, below)
-	k.add("(target, 0): []bpf.Bucket [{0 0 1} {2 3 1} {4 7 2} {8 15 4} {16 31 4}]|(target, 1): []bpf.Bucket [{1 1 1} {2 3 1} {4 7 2} {8 15 4} {16 31 3}]",
+	k.add("(target, 0): []hist.Bucket [{0 1 1} {2 4 1} {4 8 2} {8 16 4} {16 32 4}]|(target, 1): []hist.Bucket [{1 2 1} {2 4 1} {4 8 2} {8 16 4} {16 32 3}]",
 		&ir.Map{Name: "hist", Agg: ir.AggHist, Key: pairType}, pair, arg)
-	k.add(": []bpf.Bucket [{-9223372036854775808 -1 10} {0 9 10} {10 19 3}]", &ir.Map{Name: "lhist", Agg: ir.AggLinear, Min: 0, Max: 20, Step: 10}, nil, below)
+	k.add(": []hist.Bucket [{-9223372036854775808 0 10} {0 10 10} {10 20 3}]", &ir.Map{Name: "lhist", Agg: ir.AggLinear, Min: 0, Max: 20, Step: 10}, nil, below)
 	day := int64(24 * 3600 * 1e9)
 	k.add("target: []bpf.Point 22", &ir.Map{Name: "series", Agg: ir.AggSeries, Inner: ir.AggMax, Key: text, Interval: 100 * day, Slots: 2, Signed: true}, comm, arg)
 	stack := ir.BytesType(8 * 30).WithFormat(ir.FormatUstack)

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
 
+	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
@@ -337,21 +339,12 @@ func StatTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, Stat], error) {
 	}, func(v statsValue) bool { return v.Done == v.Begun })
 }
 
-// Bucket is a bucket of a histogram: the number of values from Min to Max. (Lo and Hi of a
-// hist.Bucket are Min and the first value above Max.)
-type Bucket struct {
-	// Min and Max are the lowest and the highest value of the bucket; math.MinInt64 and
-	// math.MaxInt64 if that end is open.
-	Min, Max int64
-	Count    uint64
-}
-
 // MergeBuckets returns the histogram of the values of both, which are of one map. It changes
 // neither.
-func MergeBuckets(a, b []Bucket) []Bucket {
-	out := make([]Bucket, 0, len(a)+len(b))
+func MergeBuckets(a, b []hist.Bucket) []hist.Bucket {
+	out := make([]hist.Bucket, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
-		switch c := cmp.Compare(a[0].Min, b[0].Min); {
+		switch c := cmp.Compare(a[0].Lo, b[0].Lo); {
 		case c < 0:
 			out, a = append(out, a[0]), a[1:]
 		case c > 0:
@@ -367,30 +360,48 @@ func MergeBuckets(a, b []Bucket) []Bucket {
 
 // HistTable opens the histograms of a map by key (AggHist, AggLinear): their buckets that are
 // not empty, ascending.
-func HistTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, []Bucket], error) {
-	return groupedTable[K](s, m, func(bucket uint32, cpus []uint64) (Bucket, bool) {
-		b := Bucket{}
+func HistTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, []hist.Bucket], error) {
+	return groupedTable[K](s, m, func(bucket uint32, cpus []uint64) (hist.Bucket, bool) {
+		b := hist.Bucket{}
 		for _, v := range cpus {
 			b.Count += v
 		}
-		b.Min, b.Max = bucketRange(m, int(bucket))
+		b.Lo, b.Hi = bucketRange(m, int(bucket))
 		return b, b.Count > 0
-	}, func(x, y Bucket) int { return cmp.Compare(x.Min, y.Min) })
+	}, func(x, y hist.Bucket) int { return cmp.Compare(x.Lo, y.Lo) })
 }
 
-// bucketRange returns the range of a bucket of a map's histogram.
+// Distribution returns the histogram that a map (AggHist, AggLinear) has for a key, as HistTable
+// reads it.
+func Distribution(m *ir.Map, buckets []hist.Bucket) (hist.Distribution, error) {
+	if m.Agg == ir.AggLinear {
+		h, err := hist.NewLinear(m.Min, m.Max, m.Step)
+		if err == nil {
+			err = h.AddBuckets(buckets)
+		}
+		return h, err
+	}
+	h, err := hist.NewLog2(m.Bits)
+	if err == nil {
+		err = h.AddBuckets(buckets)
+	}
+	return h, err
+}
+
+// bucketRange returns the lowest value of a bucket of a map's histogram, and the first above it;
+// math.MinInt64 and math.MaxInt64 if that end is open.
 func bucketRange(m *ir.Map, i int) (lo, hi int64) {
 	if m.Agg == ir.AggHist {
-		return eval.HistRange(i, m.Bits)
+		return hist.Log2Bounds(i, m.Bits)
 	}
 	switch i {
 	case 0:
-		return -1 << 63, m.Min - 1
+		return math.MinInt64, m.Min
 	case eval.LinearBuckets(m.Min, m.Max, m.Step) - 1:
-		return m.Max, 1<<63 - 1
+		return m.Max, math.MaxInt64
 	}
 	lo = m.Min + int64(i-1)*m.Step
-	return lo, lo + m.Step - 1
+	return lo, lo + m.Step
 }
 
 // Stream is a ring, a perf buffer, a replay, or one of these while it is recorded.

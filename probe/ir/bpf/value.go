@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/borescope/borescope/hist"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
@@ -104,7 +105,7 @@ func isOpaque[K comparable]() bool {
 //	sum, min, max
 //	            int64, or uint64 if the map is not Signed
 //	avg, stats  Stat
-//	hist, lhist []Bucket
+//	hist, lhist []hist.Bucket
 //	tseries     []Point
 //
 // Buffers are streams: use OpenStream, whose records are events of type m.Value. The kernel
@@ -129,7 +130,7 @@ func OpenTable(h Reader, m *ir.Map) (mapx.Table[Value, any], error) {
 		return asValues(m, t, err, func(s Stat) any { return s })
 	case ir.AggHist, ir.AggLinear:
 		t, err := HistTable[string](h, m)
-		return asValues(m, t, err, func(b []Bucket) any { return b })
+		return asValues(m, t, err, func(b []hist.Bucket) any { return b })
 	case ir.AggSeries:
 		t, err := SeriesTable[string](h, m)
 		return asValues(m, t, err, func(p []Point) any { return p })

@@ -30,8 +30,8 @@ func printTable(w io.Writer, t *contentTable, top int) error {
 		return printAs(w, t, top, func(v any) (uint64, error) { return v.(uint64), nil })
 	case int64:
 		return printAs(w, t, top, func(v any) (int64, error) { return v.(int64), nil })
-	case []bpf.Bucket:
-		return printAs(w, t, top, func(v any) (hist.Distribution, error) { return distribution(t.m, v.([]bpf.Bucket)) })
+	case []hist.Bucket:
+		return printAs(w, t, top, func(v any) (hist.Distribution, error) { return bpf.Distribution(t.m, v.([]hist.Bucket)) })
 	case bpf.Value:
 		switch {
 		case v.Type.Kind == ir.KindInt && v.Type.Signed:
@@ -93,18 +93,6 @@ func leafText(v bpf.Value) string {
 	return hex.EncodeToString([]byte(v.Raw))
 }
 
-// distribution is a histogram with the buckets of its map.
-func distribution(m *ir.Map, b []bpf.Bucket) (hist.Distribution, error) {
-	if m.Agg == ir.AggHist {
-		return hist.Log2Of(hist.Inclusive(b))
-	}
-	h, err := hist.NewLinear(m.Min, m.Max, m.Step)
-	if err == nil {
-		err = h.AddBuckets(hist.Inclusive(b))
-	}
-	return h, err
-}
-
 // words is the text of a value that is no number.
 type words string
 
@@ -148,7 +136,7 @@ func weight(v any) (w float64) {
 		return float64(v)
 	case bpf.Stat:
 		return v.Mean()
-	case []bpf.Bucket:
+	case []hist.Bucket:
 		for _, b := range v {
 			w += float64(b.Count)
 		}
@@ -241,10 +229,10 @@ func plain(v any) any {
 	switch v := v.(type) {
 	case bpf.Stat:
 		return jsonStat(v)
-	case []bpf.Bucket:
+	case []hist.Bucket:
 		out := make([]jsonBucket, len(v))
 		for i, b := range v {
-			out[i] = jsonBucket(b)
+			out[i] = jsonBucket{b.Lo, b.Last(), b.Count}
 		}
 		return out
 	case []bpf.Point:

@@ -143,22 +143,6 @@ func HistBucket(v int64, k int) int {
 // package hist.
 func HistBuckets(k int) int { return 1 + (63-k+1)<<k }
 
-// HistRange returns the range of a bucket: its lowest and its highest value. Bucket 0 is from
-// the lowest integer to -1. Log2Bounds of package hist returns the first value above the
-// bucket instead of the highest in it.
-func HistRange(i, k int) (lo, hi int64) {
-	switch {
-	case i <= 0:
-		return -1 << 63, -1
-	case i <= 1<<k:
-		return int64(i - 1), int64(i - 1)
-	}
-	n := i - 1
-	shift := n>>k - 1
-	lo = int64(1<<k|n&(1<<k-1)) << shift
-	return lo, lo + (1<<shift - 1)
-}
-
 // LinearBucket returns the bucket of a value in a linear histogram: 0 for values below lo,
 // the last one for hi and above. This is bpftrace's rule, and LinearIndex of package hist.
 func LinearBucket(v, lo, hi, step int64) int {

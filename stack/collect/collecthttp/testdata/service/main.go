@@ -66,7 +66,7 @@ func run(ctx context.Context) error {
 		page := new(hist.PrometheusPage)
 		err = errors.Join(err, serr, page.Counter("own_syscalls_missed", "System calls that were not seen.", nil, float64(lost.Missed)))
 		for _, e := range snap.Entries {
-			h, herr := hist.Log2Of(hist.Inclusive(e.Value))
+			h, herr := hist.Log2Of(e.Value)
 			call := []hist.PrometheusLabel{{Name: "call", Value: sysnames.Syscall(runtime.GOARCH, 0, int(e.Key))}}
 			err = errors.Join(err, herr, page.Histogram("own_syscall_seconds", "System calls of this process.", call, hist.ToPrometheus(h, 1e-9)))
 		}
