@@ -6,11 +6,13 @@
 //	go -C internal/bench run ./profile -stacks
 //	go -C internal/bench run ./profile -algorithms 2
 //	go -C internal/bench run ./profile -continuous 1m
+//	go -C internal/bench run ./profile -young 5 [-before FILE]
 //
 // With -stacks it prints instead how many samples of stripped programs reach the program's
 // start, for each of the three at the same time; with -algorithms, how many samples of
 // openssl speed do in borescope, for each of 23 algorithms. With -continuous it measures instead a
-// service that profiles all processes all the time, after its first minute and for so long.
+// service that profiles all processes all the time, after its first minute and for so long. With -young
+// it counts the whole stacks of processes that live for milliseconds, or map code while they run.
 //
 // The cost is the loss of a pinned, busy program: the difference between its throughput alone
 // and under each tracer, divided by the number of samples. Rounds are interleaved and each
@@ -78,6 +80,9 @@ func main() {
 		"do so for each of OpenSSL's algorithms, for so many seconds, by borescope alone")
 	before := flag.String("before", "", "measure this build of examples/profile, too: a `file`")
 	all := flag.Duration("continuous", 0, "measure continuous profiling for so long")
+	fresh := flag.Int("young", 0, "count the whole stacks of processes that live for milliseconds, for so many seconds each")
+	only := flag.String("only", "", "with -young: only work whose `name` has this in it")
+	perf := flag.Bool("perf", true, "with -young: perf record beside it")
 	warm := flag.Duration("warm", time.Minute, "how long it has been running then")
 	flag.Parse()
 	measure := func() error { return run(*rounds, *procs, *before) }
@@ -86,6 +91,8 @@ func main() {
 		measure = func() error { return continuously(*procs, *warm, *all) }
 	case *each > 0:
 		measure = func() error { return wholeAlgorithms(*each) }
+	case *fresh > 0:
+		measure = func() error { return young(*fresh, *before, *only, *perf) }
 	case *stacks:
 		measure = wholeStacks
 	}
