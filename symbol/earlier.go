@@ -1,5 +1,7 @@
 package symbol
 
+import "github.com/borescope/borescope/internal/procfs"
+
 // maxEarlier is how many events are kept of processes that were not asked for yet.
 const maxEarlier = 4096
 
@@ -14,14 +16,40 @@ func (ps *Processes) remember(ev *Event) {
 	ps.nextEarlier = (ps.nextEarlier + 1) % maxEarlier
 }
 
-// recall applies the events that came before a process was asked for.
-func (p *Process) recall() {
+// recalled returns a process that ended before it was asked for, as its events describe it; nil if there
+// are none.
+func (ps *Processes) recalled(pid int) *Process {
+	if ps.followed == 0 {
+		return nil
+	}
+	p := &Process{ps: ps, pid: pid, exited: true, user: procfs.Anybody, followed: ps.followed}
+	if p.recall(true); len(p.maps) == 0 {
+		return nil
+	}
+	ps.tick++
+	ps.recent(p)
+	return p
+}
+
+// recall applies the events that came before a process was asked for, which may have ended.
+func (p *Process) recall(ended bool) {
 	ps := p.ps
 	from, executed := 0, false
+	exit := -1
 	for i := range ps.earlier {
-		if ev := ps.earlierAt(i); ev.PID == p.pid && ev.Kind == EventExit {
-			from = i + 1 // of another process
+		ev := ps.earlierAt(i)
+		switch {
+		case ev.PID != p.pid:
+		case ev.Kind == EventExit && exit >= 0:
+			from, exit = exit+1, i
+		case ev.Kind == EventExit:
+			exit = i
+		case exit >= 0: // that was of another process
+			from, exit = exit+1, -1
 		}
+	}
+	if exit >= 0 && !ended {
+		from = exit + 1
 	}
 	if from == 0 && len(ps.earlier) == maxEarlier { // others were before these
 		p.life.told = ps.earlierAt(0).Time

@@ -126,6 +126,7 @@ func (p *Process) Exited() bool {
 // refresh reads the mappings again. Mappings that are still there keep what is known of them.
 func (p *Process) refresh() error {
 	known, first := p.knownUntil(), p.readAsOf == 0
+	asOf, readAsOf := p.asOf, p.readAsOf
 	p.read = p.ps.now()
 	p.followed, p.asOf = p.ps.followed, p.ps.monotonic()
 	p.readAsOf = p.asOf
@@ -150,8 +151,9 @@ func (p *Process) refresh() error {
 		return !cut
 	})
 	// A process that is on its way out has no mappings left, and one that executes another program
-	// none yet.
+	// none yet: nothing was read that events do not tell.
 	if len(fresh) == 0 {
+		p.asOf, p.readAsOf = asOf, readAsOf
 		p.cut = p.cut || cut
 		if p.ps.followed != 0 {
 			p.unknown()

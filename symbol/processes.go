@@ -245,6 +245,9 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	}
 	st, err := procfs.ReadStat(ps.root, pid)
 	if err != nil {
+		if p == nil {
+			p = ps.recalled(pid)
+		}
 		if p != nil {
 			p.exited = true
 			return p, nil
@@ -256,9 +259,10 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 		ps.replaced(p)
 		p = nil
 	}
-	if p == nil {
+	unseen := p == nil
+	if unseen {
 		p = &Process{ps: ps, pid: pid, start: st.StartTime, user: procfs.Anybody}
-		p.recall()
+		p.recall(false)
 	}
 	p.comm = st.Comm
 	// The first thread may have ended before the others, or have given its number to one that
@@ -266,7 +270,11 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	p.exited = st.State == 'Z'
 	ps.tick++
 	ps.recent(p)
-	if err := p.refresh(); err != nil && len(p.maps) == 0 {
+	err = p.refresh()
+	if unseen && len(p.maps) == 0 && ps.followed != 0 { // it is on its way out: its end may have been told already
+		p.recall(true)
+	}
+	if err != nil && len(p.maps) == 0 {
 		return p, fmt.Errorf("process %d: %w", pid, err)
 	}
 	return p, nil

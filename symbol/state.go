@@ -1,8 +1,11 @@
 package symbol
 
 import (
+	"cmp"
 	"math"
 	"slices"
+
+	"github.com/borescope/borescope/internal/procfs"
 )
 
 // State is what a process mapped in a time, and names addresses that were sampled in it. Two States of
@@ -58,6 +61,47 @@ func (st State) Changed(pc uint64) bool {
 	defer st.p.ps.mu.Unlock()
 	_, changed := st.p.during(pc, st.from, st.to)
 	return changed
+}
+
+// Code returns the executable mappings of the State's time, by their addresses, for stack.CFICache. Of a
+// process that is known from events, also after it ended, it is what these have told.
+func (st State) Code() []procfs.Mapping {
+	if st.p == nil {
+		return nil
+	}
+	st.p.ps.mu.Lock()
+	defer st.p.ps.mu.Unlock()
+	var out []procfs.Mapping
+	add := func(maps []mapping) {
+		for i := range maps {
+			m := &maps[i]
+			if m.exec && !slices.ContainsFunc(out, func(o procfs.Mapping) bool { return o.Start < m.end && m.start < o.End }) {
+				out = append(out, m.code())
+			}
+		}
+	}
+	if st.from != timeless {
+		for i := len(st.p.old) - 1; i >= 0; i-- { // what was there first had the addresses then
+			if o := &st.p.old[i]; o.until > st.to {
+				add(o.maps)
+			}
+		}
+	}
+	add(st.p.maps)
+	slices.SortFunc(out, func(a, b procfs.Mapping) int { return cmp.Compare(a.Start, b.Start) })
+	return out
+}
+
+// code returns a mapping as the kernel lists it.
+func (m *mapping) code() procfs.Mapping {
+	out := procfs.Mapping{
+		Start: m.start, End: m.end, Offset: m.offset, Path: m.path, Deleted: m.deleted,
+		Perm: procfs.Read | procfs.Exec,
+	}
+	if m.img != nil && m.img.key.path == "" {
+		out.Dev, out.Inode = m.img.key.dev, m.img.key.inode
+	}
+	return out
 }
 
 // Version is Process.Version of the State's process: names of addresses in files stay the same for as

@@ -349,3 +349,52 @@ func TestStatesForgotten(t *testing.T) {
 		t.Errorf("%d states are known, want %d", right, maxOld)
 	}
 }
+
+// TestStatesUnread: a process that ended before it was asked for is what its events have told, in each of
+// its times. Its number may have been another one's before. It was not known.
+func TestStatesUnread(t *testing.T) {
+	for what, read := range map[string]func(tree){
+		"gone":           func(tree) {},
+		"on its way out": func(tr tree) { tr.stat(7, "sh", 99); tr.maps(7) },
+	} {
+		tr := newTree(t)
+		ps, _ := testProcesses(t, tr, nil)
+		ps.monotonic = func() uint64 { return 1000 }
+		ps.Follow(true)
+		exit := &Event{Kind: EventExit, PID: 7}
+		for i, ev := range []*Event{
+			{Kind: EventExec, PID: 7, Comm: "sh"},
+			appEvent(0), exit,
+			exit, // of one that executed nothing
+			{Kind: EventExec, PID: 7, Comm: "sh"},
+			appEvent(0), libEvent(0), exit,
+		} {
+			one := *ev
+			one.Time = 100 + 10*uint64(i)
+			ps.Handle(&one)
+		}
+		read(tr)
+		times := [][2]uint64{{155, 155}, {160, 170}, {155, 165}}
+		want := []string{ofApp, ofLib, changed}
+		for i, got := range states(t, ps, 7, inLib, times...) {
+			if got != want[i] {
+				t.Errorf("%s: at %d: %q, want %q", what, times[i], got, want[i])
+			}
+		}
+		p, err := ps.Process(7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at, inode := range map[uint64]uint64{155: 11, 165: 12} {
+			code := p.During(0, at, at).Code()
+			if len(code) != 1 || code[0].Start != 0x7f0000000000 || code[0].End != 0x7f0000003000 || code[0].Inode != inode {
+				t.Errorf("%s: at %d: %+v", what, at, code)
+			}
+		}
+	}
+	ps, _ := testProcesses(t, newTree(t), nil)
+	ps.Handle(&Event{Kind: EventExit, PID: 7})
+	if _, err := ps.Process(7); err == nil {
+		t.Error("a process that no event describes is known")
+	}
+}
