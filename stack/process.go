@@ -56,11 +56,13 @@ type CFICache struct {
 
 	mu     sync.Mutex
 	tables map[fileKey]FileCFI
-	order  []fileKey // oldest first
-	size   int64
-	work   stranger.Share      // bytes of call frame information
-	opened stranger.Share      // files
-	images map[string]imageCFI // of memory, by its bytes
+	// reading has those that are compiled just now.
+	reading map[fileKey]*sync.Mutex
+	order   []fileKey // oldest first
+	size    int64
+	work    stranger.Share      // bytes of call frame information
+	opened  stranger.Share      // files
+	images  map[string]imageCFI // of memory, by its bytes
 	// latest has what the files were when they were opened last, by device and inode.
 	latest map[[2]uint64]openedFile
 }
@@ -184,6 +186,13 @@ func (c *CFICache) Modules(pid int) (*Modules, error) {
 	if err != nil {
 		return nil, err
 	}
+	m, err := c.ModulesOf(pid, code)
+	return m.WithData(other...), err
+}
+
+// ModulesOf is Modules for executable mappings that are known (symbol.State.Code), of a process that may
+// have ended: its files are then found by their paths.
+func (c *CFICache) ModulesOf(pid int, code []procfs.Mapping) (*Modules, error) {
 	list := make([]Module, 0, len(code))
 	var errs []error
 	tooMany := c.MaxMappings > 0 && len(code) > c.MaxMappings
@@ -200,7 +209,7 @@ func (c *CFICache) Modules(pid int) (*Modules, error) {
 		}
 		list = append(list, mod)
 	}
-	return NewModules(list...).WithData(other...), errors.Join(errs...)
+	return NewModules(list...), errors.Join(errs...)
 }
 
 // maxErrors is the most errors of files that are joined.
@@ -237,10 +246,9 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 	key.changed, _ = procfs.Changed(f)
 	cached, ok := c.get(key)
 	if !ok {
-		if cached = c.read(pid, f, st); errors.Is(cached.err, errTooMuchWork) {
+		if cached = c.readOnce(pid, key, f, st); errors.Is(cached.err, errTooMuchWork) {
 			return cached.err // later, perhaps
 		}
-		c.put(key, cached)
 	}
 	c.openedNow(key, m.Path, changed)
 	if cached.err != nil {
@@ -248,6 +256,56 @@ func (c *CFICache) load(pid int, m *procfs.Mapping, mod *Module, before []Module
 	}
 	cached.Locate(mod, before)
 	return nil
+}
+
+// readOnce compiles a file, and keeps the result. Of several calls for one file the first does.
+func (c *CFICache) readOnce(pid int, key fileKey, f fs.File, st fs.FileInfo) FileCFI {
+	c.mu.Lock()
+	if c.reading == nil {
+		c.reading = make(map[fileKey]*sync.Mutex)
+	}
+	one := c.reading[key]
+	if one == nil {
+		one = new(sync.Mutex)
+		c.reading[key] = one
+	}
+	c.mu.Unlock()
+	one.Lock()
+	defer one.Unlock()
+	if cached, ok := c.get(key); ok {
+		return cached
+	}
+	cached := c.read(pid, f, st)
+	if !errors.Is(cached.err, errTooMuchWork) {
+		c.put(key, cached)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.reading, key)
+	return cached
+}
+
+// Compiled reports whether the files of executable mappings were compiled already, so that ModulesOf takes
+// no time, and whether one of them is compiled just now, for which it would wait.
+func (c *CFICache) Compiled(code []procfs.Mapping) (all, busy bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all = true
+	for i := range code {
+		m := &code[i]
+		if m.Inode == 0 || m.Path == "" || m.Path[0] != '/' {
+			continue
+		}
+		last, ok := c.latest[[2]uint64{m.Dev, m.Inode}]
+		if _, have := c.tables[last.key]; ok && have {
+			continue
+		}
+		all = false
+		for key := range c.reading {
+			busy = busy || key.dev == m.Dev && key.inode == m.Inode
+		}
+	}
+	return all, busy
 }
 
 // read compiles a process's file, whose contents are not trusted.
@@ -342,11 +400,16 @@ const maxImages = 8
 // loadImage is Module.LoadImage with one table for all processes that have the same image.
 func (c *CFICache) loadImage(pid int, m *Module) error {
 	image, err := m.image(ProcessMemory(pid))
-	if err != nil {
-		return err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err != nil {
+		for image, known := range c.images { // the process may have ended: it had the one that all have
+			if len(c.images) == 1 && uint64(len(image)) == m.End-m.Start {
+				return m.setImage(known)
+			}
+		}
+		return err
+	}
 	known, ok := c.images[string(image)]
 	if !ok {
 		known = compileImage(image)

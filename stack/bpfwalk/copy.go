@@ -44,7 +44,8 @@ const maxCopy = 64 << 10
 const (
 	pageSize = 4096
 	// redZone is what functions may use below the stack pointer on amd64, and
-	// where GCC's epilogues have just taken registers from.
+	// where GCC's epilogues have just taken registers from. Go's functions have
+	// their caller's frame pointer there on arm64.
 	redZone = 128
 
 	copyAddr = 0                       // uint64: address of the first byte
@@ -86,9 +87,9 @@ func (c *Copier) Instructions() asm.Instructions {
 		g.load(asm.R8, copyRegs+31*8)
 	} else {
 		g.load(asm.R8, copyRegs+amd64RegsSP)
-		g.add(asm.Add.Imm(asm.R8, -redZone))
 	}
 	g.add(
+		asm.Add.Imm(asm.R8, -redZone),
 		asm.StoreMem(asm.R6, copyAddr, asm.R8, asm.DWord),
 		asm.Mov.Imm(asm.R1, int32(stack.StopBadMemory)),
 		asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
@@ -170,6 +171,9 @@ type CopiedStack struct {
 	// if more could have been copied, StopBadMemory if the stack could not be read further,
 	// and StopNone if there is no user stack.
 	Stopped stack.StopReason
+	// Call is the number of the system call that the thread is in. Elsewhere it has no meaning: on amd64
+	// it is negative then, or that of an exception.
+	Call int64
 
 	returns [maxRets]stack.ReturnProbe
 }
@@ -220,12 +224,14 @@ func (c *Copier) Decode(state []byte) (s CopiedStack) {
 	}
 	if c.Machine == elf.EM_AARCH64 {
 		s.Regs.Machine = elf.EM_AARCH64
+		s.Call = int64(o.Uint64(state[copyRegs+8*8:]))
 		for i := range stack.ARM64PC + 1 { // x0 … x30, sp, pc, as in struct user_pt_regs
 			s.Regs.Set(i, o.Uint64(state[copyRegs+8*i:]))
 		}
 		return s
 	}
 	s.Regs.Machine = elf.EM_X86_64
+	s.Call = int64(o.Uint64(state[copyRegs+amd64RegsCall:]))
 	for i, num := range rules.KernelEntry {
 		if num >= 0 {
 			s.Regs.Set(num, o.Uint64(state[copyRegs+8*i:]))

@@ -179,6 +179,24 @@ func DecodeFrame(v uint64, innermost bool) stack.Frame {
 	return f
 }
 
+// EncodeFrame is the inverse of DecodeFrame, for frames that were walked in Go.
+func EncodeFrame(f *stack.Frame) uint64 {
+	v := f.PC << bpfTagBits >> bpfTagBits
+	if !f.Return {
+		v |= bpfExact
+	}
+	switch {
+	case f.Source == stack.SourceInterpreter:
+		v |= bpfInterpreted
+		if f.Entry {
+			v |= bpfEntry
+		}
+	case f.Source == stack.SourceFP && f.Return: // both bits are an interpreted frame's
+		v |= bpfByFP
+	}
+	return v
+}
+
 // Instructions returns the two functions. They refer to the maps by the names
 // that Maps gives them. With bpf_loop the kernel wants BTF for all functions
 // of the program: give them the prototypes that WalkFunc, StepFunc and
@@ -353,10 +371,11 @@ func (g *bpfGen) plainLoop() {
 // arch/arm64/include/asm/ptrace.h. The kernel keeps the user's at the top of a
 // task's stack, whatever it does in between.
 const (
-	amd64RegsIP  = 128
-	amd64RegsSP  = 152
-	arm64Regs    = 336 // with what follows struct user_pt_regs
-	arm64RegsLen = 272 // struct user_pt_regs
+	amd64RegsCall = 120 // orig_ax
+	amd64RegsIP   = 128
+	amd64RegsSP   = 152
+	arm64Regs     = 336 // with what follows struct user_pt_regs
+	arm64RegsLen  = 272 // struct user_pt_regs
 )
 
 // userRegs finds the registers that the task entered the kernel with; tasks
