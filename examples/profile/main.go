@@ -5,7 +5,8 @@
 //	go run ./examples/profile -replay demo          a recorded machine, no root needed
 //
 // It replaces BCC's and bpftrace's profile, and perf record -g with perf report. It needs
-// CAP_BPF and CAP_PERFMON (or root) and Linux 5.10. It has BCC's flags except -C, -L, -a,
+// CAP_BPF and CAP_PERFMON (or root) and Linux 5.10. With -v it also says in which files user
+// stacks were cut, and why. It has BCC's flags except -C, -L, -a,
 // and -d for a line between the parts of a stack; -c and -e are perf's.
 package main
 

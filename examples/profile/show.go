@@ -64,6 +64,8 @@ type counts struct {
 	Unresolved int64  `json:"unresolved"` // samples with a frame that has no name
 	User       int64  `json:"user"`       // samples with a user stack
 	Truncated  int64  `json:"truncated"`  // of those, the ones that seem to be cut off
+	// Cut says where these end, and why; without -json it is part of -v.
+	Cut []profile.Cut `json:"cut,omitempty"`
 	// LeftOut are samples whose stacks end at rules that the walker leaves out, by file.
 	LeftOut map[string]int64 `json:"left_out,omitempty"`
 	// Uncertain are samples with a frame that has no name because the process mapped something else
@@ -73,7 +75,7 @@ type counts struct {
 }
 
 func count(p *profile.Profile) (c counts) {
-	c.LeftOut, c.Uncertain = p.LeftOut(), p.Uncertain()
+	c.Cut, c.LeftOut, c.Uncertain = p.Cut(), p.LeftOut(), p.Uncertain()
 	for i := range p.Samples {
 		s := &p.Samples[i]
 		n := s.Values[0]
@@ -153,6 +155,11 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 		line += fmt.Sprintf(", not sampled since they went offline: CPUs %v", c.Stopped)
 	}
 	s.Note("%s\n", line)
+	if o.Verbose() {
+		for _, cut := range c.Cut {
+			s.Note("user stacks cut: %6d in %s: %v\n", cut.Samples, cmp.Or(cut.File, "unknown files"), cut.Stopped)
+		}
+	}
 	return nil
 }
 

@@ -230,6 +230,9 @@ func (t *Tool) JSONFlag(name string) { t.bool(&t.json, name, "as -json") }
 // JSON reports whether -json was given.
 func (t *Tool) JSON() bool { return t.json }
 
+// Verbose reports whether -v was given.
+func (t *Tool) Verbose() bool { return t.verbose }
+
 // Unsafe reports whether -unsafe was given: probes are then also set where an instruction may
 // not begin, and files are read that another user's process may serve (symbol.Options.Served).
 func (t *Tool) Unsafe() bool { return t.unsafe }

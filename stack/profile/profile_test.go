@@ -234,6 +234,28 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
+// TestCut: user stacks that end too early are counted by the file of their outermost frame and the reason.
+func TestCut(t *testing.T) {
+	lib := &NamedFrame{Mapping: &Mapping{File: "/lib/libodd.so"}, Kind: FrameUser}
+	bare, kernel := &NamedFrame{Kind: FrameUser}, &NamedFrame{Kind: FrameKernel}
+	end := func(why stack.StopReason, n int64, frames ...*NamedFrame) Sample {
+		return Sample{Frames: frames, Values: []int64{n}, Stopped: why}
+	}
+	p := &Profile{Samples: []Sample{
+		end(stack.StopNoRule, 2, bare, lib), end(stack.StopNoRule, 3, lib), end(stack.StopBadMemory, 1, lib),
+		end(stack.StopNoMapping, 7, lib, bare),
+		end(stack.StopBottom, 100, lib), end(stack.StopNone, 100, lib), end(stack.StopLimit, 100, kernel), end(stack.StopNoRule, 100),
+	}}
+	want := []Cut{
+		{"", stack.StopNoMapping, 7},
+		{"/lib/libodd.so", stack.StopNoRule, 5},
+		{"/lib/libodd.so", stack.StopBadMemory, 1},
+	}
+	if got := p.Cut(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // TestPprofNoLines: a profile did not say why a file's functions had no lines. It says it once
 // for each file.
 func TestPprofNoLines(t *testing.T) {
