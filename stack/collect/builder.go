@@ -87,6 +87,7 @@ func (b *builder) findHalves(none string) {
 		asm.JEq.Imm(asm.R0, 0, none),
 		asm.LoadMem(asm.R1, asm.R0, wordWindow, asm.Word),
 		asm.StoreMem(asm.RFP, slotIndex, asm.R1, asm.Word),
+		asm.StoreMem(asm.RFP, slotWindow, asm.R1, asm.Word),
 	)
 	for _, name := range b.windowed {
 		b.lookup(whole(name), asm.RFP, slotIndex)

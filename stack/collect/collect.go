@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,18 +74,20 @@ const defaultMaxStacks = 16 << 10
 // concurrent use.
 type Collector struct {
 	handles
-	env    *probe.Env
-	plan   *probe.Plan
-	filter *filter
-	ns     *kernel.PIDNamespace // whose numbers are meant; nil: the initial one's
-	spec   *ebpf.CollectionSpec
-	coll   *ebpf.Collection
-	ring   *mapx.Ring
-	mode   uint32 // what mapMode has; guarded by window.mu
-	epoch  uint32 // the last one of a process
-	window window
-	served bool  // Options.Served
-	pids   []int // with Options.Hold: whose rules come first
+	env       *probe.Env
+	plan      *probe.Plan
+	filter    *filter
+	ns        *kernel.PIDNamespace // whose numbers are meant; nil: the initial one's
+	spec      *ebpf.CollectionSpec
+	coll      *ebpf.Collection
+	ring      *mapx.Ring
+	mode      uint32  // what mapMode has; guarded by window.mu
+	copy      uint32  // 1 if someone walks copies; guarded by window.mu
+	copied    *copied // nil if none are made
+	maxStacks int
+	epoch     uint32 // the last one of a process
+	window    window
+	pids      []int // with Options.Hold: whose rules come first
 
 	closed  atomic.Bool
 	mu      sync.Mutex
@@ -95,7 +98,7 @@ type Collector struct {
 	// From LoadWalker to Detach:
 	walker *ebpf.Collection
 	tables *bpfwalk.Tables
-	cfi    *stack.CFICache
+	cfi    *stack.CFICache // from Attach on
 
 	follower atomic.Pointer[lifecycle.Follower] // while Watch has one
 
@@ -148,6 +151,15 @@ type Stats struct {
 	// last seen to come to it, and one of the two is selected. Waits that begin or end
 	// there are not part of Samples; one that ends there is also in Unended.
 	Gaps uint64
+	// Unwalked is the number of samples whose user stacks the walker in BPF had no rules for yet: of
+	// processes, or of their mappings, that were just made. While processes are watched (Watch) these
+	// stacks are copied and walked in this process. Samples counts them all.
+	Unwalked uint64
+	// Copied is the number of those for which that was done. The others have the stacks that were found
+	// without rules: CopyFull because there was no room for copies, CopyLimit because there were too many
+	// in a time, and the rest because it is not known what the process mapped, or because the sample
+	// interrupted another.
+	Copied, CopyFull, CopyLimit uint64
 	// Missed is the number of events for which the kernel ran no program, most often
 	// because another BPF program, or a call that reads a BPF map, was interrupted on the
 	// CPU. Kernels before 6.7 do not count them; in recordings it is 0.
@@ -186,8 +198,14 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 		return nil, err
 	}
 	f.lives = findLives(env)
+	if !f.noUser && f.waits == 0 {
+		f.copier = newCopier(env)
+	}
 	c := &Collector{
-		env: env, plan: plan, filter: f, ns: kernel.OwnPIDNamespace(), served: o.Served,
+		env: env, plan: plan, filter: f, ns: kernel.OwnPIDNamespace(),
+		cfi: &stack.CFICache{
+			MaxBytes: cfiBytes, MaxMappings: bpfwalk.MaxMappings, Chosen: f.pids, Served: o.Served,
+		},
 	}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -227,24 +245,32 @@ func (o *Options) filter() (*filter, error) {
 
 // load creates the maps and loads a program for each of the plan's.
 func (c *Collector) load(o *Options) error {
-	maxStacks := o.MaxStacks
-	if maxStacks == 0 {
-		maxStacks = defaultMaxStacks
-	}
+	c.maxStacks = cmp.Or(o.MaxStacks, defaultMaxStacks)
 	spec := &ebpf.CollectionSpec{
-		Maps:     c.filter.mapSpecs(uint32(maxStacks)),
+		Maps:     c.filter.mapSpecs(uint32(c.maxStacks)),
 		Programs: make(map[string]*ebpf.ProgramSpec),
 	}
 	c.spec = spec
 	if c.filter.pids {
 		spec.Maps[mapPIDs] = pidsSpec(len(o.PIDs))
 	}
+	if c.filter.copier != nil {
+		cpus, err := ebpf.PossibleCPU()
+		if err != nil {
+			return fmt.Errorf("collect: %w", err)
+		}
+		c.filter.copySpecs(spec.Maps, cpus)
+	}
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
-		var err error
-		if p.Instructions, err = c.filter.program(&c.plan.Programs[i], i, false); err != nil {
+		insns, err := c.filter.program(&c.plan.Programs[i], i, false)
+		if err != nil {
 			return err
 		}
+		if c.filter.copier != nil {
+			insns = withFuncInfo(p.Name, append(insns, c.filter.copier.Instructions()...))
+		}
+		p.Instructions = insns
 		p.License = license
 		p.Instructions = c.ns.OwnIDs(p.Instructions, true)
 		spec.Programs[c.plan.Programs[i].Name] = p
@@ -320,6 +346,9 @@ func (c *Collector) open() error {
 		c.totals, err = openTable[waitKey, summed](c, mapTotals)
 	} else {
 		c.counts, err = openTable[taskKey, counted](c, mapCounts)
+	}
+	if err == nil && c.filter.copier != nil {
+		err = c.openCopied(c.maxStacks)
 	}
 	return err
 }
@@ -400,6 +429,10 @@ func (c *Collector) Stats() (Stats, error) {
 		Unwoken:     total[counterUnwoken],
 		Unended:     total[counterUnended],
 		Gaps:        total[counterGaps],
+		Unwalked:    total[counterUnwalked],
+		Copied:      total[counterCopied],
+		CopyFull:    total[counterCopyFull],
+		CopyLimit:   total[counterCopyLimit],
 	}, nil
 }
 
@@ -499,7 +532,7 @@ func (c *Collector) Close() error {
 		return nil
 	}
 	c.closed.Store(true)
-	return errors.Join(c.Detach(), release(c.ring, c.coll))
+	return errors.Join(c.Detach(), c.copied.close(), release(c.ring, c.coll))
 }
 
 // release closes a ring and the maps, as far as there are any.

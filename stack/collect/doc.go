@@ -64,6 +64,12 @@
 // the processes given to AddProcess, together with the frames of Python programs (CPython
 // 3.11 to 3.13). With Options.Hold nothing is counted before that.
 //
+// A process that has just begun, and a library that was just loaded, have no rules in BPF yet. While
+// processes are watched (Watch, NewProfiler), such stacks are copied, some 1,900 a second and CPU at most,
+// and walked in Go by what the kernel's records say was mapped then, also of processes that have ended
+// since. Each sample is counted once: until its copy is walked, or if that is lost (Stats.Copied), under
+// the stack that was found without rules. Waits (AttachWaits) are not copied.
+//
 // AttachCopies copies the registers and the top of the user's stack instead, to be walked
 // in Go, for events that are rare and stacks that must be exact. With KernelStacks it
 // copies those of the kernel, to be walked by the running kernel's own ORC tables, which

@@ -109,13 +109,15 @@ const (
 	waitWaker = waitTask + keySize
 	waitSize  = waitWaker + keySize
 
-	// A scratch slot: the counter by which it is claimed, the last id that it returned, the
-	// wait being built, whose first key an event's is, zeros, then the state of package
+	// A scratch slot: the counter by which it is claimed, the last id that it returned, what
+	// bounds copies (the first slot's), the wait being built, whose first key an event's is, zeros, then the state of package
 	// stack's walker, which ends with the stack's addresses. The helper's stack is at the
 	// same place.
 	scratchClaims = 0
 	scratchLastID = 8
-	scratchWait   = 16
+	scratchSlice  = 16 // of time in which the CPU's last copy was made
+	scratchCopies = 24 // and how many were in it
+	scratchWait   = 32
 	scratchKey    = scratchWait + waitTask
 	scratchWaker  = scratchWait + waitWaker
 	scratchZeros  = scratchWait + waitSize
@@ -139,14 +141,18 @@ var (
 
 // The slots of the counters' per-CPU array.
 const (
-	counterSamples  = iota // samples that passed the filters
-	counterFull            // lost: no room for another key
-	counterNested          // lost: all scratch slots of a CPU in use
-	counterSegments        // stacks cut short: no room for another segment
-	counterRing            // first sights of a process that were not sent
-	counterWaits           // lost: no room for another thread that is off its CPU
-	counterUnwoken         // waits whose waker was not seen
-	counterUnended         // waits whose end was not seen
-	counterGaps            // places where switches of traced threads are missing
+	counterSamples   = iota // samples that passed the filters
+	counterFull             // lost: no room for another key
+	counterNested           // lost: all scratch slots of a CPU in use
+	counterSegments         // stacks cut short: no room for another segment
+	counterRing             // first sights of a process that were not sent
+	counterWaits            // lost: no room for another thread that is off its CPU
+	counterUnwoken          // waits whose waker was not seen
+	counterUnended          // waits whose end was not seen
+	counterGaps             // places where switches of traced threads are missing
+	counterUnwalked         // samples whose stacks had no rules yet, to be copied
+	counterCopyFull         // of those, not copied: no room in the ring
+	counterCopyLimit        // and too many in a time
+	counterCopied           // samples whose stacks were walked in Go: this package's count
 	numCounters
 )

@@ -41,7 +41,8 @@ func whole(name string) string     { return name + "_of" }
 const (
 	wordMode   = 0 // modeHelper, modeWalker or modeHold
 	wordWindow = 4 // which halves are written to
-	modeSize   = 8
+	wordCopy   = 8 // 1 if someone walks copies
+	modeSize   = 12
 )
 
 // mapSpecs returns the maps of a collector with room for maxStacks stacks.
@@ -157,7 +158,8 @@ const (
 	slotTable    = -64 // mapCounts or mapTotals
 	slotSegments = -72
 
-	slotTotal = -104 // what to add to a table: counted or summed
+	slotTotal  = -104 // what to add to a table: counted or summed
+	slotWindow = -108 // u32 with Options.Windows, which halves are written to
 )
 
 // A new segment's id: the count above the CPU above the scratch slot. It stays
@@ -183,6 +185,8 @@ type filter struct {
 	states   State
 
 	lives *lives // nil: lives are not told apart
+
+	copier *bpfwalk.Copier // nil: stacks that can't be walked yet are not copied
 }
 
 // sums reports whether there is more to add up than the number of events.
@@ -237,6 +241,7 @@ func (f *filter) event(b *builder, p *probe.Program, index int, walk bool) error
 	} else {
 		b.countKey("release")
 	}
+	f.copyUnwalked(b, walk)
 	b.firstSight()
 	b.release()
 	b.label("exit")

@@ -91,6 +91,14 @@ func (g *segments) add(s *segment, id uint64) {
 
 // read adds all segments of a table, which it may empty.
 func (g *segments) read(t mapx.Table[segment, uint64], andClear bool) error {
+	if with, ok := t.(*copiedSegmentTable); ok && !andClear {
+		err := g.read(with.Table, false)
+		with.each(with.p.c.window.active, func(id stackID) []uint64 {
+			pcs, _ := g.addresses(id)
+			return pcs
+		}, g.add)
+		return err
+	}
 	if w, ok := t.(*windowTable[segment, uint64]); ok && !andClear {
 		t = w.active()
 	}

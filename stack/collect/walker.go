@@ -13,7 +13,6 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
-	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
 	"github.com/borescope/borescope/stack/python"
 )
@@ -108,7 +107,11 @@ func (c *Collector) loadWalker() error {
 		if err != nil {
 			return err
 		}
-		p.Instructions = c.ns.OwnIDs(withFuncInfo(p.Name, append(insns, w.Instructions()...)), true)
+		insns = append(insns, w.Instructions()...)
+		if c.filter.copier != nil {
+			insns = append(insns, c.filter.copier.Instructions()...)
+		}
+		p.Instructions = c.ns.OwnIDs(withFuncInfo(p.Name, insns), true)
 		p.License = license
 		spec.Programs[p.Name] = p
 	}
@@ -124,9 +127,6 @@ func (c *Collector) loadWalker() error {
 	}
 	if c.tables, err = bpfwalk.NewTables(maps, nil); err != nil {
 		return err
-	}
-	c.cfi = &stack.CFICache{
-		MaxBytes: cfiBytes, MaxMappings: bpfwalk.MaxMappings, Chosen: c.filter.pids, Served: c.served,
 	}
 	for _, pid := range c.pids {
 		_ = c.AddProcess(pid) // what can't be read is walked by frame pointers

@@ -3,6 +3,7 @@ package collect
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/borescope/borescope/internal/walking"
 	"github.com/borescope/borescope/mapx"
@@ -14,7 +15,8 @@ import (
 // called: processes reads their mappings, so that their addresses have names after they ended,
 // and the walker, which it loads if LoadWalker was not called before, gets the rules for their
 // files. What they map and execute later both learn from the kernel's records about all processes
-// (lifecycle.Follow); where these are not to be had, from reading their mappings again. stop returns
+// (lifecycle.Follow); where these are not to be had, from reading their mappings again. Samples whose
+// stacks the walker has no rules for yet have them copied, and walked here (Stats.Copied). stop returns
 // the error with which watching ended before, if it did.
 //
 // Where the walker can't be loaded, stacks are walked by frame pointers, and unwalked is called
@@ -30,12 +32,19 @@ func (c *Collector) Watch(processes *symbol.Processes, unwalked func(error)) (st
 	if err == nil { // else mappings are read again when they are old
 		c.follower.Store(f)
 	}
+	err = c.copied.begin(processes)
 	done := make(chan error, 1)
 	go func() { done <- w.run(ctx) }()
+	var walked sync.WaitGroup
+	walked.Go(func() { c.copied.run(ctx) })
+	walked.Go(func() { c.copied.runWaiting(ctx) })
 	return func() error {
 		cancel()
+		err := errors.Join(err, <-done)
+		walked.Wait()
+		err = errors.Join(err, c.copied.end())
 		c.follower.Store(nil)
-		return errors.Join(<-done, f.Close())
+		return errors.Join(err, f.Close())
 	}
 }
 
@@ -94,8 +103,11 @@ func (w *watcher) replaced(ev *symbol.Event) bool {
 // walk loads the walker and gives it the processes.
 func (w *watcher) walk(ctx context.Context) error {
 	err := w.c.LoadWalker()
-	if err != nil && w.unwalked != nil {
-		w.unwalked(err)
+	if err != nil {
+		err = errors.Join(err, w.c.setCopying(0)) // every stack would be copied
+		if w.unwalked != nil {
+			w.unwalked(err)
+		}
 	}
 	w.queue.Run(&untilEnd{w.c, ctx, err})
 	if errors.Is(err, errors.ErrUnsupported) {

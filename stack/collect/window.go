@@ -110,7 +110,7 @@ func (c *Collector) turn() error {
 
 // switchTo says which programs count, and to which halves. The caller holds window.mu.
 func (c *Collector) switchTo(mode uint32, active int) error {
-	err := c.coll.Maps[mapMode].Put(uint32(0), [2]uint32{mode, uint32(active)})
+	err := c.coll.Maps[mapMode].Put(uint32(0), [3]uint32{mode, uint32(active), c.copy})
 	if err == nil {
 		c.mode, c.window.active = mode, active
 	}

@@ -1,0 +1,141 @@
+package collect_test
+
+import (
+	"cmp"
+	"os"
+	"reflect"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/mapx/recording"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/collect"
+	"github.com/borescope/borescope/symbol"
+)
+
+// TestBriefWork is the child of TestBrief: it does 23 calls at once, and ends.
+func TestBriefWork(t *testing.T) {
+	if os.Getenv("COLLECT_WORKLOAD") != "brief" {
+		return
+	}
+	caller()
+	os.Exit(0)
+}
+
+// TestBrief: processes end some milliseconds after they have begun, before or while the rules of their
+// file are read. Each of their calls is counted once, and its stack is whole.
+func TestBrief(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tracepoint("syscalls", "sys_enter_getppid"))
+	for name, o := range map[string]collect.Options{
+		"whole":    {NoKernel: true},
+		"windows":  {NoKernel: true, Windows: true},
+		"summed":   {NoKernel: true, Value: "__syscall_nr"},
+		"replayed": {NoKernel: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Comm = "exe" // of /proc/self/exe
+			c := attach(t, probe.Tracepoint{Group: "syscalls", Name: "sys_enter_getppid"}, &o)
+			defer c.Close()
+			ps := symbol.NewProcesses(nil)
+			defer ps.Close()
+			var unwalked error
+			stop := c.Watch(ps, func(err error) { unwalked = err })
+			children := map[int]bool{}
+			var samples []collect.Sample
+			const times = 10
+			for range times {
+				cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestBriefWork$")
+				cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=brief")
+				if err := cmd.Run(); err != nil {
+					t.Fatal(err)
+				}
+				children[cmd.Process.Pid] = true
+				// Its copies are walked, of which the ring has no room for all.
+				read := c.Samples
+				if o.Windows {
+					read = c.ReadAndClear
+				}
+				w, err := read()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if o.Windows {
+					samples = append(samples, w...)
+				}
+			}
+			dir := t.TempDir()
+			var rec *recording.Recorder
+			if name == "replayed" {
+				var err error
+				if rec, err = recording.Create(dir, nil); err != nil {
+					t.Fatal(err)
+				}
+				c.Record(rec)
+			}
+			last, err := c.Samples()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stats, err := c.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			samples = append(samples, last...)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			testenv.SkipUnsupported(t, unwalked)
+			var all, whole uint64
+			cut := map[stack.StopReason]uint64{}
+			for _, s := range samples {
+				if !children[s.PID] {
+					continue
+				}
+				all += s.Count
+				if s.User.Stopped == stack.StopBottom && len(s.User.Frames) > 4 {
+					whole += s.Count
+				} else {
+					cut[s.User.Stopped] += s.Count
+				}
+				if o.Value != "" && s.Value != int64(s.Count)*syscall.SYS_GETPPID {
+					t.Errorf("%d calls have the value %d", s.Count, s.Value)
+				}
+				if s.First == 0 || s.Last < s.First || s.Last-s.First > uint64(time.Minute) {
+					t.Errorf("%d samples from %d to %d", s.Count, s.First, s.Last)
+				}
+			}
+			if all != times*workload || whole < all*98/100 {
+				t.Errorf("%d of %d calls counted, %d with whole stacks, others %v: %+v", all, times*workload, whole, cut, stats)
+			}
+			if stats.Copied == 0 || stats.Copied > stats.Unwalked ||
+				stats.CopyFull+stats.CopyLimit > stats.Unwalked-stats.Copied {
+				t.Errorf("copies: %+v", stats)
+			}
+			if rec == nil {
+				return
+			}
+			if err := rec.Close(); err != nil {
+				t.Fatal(err)
+			}
+			recorded, err := recording.Open(os.DirFS(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			replay, err := collect.Replay(recorded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := replay.Samples()
+			replayed, serr := replay.Stats()
+			if err := cmp.Or(err, serr); err != nil || !reflect.DeepEqual(again, samples) {
+				t.Errorf("%d samples were replayed as %d: %v", len(samples), len(again), err)
+			}
+			if stats.Missed = 0; replayed != stats {
+				t.Errorf("%+v was replayed as %+v", stats, replayed)
+			}
+		})
+	}
+}

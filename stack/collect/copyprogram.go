@@ -1,0 +1,144 @@
+package collect
+
+import (
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/bpfwalk"
+)
+
+const (
+	mapUnwalked = "unwalked"      // by CPU, where a copy is built
+	mapCopying  = "unwalked_ring" // and sent
+)
+
+// A copy of a stack that could not be walked yet: what its sample was counted under, then the state of
+// bpfwalk.Copier.
+const (
+	unwalkedKey    = 0
+	unwalkedTime   = keySize
+	unwalkedValue  = unwalkedTime + 8
+	unwalkedWindow = unwalkedValue + 8
+	unwalkedState  = unwalkedWindow + 8
+)
+
+const (
+	// unwalkedBytes is how much of a stack is copied.
+	unwalkedBytes = 16 << 10
+	// unwalkedRing is the room for copies that were not walked yet, in bytes; this process maps it twice.
+	unwalkedRing = 1 << 20
+	// copySliceShift and copiesASlice bound what copying costs: on each CPU some 1,900 in a second, of two
+	// to three microseconds.
+	copySliceShift = 27
+	copiesASlice   = 256
+)
+
+// newCopier returns what copies stacks; nil where the kernel's types do not say where registers are.
+// Return addresses that uretprobes replaced are not copied: that takes 900 instructions, a tenth of the
+// time to attach, for functions that are probed in processes that have just begun.
+func newCopier(env *probe.Env) *bpfwalk.Copier {
+	off, err := taskStack(env)
+	if err != nil {
+		return nil
+	}
+	return &bpfwalk.Copier{Machine: machine, Bytes: unwalkedBytes, TaskStackOffset: off}
+}
+
+// copySpecs adds the maps for copies.
+func (f *filter) copySpecs(specs map[string]*ebpf.MapSpec, cpus int) {
+	specs[mapUnwalked] = &ebpf.MapSpec{
+		Name: mapUnwalked, Type: ebpf.Array, KeySize: 4,
+		ValueSize: uint32(unwalkedState + f.copier.StateSize()), MaxEntries: uint32(cpus),
+	}
+	specs[mapCopying] = &ebpf.MapSpec{Name: mapCopying, Type: ebpf.RingBuf, MaxEntries: unwalkedRing}
+}
+
+// copyUnwalked sends a copy of the user's stack of a sample that was just counted, if someone walks
+// copies and its own walk was without the rules of a process, or of a mapping: they may only not be
+// there yet. What slotTotal has is what was counted.
+func (f *filter) copyUnwalked(b *builder, walk bool) {
+	if f.copier == nil {
+		return
+	}
+	want, none, same := b.unique("unwalked"), b.unique("walked"), b.unique("slice")
+	if walk {
+		b.add(
+			asm.LoadMem(asm.R1, regScratch, b.key+keyUserEnd, asm.Word),
+			asm.JEq.Imm(asm.R1, userWalked|int32(stack.StopNone), none),
+			asm.JEq.Imm(asm.R1, userWalked|int32(stack.StopNoMapping), want),
+			asm.LoadMem(asm.R1, regScratch, int16(scratchState+walker.FlagsOffset()), asm.Word),
+			asm.JEq.Imm(asm.R1, 0, none), // the walker knows the process
+		)
+		b.label(want)
+	}
+	b.add(
+		asm.LoadMem(asm.R1, regScratch, b.key+keyUser, asm.DWord),
+		asm.JSLE.Imm(asm.R1, 0, none),
+	)
+	b.lookupIndex(mapMode, 0)
+	b.add(
+		asm.JEq.Imm(asm.R0, 0, none),
+		asm.LoadMem(asm.R1, asm.R0, wordCopy, asm.Word),
+		asm.JEq.Imm(asm.R1, 0, none),
+	)
+	b.count(counterUnwalked)
+	b.add(
+		// The buffer is the first slot's.
+		asm.LoadMem(asm.R1, asm.RFP, slotClaim, asm.Word),
+		asm.JNE.Imm(asm.R1, 0, none),
+		asm.LoadMem(asm.R1, asm.RFP, slotNow, asm.DWord),
+		asm.RSh.Imm(asm.R1, copySliceShift),
+		asm.LoadMem(asm.R2, regScratch, scratchSlice, asm.DWord),
+		asm.JEq.Reg(asm.R1, asm.R2, same),
+		asm.StoreMem(regScratch, scratchSlice, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R1, 0),
+		asm.StoreMem(regScratch, scratchCopies, asm.R1, asm.DWord),
+	)
+	limited := b.unique("limited")
+	b.label(same)
+	b.add(
+		asm.LoadMem(asm.R1, regScratch, scratchCopies, asm.DWord),
+		asm.JGE.Imm(asm.R1, copiesASlice, limited),
+		asm.Add.Imm(asm.R1, 1),
+		asm.StoreMem(regScratch, scratchCopies, asm.R1, asm.DWord),
+		asm.FnGetSmpProcessorId.Call(),
+		asm.StoreMem(asm.RFP, slotIndex, asm.R0, asm.Word),
+	)
+	b.lookup(mapUnwalked, asm.RFP, slotIndex)
+	b.add(asm.JEq.Imm(asm.R0, 0, none), asm.Mov.Reg(regTmp, asm.R0))
+	b.move(regTmp, unwalkedKey, regScratch, b.key, keySize)
+	b.move(regTmp, unwalkedTime, asm.RFP, slotNow, 8)
+	if f.sums() {
+		b.move(regTmp, unwalkedValue, asm.RFP, slotTotal+8, 8)
+	} else {
+		b.move(regTmp, unwalkedValue, asm.RFP, slotTotal, 8) // 1
+	}
+	if b.windowed != nil {
+		b.add(asm.LoadMem(asm.R1, asm.RFP, slotWindow, asm.Word))
+	} else {
+		b.add(asm.Mov.Imm(asm.R1, 0))
+	}
+	b.add(
+		asm.StoreMem(regTmp, unwalkedWindow, asm.R1, asm.DWord),
+		asm.Mov.Reg(asm.R1, regTmp),
+		asm.Add.Imm(asm.R1, unwalkedState),
+		asm.Call.Label(bpfwalk.CopyFunc),
+		asm.JGT.Imm(asm.R0, int32(f.copier.StateSize()), none), // for the verifier
+		asm.Mov.Reg(asm.R3, asm.R0),
+		asm.Add.Imm(asm.R3, unwalkedState),
+	)
+	b.loadMap(asm.R1, mapCopying)
+	b.add(
+		asm.Mov.Reg(asm.R2, regTmp),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnRingbufOutput.Call(),
+		asm.JEq.Imm(asm.R0, 0, none),
+	)
+	b.count(counterCopyFull)
+	b.add(asm.Ja.Label(none))
+	b.label(limited)
+	b.count(counterCopyLimit)
+	b.label(none)
+}
