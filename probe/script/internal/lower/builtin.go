@@ -58,8 +58,9 @@ func (l *lowerer) builtin(x *syntax.Builtin) *ir.Expr {
 // functions are passed it, or that of the event.
 func (l *lowerer) argument(n syntax.Node, i int) *ir.Expr {
 	e := &ir.Expr{Op: ir.OpArg, Int: int64(i)}
-	switch l.point.Provider {
-	case "kprobe", "uprobe":
+	switch p := l.point.Provider; {
+	case p == "uprobe" && l.o.OwnRegisters:
+	case p == "kprobe" || p == "uprobe":
 		list := argumentRegisters[l.o.Arch]
 		if i >= len(list) {
 			return l.missing(n, "this argument")

@@ -53,6 +53,9 @@ type Options struct {
 	// SeriesTime is a map without keys, of unsigned numbers, that has the time of time series in
 	// nanoseconds; "" is the kernel's clock.
 	SeriesTime string
+	// OwnRegisters makes the numbers of user functions' arguments count the registers of the function's
+	// own language, without DWARF; else they are those of C.
+	OwnRegisters bool
 	// CgroupID returns the id of a control group. Nil: it is another machine's.
 	CgroupID func(path string) (uint64, error)
 	// Values are the values of getopt's options, by their names.

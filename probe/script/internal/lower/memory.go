@@ -143,6 +143,10 @@ func (l *lowerer) member(x *syntax.Field) *ir.Expr {
 
 // memberOf returns a member of a struct that is a value of the program's own.
 func (l *lowerer) memberOf(x *syntax.Field) *ir.Expr {
+	if arg, ok := x.X.(*syntax.Field); ok && isArgs(arg.X) && l.point.Provider == "uprobe" {
+		// It may be in several registers.
+		return l.loaded(x, &ir.Expr{Op: ir.OpMember, Str: x.Name, Args: []*ir.Expr{l.arg(arg.Name)}})
+	}
 	of := l.of(x.X)
 	if of.Kind != ir.KindBytes || of.Elem == nil {
 		return l.missing(x, "a member of this")
