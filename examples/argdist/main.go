@@ -1,11 +1,11 @@
 // Argdist counts the values that an argument, or any other expression, has when a probe
 // fires. It prints the number of occurrences of each value (-C) or a histogram (-H).
 //
-//	# argdist -H 'kretprobe:vfs_read retval'
+//	# argdist -H 'kretprobe:vfs_read (int64)retval'
 //	Tracing... Hit Ctrl-C to end.
 //	[16:02:11]
-//	kretprobe:vfs_read retval
-//	     retval              : count     distribution
+//	kretprobe:vfs_read (int64)retval
+//	     (int64)retval       : count     distribution
 //	         0 -> 1          : 0        |                                        |
 //	         2 -> 3          : 23       |****************************************|
 //
@@ -26,7 +26,7 @@ import (
 	"github.com/borescope/borescope/probe/action"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
-	"github.com/borescope/borescope/probe/tool/expr"
+	"github.com/borescope/borescope/probe/tool/spec"
 )
 
 func main() { os.Exit(tool.Main("argdist", run)) }
@@ -34,14 +34,14 @@ func main() { os.Exit(tool.Main("argdist", run)) }
 // key is a combination of values. Numbers and texts that are not used are zero.
 type key struct {
 	N0, N1, N2, N3 uint64
-	S0, S1         [expr.DefaultText]byte
+	S0, S1         [spec.DefaultText]byte
 }
 
 // dist is one -C or -H.
 type dist struct {
 	text      string
 	histogram bool
-	values    []*ir.Expr
+	probe     *spec.Probe
 	counts    *action.Counter[key] // of -C
 	hist      *action.Hist[action.None]
 }
@@ -63,14 +63,13 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	if err != nil {
 		return err
 	}
-	o.Options.Resolve = expr.Resolve(p)
 	return o.Run(ctx, stdout, "Tracing", o.show, p)
 }
 
 func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("argdist", "Count the values that expressions take when a probe fires. A PROBE is\n"+
-		"TARGET [/FILTER/] VALUE[, VALUE ...]: a target of bpftrace's, C's expressions.",
-		"argdist -H 'kr:vfs_read /retval > 0/ retval'", "sizes of reads",
+		"TARGET [/FILTER/] VALUE[, VALUE ...]: a target and expressions of bpftrace's.",
+		"argdist -H 'kr:vfs_read (int64)retval'", "sizes of reads",
 		"argdist -C 't:syscalls:sys_enter_openat comm, args.flags' 5", "")
 	o := &options{Tool: t, pid: t.PID(), tid: t.TID("t,tid")}
 	o.top = t.Int("T,top", "N", 0, "show only the N most frequent values")
@@ -95,21 +94,29 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 
 // program counts the values of all probes.
 func (o *options) program() (*action.Program, error) {
+	var texts []string
+	for _, d := range o.dists {
+		texts = append(texts, d.text)
+	}
+	probes, err := spec.Parse(o.Tool, texts, &spec.Options{PID: *o.pid})
+	if err != nil {
+		return nil, err
+	}
+	o.Options.Resolve = spec.Resolve(probes)
 	p := action.NewProgram("argdist")
 	for i, d := range o.dists {
-		spec, err := expr.ParseSpec(d.text, *o.pid)
-		if err != nil {
-			return nil, o.Usagef("%w", err)
-		}
-		if err := d.parse(spec, i); err != nil {
+		d.probe = probes[i]
+		if err := d.count(i); err != nil {
 			return nil, o.Usagef("%s: %w", d.text, err)
 		}
-		p.On(spec.Target, func(c *action.Ctx) {
-			tool.FilterPID(c, *o.pid)
-			tool.FilterTID(c, *o.tid)
-			expr.Filter(c, spec.Filter)
-			d.observe(c)
-		})
+		for _, a := range d.probe.Actions {
+			p.On(a.Target, func(c *action.Ctx) {
+				tool.FilterPID(c, *o.pid)
+				tool.FilterTID(c, *o.tid)
+				a.Run(c)
+				d.observe(c, a.Values)
+			})
+		}
 	}
 	return p, nil
 }
@@ -138,18 +145,15 @@ func (o *options) show(s *tool.Session) error {
 	})
 }
 
-// parse parses the values, and creates the map that counts them.
-func (d *dist) parse(spec expr.Spec, i int) (err error) {
-	if d.values, err = expr.ParseList(spec.Rest, spec.Target); err != nil {
-		return err
-	}
+// count creates the map that counts the values.
+func (d *dist) count(i int) error {
 	texts := 0
-	for _, v := range d.values {
-		if expr.Text(v) {
+	for _, v := range d.probe.Values {
+		if v.IsText() {
 			texts++
 		}
 	}
-	switch n := len(d.values); {
+	switch n := len(d.probe.Values); {
 	case d.histogram && (n != 1 || texts > 0):
 		return fmt.Errorf("-H takes one number")
 	case n == 0 || texts > 2 || n-texts > 4:
@@ -163,19 +167,19 @@ func (d *dist) parse(spec expr.Spec, i int) (err error) {
 }
 
 // observe counts the values of an event.
-func (d *dist) observe(c *action.Ctx) {
+func (d *dist) observe(c *action.Ctx, values []*ir.Expr) {
 	if d.histogram {
-		d.hist.Observe(c, d.values[0])
+		d.hist.Observe(c, values[0])
 		return
 	}
 	parts := []any{0, 0, 0, 0, "", ""}
 	number, text := 0, 4
-	for _, v := range d.values {
-		if expr.Text(v) {
-			parts[text] = v
+	for i, v := range d.probe.Values {
+		if v.IsText() {
+			parts[text] = values[i]
 			text++
 		} else {
-			parts[number] = v
+			parts[number] = values[i]
 			number++
 		}
 	}
@@ -194,7 +198,7 @@ func (d *dist) openHist(s *tool.Session, o *options) (func() error, error) {
 				err = errors.Join(err, sum.Merge(shown))
 				shown = sum
 			}
-			s.Hist(shown, d.values[0].String(), "", nil)
+			s.Hist(shown, d.probe.Values[0].Text, "", nil)
 		}
 		return err
 	}, err
@@ -230,14 +234,14 @@ func (d *dist) openCounts(s *tool.Session, o *options) (func() error, error) {
 // event formats a combination of values.
 func (d *dist) event(k key) string {
 	numbers := []uint64{k.N0, k.N1, k.N2, k.N3}
-	texts := []string{action.Text(k.S0[:]), action.Text(k.S1[:])}
+	texts := [][]byte{k.S0[:], k.S1[:]}
 	var parts []string
-	for _, v := range d.values {
-		if expr.Text(v) {
-			parts = append(parts, fmt.Sprintf("%v = %q", v, texts[0]))
+	for _, v := range d.probe.Values {
+		if v.IsText() {
+			parts = append(parts, fmt.Sprintf("%s = %q", v.Text, v.String(texts[0])))
 			texts = texts[1:]
 		} else {
-			parts = append(parts, fmt.Sprintf("%v = %d", v, int64(numbers[0])))
+			parts = append(parts, fmt.Sprintf("%s = %v", v.Text, v.Number(numbers[0])))
 			numbers = numbers[1:]
 		}
 	}

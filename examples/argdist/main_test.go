@@ -59,7 +59,7 @@ func TestLive(t *testing.T) {
 		Buckets []struct{ Lo, Count int }
 	}](t, out) {
 		switch r.Event {
-		case `args.mode = 0, str(args.pathname, 64) = "/nowhere/to/be/found"`, `args.mode = 64, str(args.pathname, 64) = "/nowhere/to/be/found"`:
+		case `args.mode = 0, str(args.pathname) = "/nowhere/to/be/found"`, `args.mode = 64, str(args.pathname) = "/nowhere/to/be/found"`:
 			counts += r.Count
 		}
 		for _, b := range r.Buckets {
@@ -73,12 +73,15 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// mkdirat returns the kernel's function behind mkdir, whose arguments are a directory, a name and a mode.
+func mkdirat() string { return tool.New("test", "").Symbol("do_mkdirat", "filename_mkdirat") }
+
 // The return value and an argument of functions.
 func TestLiveFunctions(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes)
 	child := tooltest.Start(t, "mkdir")
 	out := tooltest.Live(t, run, []string{
-		"-json", "-p", strconv.Itoa(child.PID), "-C", "kretprobe:do_mkdirat retval", "-C", "kprobe:do_mkdirat (u32)args.mode * 2",
+		"-json", "-p", strconv.Itoa(child.PID), "-C", "kretprobe:" + mkdirat() + " (int32)retval", "-C", "kprobe:" + mkdirat() + " (uint32)arg2 * 2",
 	}, child.Work)
 	got := map[string]int{}
 	for _, r := range tooltest.Objects[struct {
@@ -87,7 +90,7 @@ func TestLiveFunctions(t *testing.T) {
 	}](t, out) {
 		got[r.Event] = r.Count
 	}
-	if got["retval = -2"] != 46 || len(got) != 3 {
+	if got["(int32)retval = -2"] != 46 || len(got) != 3 {
 		t.Errorf("%v", got)
 	}
 }

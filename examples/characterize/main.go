@@ -16,9 +16,8 @@ import (
 	"os"
 
 	"github.com/borescope/borescope/probe/action"
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
-	"github.com/borescope/borescope/probe/tool/expr"
+	"github.com/borescope/borescope/probe/tool/spec"
 )
 
 func main() { os.Exit(tool.Main("characterize", run)) }
@@ -38,7 +37,7 @@ type (
 	// value answers what: a number or a text.
 	value struct {
 		N uint64
-		S [expr.DefaultText]byte
+		S [spec.DefaultText]byte
 	}
 )
 
@@ -46,8 +45,7 @@ type (
 type options struct {
 	*tool.Tool
 	pid, top *int
-	spec     expr.Spec
-	values   []*ir.Expr // one or none
+	event    *spec.Probe // with a value, or none
 }
 
 // counters are the maps for the four answers.
@@ -67,7 +65,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		action.NewCounter[process]("who", 0), action.NewCounter[path]("why", 0),
 		action.NewCounter[value]("what", 0), action.NewCounter[uint64]("when", 0),
 	}
-	start := fmt.Sprintf("Characterizing %v", o.spec.Target)
+	start := fmt.Sprintf("Characterizing %v", o.event.Target)
 	return o.Run(ctx, stdout, start, func(s *tool.Session) error { return o.show(s, m) }, o.program(m))
 }
 
@@ -75,7 +73,7 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("characterize",
 		"Characterize a workload: who causes an event, why (by stack), what it is\n"+
 			"(by a value), and how it goes over time. An EVENT is TARGET [/FILTER/] [VALUE]:\n"+
-			"a target of bpftrace's, C's expressions.",
+			"a target and expressions of bpftrace's.",
 		"characterize 't:syscalls:sys_enter_read args.count'", "sizes of reads",
 		"characterize -d 10 't:block:block_rq_issue comm'", "disk I/O, by whom")
 	t.Operands("EVENT", 1, 1)
@@ -86,14 +84,14 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.spec, err = expr.ParseSpec(t.Args()[0], *o.pid); err == nil {
-		o.values, err = expr.ParseList(o.spec.Rest, o.spec.Target)
+	probes, err := spec.Parse(t, t.Args(), &spec.Options{PID: *o.pid})
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case err != nil:
-		return nil, t.Usagef("%w", err)
-	case len(o.values) > 1:
-		return nil, t.Usagef("%s: give an event one value at most", o.spec.Rest)
+	o.event = probes[0]
+	o.Options.Resolve = spec.Resolve(probes)
+	if len(o.event.Values) > 1 {
+		return nil, t.Usagef("%s: give an event one value at most", o.event.Text)
 	}
 	return o, nil
 }
@@ -101,20 +99,22 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 // program counts every event for all four answers.
 func (o *options) program(m *counters) *action.Program {
 	p := action.NewProgram("characterize")
-	p.On(o.spec.Target, func(c *action.Ctx) {
-		tool.FilterPID(c, *o.pid)
-		expr.Filter(c, o.spec.Filter)
-		m.who.Inc(c, c.PID(), c.Comm())
-		m.why.Inc(c, c.PID(), c.Kstack(20), c.Ustack(20))
-		m.when.Inc(c, c.Nsecs().Div(1_000_000_000))
-		for _, v := range o.values {
-			if expr.Text(v) {
-				m.what.Inc(c, 0, v)
-			} else {
-				m.what.Inc(c, v, "")
+	for _, a := range o.event.Actions {
+		p.On(a.Target, func(c *action.Ctx) {
+			tool.FilterPID(c, *o.pid)
+			a.Run(c)
+			m.who.Inc(c, c.PID(), c.Comm())
+			m.why.Inc(c, c.PID(), c.Kstack(20), c.Ustack(20))
+			m.when.Inc(c, c.Nsecs().Div(1_000_000_000))
+			for i, v := range o.event.Values {
+				if v.IsText() {
+					m.what.Inc(c, 0, a.Values[i])
+				} else {
+					m.what.Inc(c, a.Values[i], "")
+				}
 			}
-		}
-	})
+		})
+	}
 	return p
 }
 
@@ -124,7 +124,7 @@ func (o *options) show(s *tool.Session, m *counters) error {
 		s.Observe(*o.pid) // it may end before its stacks are named
 	}
 	answers := []func() error{showWho(s, m.who, *o.top), showWhy(s, m.why, *o.top)}
-	for _, v := range o.values {
+	for _, v := range o.event.Values {
 		answers = append(answers, showWhat(s, m.what, v, *o.top))
 	}
 	answers = append(answers, showWhen(s, o.JSON(), m.when))

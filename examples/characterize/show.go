@@ -7,9 +7,8 @@ import (
 
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/probe/action"
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
-	"github.com/borescope/borescope/probe/tool/expr"
+	"github.com/borescope/borescope/probe/tool/spec"
 )
 
 // reason is a path as -json prints it.
@@ -71,15 +70,15 @@ func showWhy(s *tool.Session, why *action.Counter[path], top int) func() error {
 	})
 }
 
-func showWhat(s *tool.Session, what *action.Counter[value], v *ir.Expr, top int) func() error {
+func showWhat(s *tool.Session, what *action.Counter[value], v spec.Value, top int) func() error {
 	return answer(s, what, func(entries []mapx.Entry[value, uint64], sum uint64) error {
-		s.Printf("\nWHAT: %v, values: %d in all\n", v, len(entries))
+		s.Printf("\nWHAT: %s, values: %d in all\n", v.Text, len(entries))
 		tab := s.Table("COUNT %-9d", "PCT %5.1f", "VALUE %v")
 		tab.Header()
 		for _, e := range entries[:min(top, len(entries))] {
-			var val any = int64(e.Key.N)
-			if expr.Text(v) {
-				val = action.Text(e.Key.S[:])
+			val := v.Number(e.Key.N)
+			if v.IsText() {
+				val = v.String(e.Key.S[:])
 			}
 			tab.Row(e.Value, percent(e.Value, sum), val)
 		}

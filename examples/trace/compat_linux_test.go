@@ -30,4 +30,16 @@ func TestLive32(t *testing.T) {
 			t.Errorf("%s: want %q:\n%s", probe, want, out)
 		}
 	}
+
+	// What selects them instead: the task's flag, in the language of expressions.
+	call := map[string]struct{ filter, id string }{
+		"amd64": {"curtask->thread_info.status & 2", "296"},
+		"arm64": {"curtask->thread_info.flags & 0x400000", "323"},
+	}[runtime.GOARCH]
+	child := tooltest.StartProgram(t, compatbuild.Write(t, image))
+	probe := "t:raw_syscalls:sys_enter /" + call.filter + `/ "call %d", args.id`
+	out := tooltest.Live(t, run, []string{"-p", strconv.Itoa(child.PID), probe}, child.Work)
+	if n := strings.Count(out, " call "+call.id+"\n"); n != 23 {
+		t.Errorf("%d calls of 23:\n%s", n, out)
+	}
 }

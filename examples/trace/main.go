@@ -1,7 +1,7 @@
 // Trace prints a line with values of your choice whenever a probe fires and a condition of
 // your choice holds.
 //
-//	# trace 'kretprobe:vfs_read /retval > 20000/ "read %d bytes", retval'
+//	# trace 'kretprobe:vfs_read /(int64)retval > 20000/ "read %d bytes", retval'
 //	Tracing... Hit Ctrl-C to end.
 //	PID     TID     COMM             FUNC             MESSAGE
 //	14381   14381   dd               vfs_read         read 65536 bytes
@@ -17,8 +17,9 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/probe/action"
+	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/tool"
-	"github.com/borescope/borescope/probe/tool/expr"
+	"github.com/borescope/borescope/probe/tool/spec"
 )
 
 func main() { os.Exit(tool.Main("trace", run)) }
@@ -31,15 +32,20 @@ type hit struct {
 	N0, N1, N2, N3, N4, N5 uint64
 	PID, TID, CPU, Spec    uint32
 	Comm                   action.Comm
-	S0, S1, S2             [128]byte
+	S0, S1, S2             text
 	Kernel, User           [frames]uint64 // of -K and -U
 }
+
+// maxText is the most bytes of a text in a message, and text one with its NUL.
+const maxText = 127
+
+type text = [maxText + 1]byte
 
 // frames is the number of frames of a stack that are printed.
 const frames = 24
 
-func (h *hit) numbers() []*uint64  { return []*uint64{&h.N0, &h.N1, &h.N2, &h.N3, &h.N4, &h.N5} }
-func (h *hit) texts() []*[128]byte { return []*[128]byte{&h.S0, &h.S1, &h.S2} }
+func (h *hit) numbers() []*uint64 { return []*uint64{&h.N0, &h.N1, &h.N2, &h.N3, &h.N4, &h.N5} }
+func (h *hit) texts() []*text     { return []*text{&h.S0, &h.S1, &h.S2} }
 
 // options holds the parsed command line.
 type options struct {
@@ -61,17 +67,17 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	if err != nil {
 		return err
 	}
-	o.Options.Resolve = expr.Resolve(p)
+	o.Options.Resolve = spec.Resolve(tr.probes)
 	return o.Run(ctx, stdout, "Tracing", tr.show, p)
 }
 
 func parse(args []string, stdout *tool.Output) (*options, error) {
 	t := tool.New("trace",
 		"Print a line whenever a probe fires. A PROBE is TARGET [/FILTER/] [\"FORMAT\",\n"+
-			"VALUE, ...]: a target of bpftrace's, C's expressions, printf's formats.",
+			"VALUE, ...]: a target, expressions and a format of bpftrace's language.",
 		`trace 'vfs_read /arg2 > 65536/ "%d bytes", arg2'`, "large reads",
 		`trace 't:sched:sched_process_exec "%s", str(args.filename)'`, "",
-		`trace 'kr:do_sys_openat2 /retval < 0/ "%d", retval'`, "opens that fail")
+		`trace 'kr:vfs_open /(int32)retval < 0/ "%d", (int32)retval'`, "failures")
 	t.Operands("PROBE...", 1, -1)
 	o := &options{
 		Tool:      t,
@@ -97,12 +103,12 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 	return o, t.Parse(args, stdout)
 }
 
-// tracer holds the messages of the probes, and their events.
+// tracer holds the probes, and their events.
 type tracer struct {
 	*options
-	messages []*message
-	events   *action.Events[hit]
-	group    uint64 // of -c
+	probes []*spec.Probe
+	events *action.Events[hit]
+	group  uint64 // of -c
 }
 
 // program emits an event when a probe of the command line fires.
@@ -112,23 +118,23 @@ func (tr *tracer) program() (_ *action.Program, err error) {
 			return nil, err
 		}
 	}
+	o := &spec.Options{PID: *tr.pid, Printf: true, MaxText: maxText}
+	if tr.probes, err = spec.Parse(tr.Tool, tr.Args(), o); err != nil {
+		return nil, err
+	}
 	p := action.NewProgram("trace")
 	p.IncludeSelf = *tr.self
-	for i, arg := range tr.Args() {
-		spec, err := expr.ParseSpec(arg, *tr.pid)
-		if err != nil {
-			return nil, tr.Usagef("%w", err)
+	for i, pr := range tr.probes {
+		if err := tr.fits(pr); err != nil {
+			return nil, err
 		}
-		m, err := parseMessage(spec)
-		if err != nil {
-			return nil, tr.Usagef("%s: %w", arg, err)
+		for _, a := range pr.Actions {
+			p.On(a.Target, func(c *action.Ctx) {
+				tr.filter(c)
+				a.Run(c)
+				tr.emit(c, i, a.Values)
+			})
 		}
-		tr.messages = append(tr.messages, m)
-		p.On(spec.Target, func(c *action.Ctx) {
-			tr.filter(c)
-			expr.Filter(c, spec.Filter)
-			tr.emit(c, i)
-		})
 	}
 	return p, nil
 }
@@ -143,8 +149,8 @@ func (tr *tracer) filter(c *action.Ctx) {
 	}
 }
 
-// emit emits an event of the command line's probe i.
-func (tr *tracer) emit(c *action.Ctx, i int) {
+// emit emits an event of the command line's probe i with its values.
+func (tr *tracer) emit(c *action.Ctx, i int, values []*ir.Expr) {
 	tr.events.Emit(c, func(h *hit, b *action.Bind) {
 		b.Set(&h.Nsecs, c.Nsecs())
 		b.Set(&h.Probe, c.Probe())
@@ -153,7 +159,7 @@ func (tr *tracer) emit(c *action.Ctx, i int) {
 		b.Set(&h.CPU, c.CPU())
 		b.Set(&h.Spec, i)
 		b.Set(&h.Comm, c.Comm())
-		tr.messages[i].bind(h, b)
+		bind(h, b, tr.probes[i].Values, values)
 		if *tr.kernel {
 			b.Set(&h.Kernel, c.Kstack(frames))
 		}
@@ -173,7 +179,7 @@ func (tr *tracer) show(s *tool.Session) error {
 	lines := 0
 	same := map[line]int{}
 	err := tool.Each(s, tr.events, func(h *hit) error {
-		text := tr.messages[h.Spec].format(h)
+		text := message(h, tr.probes[h.Spec])
 		if !strings.Contains(text, *tr.match) {
 			return nil
 		}

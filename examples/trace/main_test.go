@@ -82,10 +82,13 @@ func TestLiveStacks(t *testing.T) {
 	}
 }
 
+// mkdirat returns the kernel's function behind mkdir, whose arguments are a directory, a name and a mode.
+func mkdirat() string { return tool.New("test", "").Symbol("do_mkdirat", "filename_mkdirat") }
+
 // Both kinds of probes of one run.
 func TestLiveFunctions(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes)
-	if n := live(t, "mode 1 dfd -100", `kprobe:do_mkdirat /arg2 == 1/ "mode %d dfd %d", args.mode, args.dfd`, "t:syscalls:sys_exit_mkdirat"); n != 23 {
+	if n := live(t, "mode 1 dfd -100", "kprobe:"+mkdirat()+` /arg2 == 1/ "mode %d dfd %d", arg2, (int32)arg0`, "t:syscalls:sys_exit_mkdirat"); n != 23 {
 		t.Errorf("%d lines of 23", n)
 	}
 }

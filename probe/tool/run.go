@@ -100,6 +100,8 @@ type recorded struct {
 	// Probes are the sites' targets. The builtin probe is the index plus one.
 	Probes []string `json:"probes,omitempty"`
 	Lost   Lost     `json:"lost,omitzero"`
+	// Kept is what Tool.Kept was given.
+	Kept json.RawMessage `json:"kept,omitempty"`
 }
 
 // Lost counts what a run has lost. Run's last line prints it.
@@ -198,7 +200,7 @@ func (r *programRun) replay(s *Session) error {
 
 func (r *programRun) open(s *Session) (err error) {
 	if r.Session, err = s.tool.attach(r.programs); err != nil {
-		return s.tool.explain(r.targets(), err)
+		return s.tool.Explain(r.targets(), err)
 	}
 	s.Reader = r.Session
 	return nil
@@ -284,7 +286,7 @@ func (t *Tool) attach(programs []*action.Program) (*action.Session, error) {
 			break
 		}
 		if i < len(programs)-1 {
-			t.verbosef("%s: the next best is tried", oneLine(err))
+			t.Verbosef("%s: the next best is tried", oneLine(err))
 		}
 	}
 	return nil, t.forUser(errors.Join(errs...))
@@ -300,7 +302,7 @@ func (t *Tool) forUser(err error) error {
 	if text == err.Error() {
 		return err
 	}
-	t.verbosef("%s", oneLine(err))
+	t.Verbosef("%s", oneLine(err))
 	return &userError{text, err}
 }
 
@@ -354,22 +356,23 @@ func (t *Tool) explainPlan(p *probe.Plan) {
 		if pr.FallbackReason != "" {
 			why = " (" + pr.FallbackReason + ")"
 		}
-		t.verbosef("%s%s: by %v%s", pr.Sites[0].Target, more, pr.Method, why)
+		t.Verbosef("%s%s: by %v%s", pr.Sites[0].Target, more, pr.Method, why)
 	}
 	for _, m := range p.Missing {
-		t.verbosef("%v: left out: %v", m.Target, m.Err)
+		t.Verbosef("%v: left out: %v", m.Target, m.Err)
 	}
 }
 
-func (t *Tool) verbosef(format string, args ...any) {
+// Verbosef prints a line to Stderr with -v.
+func (t *Tool) Verbosef(format string, args ...any) {
 	if t.verbose {
 		t.Stderr.Printf("%s: %s\n", t.name, fmt.Sprintf(format, args...))
 	}
 }
 
-// explain returns an error with the capabilities that the process lacks, instead of err,
-// which is only a consequence. If it lacks none, explain returns err.
-func (t *Tool) explain(targets []probe.Target, err error) error {
+// Explain returns an error with the capabilities for targets that the process lacks, instead of
+// err, which is only a consequence. If it lacks none, Explain returns err.
+func (t *Tool) Explain(targets []probe.Target, err error) error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("%w; %s works everywhere", err, t.replayFlag())
 	}
@@ -433,6 +436,12 @@ func (s *Session) finish() error {
 		return err
 	}
 	if s.rec != nil {
+		if s.tool.kept != nil {
+			var err error
+			if s.data.Kept, err = json.Marshal(s.tool.kept); err != nil {
+				return err
+			}
+		}
 		data, err := json.Marshal(&s.data)
 		if err != nil {
 			return err

@@ -73,7 +73,7 @@ func (st *stackRun) requires(env *probe.Env) []probe.Requirement {
 func (st *stackRun) open(s *Session) (err error) {
 	st.session = s
 	if st.Collector, err = st.attach(s.tool.Env()); err != nil {
-		return s.tool.explain(st.targets, err)
+		return s.tool.Explain(st.targets, err)
 	}
 	s.tool.Options.Env = nil // the collector frees it after loading
 	s.names.collector = st.Collector

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -56,6 +57,7 @@ type Tool struct {
 	record, replay         string
 	tasks                  []func() []int // return processes and threads that must exist
 	recording              *recording.Recording
+	kept                   any // of Kept
 
 	compat  string   // what happens to calls of 32-bit processes without BTF; "" if it has none
 	decoded []string // calls of 32-bit processes that OnCompat has
@@ -239,6 +241,31 @@ func (t *Tool) Unsafe() bool { return t.unsafe }
 
 // Replaying reports whether -replay was given.
 func (t *Tool) Replaying() bool { return t.recording != nil }
+
+// Attaches reports whether the run attaches probes: neither -replay nor -requires was given.
+func (t *Tool) Attaches() bool { return !t.Replaying() && !t.requires }
+
+// Kept makes plain data of the tool's a part of its recordings, for what depends on the machine, such as the
+// types of arguments. v is a pointer to a value that encoding/json takes; it is recorded as it is at the end
+// of the run. At replay Kept sets it to what was recorded.
+func (t *Tool) Kept(v any) error {
+	t.kept = v
+	if !t.Replaying() {
+		return nil
+	}
+	var r recorded
+	err := json.Unmarshal(t.recording.Meta().Data, &r)
+	switch {
+	case err == nil && r.Kept == nil:
+		err = errors.New("it lacks what the machine said about its expressions: record it again")
+	case err == nil:
+		err = json.Unmarshal(r.Kept, v)
+	}
+	if err != nil {
+		return fmt.Errorf("-replay %s: not a complete recording: %w", t.replay, err)
+	}
+	return nil
+}
 
 // Usagef returns an error for a mistake on the command line that the tool finds. Main returns
 // status 2 for it.

@@ -1,4 +1,4 @@
-package expr_test
+package spec_test
 
 import (
 	"testing"
