@@ -23,6 +23,9 @@ type Snippet struct {
 	// Target is an attach point; a name alone is a kernel function. Filter is a condition, Values are
 	// expressions with commas between them; either may be empty.
 	Target, Filter, Values Part
+	// Point, if it is not "", is the attach point that expressions are typed for instead of the target, for
+	// targets that scripts do not have.
+	Point string
 	// Printf is set if the values are those of printf(): the first is its format.
 	Printf bool
 }
@@ -151,7 +154,11 @@ func newSnippetText(s *Snippet) *snippetText {
 	if target := s.part(s.Target); target == "begin" || target == "end" || strings.Contains(target, ":") {
 		kind = ""
 	}
-	t.add(kind, s.Target, "\n{ ")
+	if s.Point != "" {
+		t.add(s.Point, Part{s.Target.Start, s.Target.Start}, "\n{ ")
+	} else {
+		t.add(kind, s.Target, "\n{ ")
+	}
 	if s.Filter != (Part{}) {
 		t.add("if (\n", s.Filter, "\n) {} else { return; }\n")
 	}

@@ -49,8 +49,12 @@ func inline(t *tool.Tool, s *script.Snippet, target probe.Target, o *Options) ([
 	if ofUser(target) {
 		opts.PID = o.PID
 	}
+	s.Point = point(target, s.Text[s.Target.Start:s.Target.End])
 	list, err := script.Inline(s, opts)
 	if err == nil {
+		if s.Point != "" {
+			list[0].Target = target
+		}
 		return list, nil
 	}
 	all := []probe.Target{target}
@@ -78,6 +82,22 @@ func inline(t *tool.Tool, s *script.Snippet, target probe.Target, o *Options) ([
 // arguments matches what only the machine's files tell.
 var arguments = regexp.MustCompile(`\bargs\b`)
 
+// point returns the attach point of scripts that has the arguments of a target that scripts lack, "" for other
+// targets.
+func point(target probe.Target, text string) string {
+	switch t := target.(type) {
+	case probe.LSM:
+		return "fentry:bpf_lsm_" + t.Hook
+	case probe.FmodRet:
+		return "fexit:" + t.Symbol
+	case probe.Perf:
+		if strings.HasPrefix(text, "perf:") {
+			return "profile:hz:1"
+		}
+	}
+	return ""
+}
+
 // ofUser reports whether a target is in user programs.
 func ofUser(target probe.Target) bool {
 	switch t := target.(type) {
@@ -98,6 +118,7 @@ var older = []struct{ word, msg, now string }{
 	{"len", "", "strlen(text)"},
 	{"str", "argument", "str(address, length)"},
 	{"compat", "Unknown identifier", "curtask->thread_info.status & 2 on amd64, curtask->thread_info.flags & 0x400000 on arm64"},
+	{"args", "(iter used here)", "ctx, which has an iterator's objects"},
 	{"args", "The args builtin can only", "arg0, arg1 and so on, or probe fentry, which has names"},
 	{"=", "", "== to compare"},
 }

@@ -119,6 +119,25 @@ func TestPattern(t *testing.T) {
 	}
 }
 
+// TestOtherKinds: targets that scripts lack have their arguments, too.
+func TestOtherKinds(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.BTF)
+	for in, want := range map[string]string{
+		"lsm:file_open args.file->f_flags":              "lsm:file_open",
+		"fmod_ret:security_file_open args.file, retval": "fmod_ret:security_file_open",
+		"perf:cycles:period:1000 pid":                   "hardware:cycles:1000",
+	} {
+		p, err := parse(in)
+		if err != nil || len(p.Actions) != 1 || p.Actions[0].Target.String() != want {
+			t.Errorf("%s: %+v, %v", in, p, err)
+		}
+	}
+	_, err := parse("lsm:file_open args.fil")
+	if err == nil || !strings.Contains(err.Error(), ": column 15: Can't find function parameter fil") {
+		t.Errorf("an argument that a hook lacks: %v", err)
+	}
+}
+
 func Example() {
 	t := tool.New("example", "Print when a process that is not the first one ends.")
 	probes, err := spec.Parse(t, []string{`end /pid != 1/ "%s %d", comm, 2 + pid % 2`}, &spec.Options{Printf: true})
