@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
@@ -82,6 +83,7 @@ func TestLiveFunctions(t *testing.T) {
 	child := tooltest.Start(t, "mkdir")
 	out := tooltest.Live(t, run, []string{
 		"-json", "-p", strconv.Itoa(child.PID), "-C", "kretprobe:" + mkdirat() + " (int32)retval", "-C", "kprobe:" + mkdirat() + " (uint32)arg2 * 2",
+		"-C", "kretprobe:" + strings.TrimSuffix(mkdirat(), "at") + "a* 7, (int32)retval",
 	}, child.Work)
 	got := map[string]int{}
 	for _, r := range tooltest.Objects[struct {
@@ -90,7 +92,7 @@ func TestLiveFunctions(t *testing.T) {
 	}](t, out) {
 		got[r.Event] = r.Count
 	}
-	if got["(int32)retval = -2"] != 46 || len(got) != 3 {
+	if got["(int32)retval = -2"] != 46 || got["7 = 7, (int32)retval = -2"] != 46 || len(got) != 4 {
 		t.Errorf("%v", got)
 	}
 }

@@ -85,6 +85,13 @@ func TestLiveStacks(t *testing.T) {
 // mkdirat returns the kernel's function behind mkdir, whose arguments are a directory, a name and a mode.
 func mkdirat() string { return tool.New("test", "").Symbol("do_mkdirat", "filename_mkdirat") }
 
+// Each match of a pattern has its name.
+func TestLivePattern(t *testing.T) {
+	if n := live(t, "tracepoint:syscalls:sys_exit_mkdirat", `t:syscalls:sys_*_mkdirat "%s", probe`); n != 46 {
+		t.Errorf("%d lines of 46", n)
+	}
+}
+
 // Both kinds of probes of one run.
 func TestLiveFunctions(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Kprobes)

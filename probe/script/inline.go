@@ -2,7 +2,7 @@ package script
 
 import (
 	"errors"
-	"reflect"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -52,8 +52,7 @@ type Inlined struct {
 }
 
 // Inline checks a snippet as [Check] does a script, and returns what its probe does: one result for each
-// attach point, of which there are several if the target is a pattern and the types depend on its matches.
-// Those that do the same are one Set. Nothing is attached or loaded. The error is a [syntax.Errors] with
+// attach point, of which a pattern may have several. Those at which the same is done are one Set. Nothing is attached or loaded. The error is a [syntax.Errors] with
 // places in Snippet.Text.
 //
 // Expressions only compute values: they have no maps, print nothing and change nothing. What is divided by
@@ -99,7 +98,7 @@ func Inline(s *Snippet, o *Options) ([]Inlined, error) {
 	}
 	var list []Inlined
 	seen := map[any]bool{} // attach points may share statements
-	for _, a := range alike(low.IR.Actions) {
+	for _, a := range low.IR.Actions {
 		in := Inlined{
 			Target: a.Target, Body: slices.Clone(a.Body),
 			Resolve: probe.Options{DWARF: low.DWARF, PreferBTF: low.Typed}, Warnings: warnings,
@@ -113,24 +112,27 @@ func Inline(s *Snippet, o *Options) ([]Inlined, error) {
 	if len(list) == 0 {
 		return nil, errors.Join(ErrNoProbes, warnings.Err())
 	}
-	return list, nil
+	return alike(list), nil
 }
 
-// alike returns actions with one Set for targets of a kind that have the same statements.
-func alike(actions []ir.Action) (list []ir.Action) {
-	for i, a := range actions {
-		if i > 0 && slices.Equal(a.Body, actions[i-1].Body) && reflect.TypeOf(a.Target) == reflect.TypeOf(actions[i-1].Target) {
-			last := &list[len(list)-1]
-			set, ok := last.Target.(probe.Set)
-			if !ok {
-				set = probe.Set{last.Target}
-			}
-			last.Target = append(set, a.Target)
+// alike returns results with one Set for targets of a kind at which the same is done.
+func alike(list []Inlined) (out []Inlined) {
+	was := ""
+	for _, in := range list {
+		is := fmt.Sprintf("%T %v %v %v", in.Target, in.Body, in.Values, in.Types)
+		if is != was {
+			out = append(out, in)
+			was = is
 			continue
 		}
-		list = append(list, a)
+		last := &out[len(out)-1]
+		set, ok := last.Target.(probe.Set)
+		if !ok {
+			set = probe.Set{last.Target}
+		}
+		last.Target = append(set, in.Target)
 	}
-	return list
+	return out
 }
 
 // snippetText is the script of a snippet. Each part of what the user wrote is on lines of its own, so that

@@ -52,9 +52,6 @@ func inline(t *tool.Tool, s *script.Snippet, target probe.Target, o *Options) ([
 	s.Point = point(target, s.Text[s.Target.Start:s.Target.End])
 	list, err := script.Inline(s, opts)
 	if err == nil {
-		if s.Point != "" {
-			list[0].Target = target
-		}
 		return list, nil
 	}
 	all := []probe.Target{target}

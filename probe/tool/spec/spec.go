@@ -34,8 +34,8 @@ type Probe struct {
 	Format string `json:"format,omitempty"`
 	// Values are the values of each action.
 	Values []Value `json:"values,omitempty"`
-	// Actions are what is attached: one, or several if the target is a pattern and types depend on its
-	// matches. Unless tool.Tool.Attaches their values are constants.
+	// Actions are what is attached: one, or several if the target is a pattern whose matches have values of
+	// different types. Unless tool.Tool.Attaches their values are constants.
 	Actions []Action `json:"-"`
 
 	resolve probe.Options
@@ -177,7 +177,13 @@ func (p *Probe) fill(t *tool.Tool, s *script.Snippet, list []script.Inlined) err
 		if !slices.EqualFunc(p.Values, values, Value.like) {
 			return t.Usagef("%s: values are not of one type: %v differs from %v", p.Text, in.Target, list[0].Target)
 		}
+		for i, v := range values {
+			p.Values[i].Most = max(p.Values[i].Most, v.Most)
+		}
 		p.Actions = append(p.Actions, Action{in.Target, in.Values, in.Body})
+	}
+	if len(list) == 1 {
+		p.Actions[0].Target = p.Target // as the user wrote it: a pattern leaves out what cannot be probed
 	}
 	return nil
 }

@@ -102,12 +102,12 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestPattern: of a pattern each match has an action if its arguments differ, and else there is one for all.
+// TestPattern: a pattern has an action for each match at which something else is done, and else one for all.
 func TestPattern(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Tracefs)
 	for in, want := range map[string]int{
-		"t:syscalls:sys_enter_mkdir* args.mode": 2, "t:syscalls:sys_enter_mkdir* comm": 1,
-		"t:syscalls:sys_enter_mkdir*,profile:hz:9 comm": 2,
+		"t:syscalls:sys_enter_mkdir* args.mode": 1, "t:syscalls:sys_enter_mkdir* probe": 2,
+		"t:syscalls:sys_enter_mkdir*,profile:hz:9 comm": 2, "kr:vfs_* retval": 1,
 	} {
 		if p, err := parse(in); err != nil || len(p.Actions) != want || len(p.Values) != 1 {
 			t.Errorf("%s: %+v, %v, want %d actions", in, p, err, want)
