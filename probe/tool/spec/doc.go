@@ -6,7 +6,7 @@
 //	//	program.On(a.Target, func(c *action.Ctx) { a.Run(c); ... a.Values })
 //	// }
 //
-// The expressions are those of scripts, of which [script.Inline] says what they do not do:
+// The expressions are those of scripts, but they compute values only (script.Inline):
 //
 //	arg0 args.count               arguments: by number of kprobes, uprobes and usdt, by name of
 //	                              tracepoints, fentry, and uprobes whose files have DWARF
@@ -18,6 +18,6 @@
 //	str(p) str(p, n)              text at an address
 //	strcontains(s, "x") strncmp(s, "x", 1) strlen(s) bswap(x)
 //
-// What a value may be, and as what it is printed, is in a [Value], which recordings keep: so a replay needs
+// What a value may be, and as what it is printed, is in a [Value], which recordings keep: a replay needs
 // neither the machine nor the types that it had.
 package spec

@@ -34,8 +34,8 @@ type Probe struct {
 	Format string `json:"format,omitempty"`
 	// Values are the values of each action.
 	Values []Value `json:"values,omitempty"`
-	// Actions are what is attached: one, or several if the target is a pattern whose matches have values of
-	// different types. Unless tool.Tool.Attaches their values are constants.
+	// Actions are what is attached: one, or several if the target is a pattern and the values are not computed
+	// alike at its matches, such as probe. Unless tool.Tool.Attaches their values are constants.
 	Actions []Action `json:"-"`
 
 	resolve probe.Options
