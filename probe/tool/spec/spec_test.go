@@ -43,7 +43,7 @@ func TestMistakes(t *testing.T) {
 		"kr:vfs_read /retval < 0/":             ": column 14: retval is an unsigned number: it is never below 0; (int64)retval",
 		"kr:vfs_read /retval > 20000/":         ": column 14: retval is an unsigned number: a negative one is above all others; (int64)retval",
 		"kr:vfs_read /retval == -2/":           "column 14: retval is an unsigned number: it is never below 0",
-		"k:do_mkdirat /-100 != arg0/":          "column 23: arg0 is an unsigned number: it is never below 0; (int64)arg0, or (int32)arg0 of an int",
+		"k:vfs_read /-100 != arg0/":            "column 21: arg0 is an unsigned number: it is never below 0; (int64)arg0, or (int32)arg0 of an int",
 		"kr:vfs_read /1 >= retval/":            ": column 19: retval is an unsigned number",
 		mkdir + " @x":                          ": column 28: Undefined map: @x",
 		mkdir + " @[args.mode]++":              "an expression has no maps",
