@@ -25,7 +25,7 @@ type Events[T any] struct {
 
 // NewEvents returns a decoder of src. It fails if T is not plain data.
 func NewEvents[T any](src Source) (*Events[T], error) {
-	l, err := layout.Of[T]()
+	l, err := layout.Of(reflect.TypeFor[T]())
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}

@@ -22,11 +22,15 @@ import (
 // The wait takes some milliseconds, tens on a busy machine. A Flip is safe for concurrent use.
 // It borrows its maps and holds no resource of its own.
 type Flip[K comparable, V any] struct {
-	outer *ebpf.Map
-	slot  uint32
-
-	mu     sync.Mutex
+	mu     sync.Mutex // guards pair
+	pair   pair
 	tables [2]drainer[K, V]
+}
+
+// pair is the slot of two maps, and which of them it points to.
+type pair struct {
+	outer  *ebpf.Map
+	slot   uint32
 	fds    [2]int
 	active int
 }
@@ -47,11 +51,8 @@ func NewFlip[K comparable, V any](outer *ebpf.Map, slot uint32, a, b *Map[K, V])
 	if outer == nil || a == nil || b == nil {
 		return nil, fmt.Errorf("flip: %w", raw.ErrNoMap)
 	}
-	f := &Flip[K, V]{
-		outer: outer, slot: slot,
-		tables: [2]drainer[K, V]{a, b}, fds: [2]int{a.raw.M.FD(), b.raw.M.FD()},
-	}
-	if err := f.init(); err != nil {
+	f := &Flip[K, V]{tables: [2]drainer[K, V]{a, b}}
+	if err := f.pair.open(outer, slot, a.raw, b.raw); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -64,35 +65,33 @@ func NewFlipPerCPU[K comparable, V any](outer *ebpf.Map, slot uint32, a,
 	if outer == nil || a == nil || b == nil {
 		return nil, fmt.Errorf("flip: %w", raw.ErrNoMap)
 	}
-	f := &Flip[K, []V]{
-		outer: outer, slot: slot,
-		tables: [2]drainer[K, []V]{a, b}, fds: [2]int{a.raw.M.FD(), b.raw.M.FD()},
-	}
-	if err := f.init(); err != nil {
+	f := &Flip[K, []V]{tables: [2]drainer[K, []V]{a, b}}
+	if err := f.pair.open(outer, slot, a.raw, b.raw); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func (f *Flip[K, V]) init() error {
-	if t := f.outer.Type(); t != ebpf.ArrayOfMaps {
-		return fmt.Errorf("flip %v: a %v, not an array of maps", f.outer, t)
+func (p *pair) open(outer *ebpf.Map, slot uint32, a, b *raw.Map) error {
+	if t := outer.Type(); t != ebpf.ArrayOfMaps {
+		return fmt.Errorf("flip %v: a %v, not an array of maps", outer, t)
 	}
-	if n := f.outer.MaxEntries(); f.slot >= n {
-		return fmt.Errorf("flip %v: slot %d of %d", f.outer, f.slot, n)
+	if n := outer.MaxEntries(); slot >= n {
+		return fmt.Errorf("flip %v: slot %d of %d", outer, slot, n)
 	}
-	return f.point(0)
+	p.outer, p.slot, p.fds = outer, slot, [2]int{a.M.FD(), b.M.FD()}
+	return p.point(0)
 }
 
-// point makes programs write to tables[i].
-func (f *Flip[K, V]) point(i int) error {
+// point makes programs write to map i of the two.
+func (p *pair) point(i int) error {
 	var key, value [4]byte
-	binary.NativeEndian.PutUint32(key[:], f.slot)
-	binary.NativeEndian.PutUint32(value[:], uint32(f.fds[i]))
-	if err := kernel.MapElem(kernel.MapUpdate, f.outer.FD(), key[:], value[:], 0); err != nil {
-		return fmt.Errorf("flip %v: %w", f.outer, raw.Cause(f.outer, err))
+	binary.NativeEndian.PutUint32(key[:], p.slot)
+	binary.NativeEndian.PutUint32(value[:], uint32(p.fds[i]))
+	if err := kernel.MapElem(kernel.MapUpdate, p.outer.FD(), key[:], value[:], 0); err != nil {
+		return fmt.Errorf("flip %v: %w", p.outer, raw.Cause(p.outer, err))
 	}
-	f.active = i
+	p.active = i
 	return nil
 }
 
@@ -101,7 +100,7 @@ func (f *Flip[K, V]) point(i int) error {
 func (f *Flip[K, V]) Snapshot() (Snapshot[K, V], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.tables[f.active].Snapshot()
+	return f.tables[f.pair.active].Snapshot()
 }
 
 // ReadAndClear returns the entries that were written since the last call, and removes them.
@@ -112,8 +111,8 @@ func (f *Flip[K, V]) Snapshot() (Snapshot[K, V], error) {
 func (f *Flip[K, V]) ReadAndClear() (Snapshot[K, V], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	old := f.active
-	if err := f.point(1 - old); err != nil {
+	old := f.pair.active
+	if err := f.pair.point(1 - old); err != nil {
 		return Snapshot[K, V]{}, err
 	}
 	return f.tables[old].drain()

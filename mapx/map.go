@@ -3,6 +3,7 @@ package mapx
 import (
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -50,17 +51,18 @@ func New[K comparable, V any](m *ebpf.Map) (*Map[K, V], error) {
 	}
 	t := &Map[K, V]{raw: raw.New(m, int(m.ValueSize()))}
 	var err error
-	if t.key, t.value, err = codecs[K, V](m); err != nil {
+	if t.key, t.value, err = codecs(m, reflect.TypeFor[K](), reflect.TypeFor[V]()); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-func codecs[K, V any](m *ebpf.Map) (key, value layout.Codec, err error) {
-	if key, err = layout.NewCodec[K]("key", int(m.KeySize())); err != nil {
+// codecs returns the codecs between the types k and v and the map's key and value.
+func codecs(m *ebpf.Map, k, v reflect.Type) (key, value layout.Codec, err error) {
+	if key, err = layout.NewCodec(k, "key", int(m.KeySize())); err != nil {
 		return key, value, fmt.Errorf("map %v: %w", m, err)
 	}
-	if value, err = layout.NewCodec[V]("value", int(m.ValueSize())); err != nil {
+	if value, err = layout.NewCodec(v, "value", int(m.ValueSize())); err != nil {
 		return key, value, fmt.Errorf("map %v: %w", m, err)
 	}
 	var kl, vl *layout.Layout // nil if Go's offsets are not the map's: BTF has the map's

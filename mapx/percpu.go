@@ -3,6 +3,8 @@ package mapx
 import (
 	"fmt"
 	"iter"
+	"reflect"
+	"slices"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -20,7 +22,10 @@ import (
 //
 // K and V are plain data as for Map. A PerCPU is safe for concurrent use. It borrows the
 // *ebpf.Map, which must stay open, and holds no resource of its own.
-type PerCPU[K comparable, V any] struct {
+type PerCPU[K comparable, V any] struct{ perCPU }
+
+// perCPU is the part of a PerCPU that does not depend on its types.
+type perCPU struct {
 	raw        *raw.Map
 	key, value layout.Codec
 	stride     int // bytes from one CPU's value to the next
@@ -34,24 +39,29 @@ var _ Table[uint32, []uint64] = (*PerCPU[uint32, uint64])(nil)
 //
 // Minimum kernel 5.10; on systems other than Linux it returns *UnsupportedError.
 func NewPerCPU[K comparable, V any](m *ebpf.Map) (*PerCPU[K, V], error) {
-	if err := raw.Supported("per-CPU map reading"); err != nil {
-		return nil, err
-	}
-	if err := raw.CheckKind(m, true); err != nil {
-		return nil, err
-	}
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return nil, fmt.Errorf("map %v: %w", m, err)
-	}
-	// The kernel rounds each CPU's value up to 8 bytes (bpf_map_value_size,
-	// kernel/bpf/syscall.c).
-	stride := (int(m.ValueSize()) + 7) &^ 7
-	t := &PerCPU[K, V]{raw: raw.New(m, stride*cpus), stride: stride, cpus: cpus}
-	if t.key, t.value, err = codecs[K, V](m); err != nil {
+	t := &PerCPU[K, V]{}
+	if err := t.open(m, reflect.TypeFor[K](), reflect.TypeFor[V]()); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+func (t *perCPU) open(m *ebpf.Map, k, v reflect.Type) (err error) {
+	if err := raw.Supported("per-CPU map reading"); err != nil {
+		return err
+	}
+	if err := raw.CheckKind(m, true); err != nil {
+		return err
+	}
+	if t.cpus, err = ebpf.PossibleCPU(); err != nil {
+		return fmt.Errorf("map %v: %w", m, err)
+	}
+	// The kernel rounds each CPU's value up to 8 bytes (bpf_map_value_size,
+	// kernel/bpf/syscall.c).
+	t.stride = (int(m.ValueSize()) + 7) &^ 7
+	t.raw = raw.New(m, t.stride*t.cpus)
+	t.key, t.value, err = codecs(m, k, v)
+	return err
 }
 
 // CPUs returns the number of possible CPUs: the length of every value.
@@ -83,34 +93,53 @@ func (t *PerCPU[K, V]) drain() (Snapshot[K, []V], error) {
 func (t *PerCPU[K, V]) read(del bool) (Snapshot[K, []V], error) {
 	entries := make([]Entry[K, []V], 0, t.hint.get())
 	err := t.raw.Each(del, func(keys, values []byte, n int) bool {
-		entries = t.decode(entries, make([]V, n*t.cpus), keys, values, n)
+		backing, at := make([]V, n*t.cpus), len(entries)
+		entries = slices.Grow(entries, n)[:at+n]
+		t.decode(entriesOf(entries[at:]), memoryOf(backing), keys, values)
 		return true
 	})
 	t.hint.set(len(entries))
 	return Snapshot[K, []V]{Entries: entries}, err
 }
 
-// decode appends n entries, whose values it stores in backing.
-func (t *PerCPU[K, V]) decode(dst []Entry[K, []V], backing []V, keys, values []byte,
-	n int,
-) []Entry[K, []V] {
-	t.decodeValues(backing, values, n)
-	for i := range n {
-		var e Entry[K, []V]
-		t.key.Decode(unsafe.Pointer(&e.Key), keys[i*t.key.Size:][:t.key.Size])
-		e.Value = backing[i*t.cpus : (i+1)*t.cpus : (i+1)*t.cpus]
-		dst = append(dst, e)
+// entriesOf returns the entries as memory.
+func entriesOf[K, V any](list []Entry[K, V]) layout.Entries {
+	var e Entry[K, V]
+	return layout.Entries{
+		Data: unsafe.Pointer(unsafe.SliceData(list)), N: len(list),
+		Size: unsafe.Sizeof(e), Value: unsafe.Offsetof(e.Value),
 	}
-	return dst
 }
 
-func (t *PerCPU[K, V]) decodeValues(backing []V, values []byte, n int) {
+// memory is where values of one type are, each of so many bytes.
+type memory struct {
+	data unsafe.Pointer
+	size uintptr
+}
+
+func (m memory) at(i int) unsafe.Pointer { return unsafe.Add(m.data, uintptr(i)*m.size) }
+
+func memoryOf[V any](list []V) memory {
+	var v V
+	return memory{unsafe.Pointer(unsafe.SliceData(list)), unsafe.Sizeof(v)}
+}
+
+// decode sets the entries of dst, whose values it stores in backing.
+func (t *perCPU) decode(dst layout.Entries, backing memory, keys, values []byte) {
+	t.decodeValues(backing, values, dst.N)
+	for i := range dst.N {
+		t.key.Decode(dst.Key(i), keys[i*t.key.Size:][:t.key.Size])
+		layout.SetSlice(dst.ValueOf(i), backing.at(i*t.cpus), t.cpus)
+	}
+}
+
+func (t *perCPU) decodeValues(backing memory, values []byte, n int) {
 	if t.value.Direct && t.stride == t.value.Size {
-		copy(backing, unsafe.Slice((*V)(unsafe.Pointer(unsafe.SliceData(values))), n*t.cpus))
+		copy(unsafe.Slice((*byte)(backing.data), n*t.cpus*t.value.Size), values)
 		return
 	}
 	for i := range n * t.cpus {
-		t.value.Decode(unsafe.Pointer(&backing[i]), values[i*t.stride:][:t.value.Size])
+		t.value.Decode(backing.at(i), values[i*t.stride:][:t.value.Size])
 	}
 }
 
@@ -125,7 +154,7 @@ func (t *PerCPU[K, V]) All() (iter.Seq2[K, []V], func() error) {
 			if len(backing) < n*t.cpus {
 				backing = make([]V, n*t.cpus)
 			}
-			t.decodeValues(backing, values, n)
+			t.decodeValues(memoryOf(backing), values, n)
 			for i := range n {
 				var k K
 				t.key.Decode(unsafe.Pointer(&k), keys[i*t.key.Size:][:t.key.Size])
@@ -148,7 +177,7 @@ func (t *PerCPU[K, V]) Lookup(key K) ([]V, bool, error) {
 		return nil, false, err
 	}
 	v := make([]V, t.cpus)
-	t.decodeValues(v, b, 1)
+	t.decodeValues(memoryOf(v), b, 1)
 	return v, true, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"reflect"
 	"testing"
 	"testing/fstest"
 
@@ -43,7 +44,7 @@ func container(t *testing.T, kind string, header any, payloads ...[]byte) []byte
 
 func tableOf(t *testing.T, payloads ...[]byte) *Recording {
 	t.Helper()
-	word, _ := layout.Of[uint32]()
+	word, _ := layout.Of(reflect.TypeFor[uint32]())
 	r, err := Open(fstest.MapFS{
 		manifestName: {Data: []byte("borescope recording 1\n{}")},
 		"t.table":    {Data: container(t, "table", tableHeader{Order: "little", Key: *word, Value: *word}, payloads...)},

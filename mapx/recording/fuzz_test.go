@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"reflect"
 	"testing"
 	"testing/fstest"
 
@@ -86,8 +87,8 @@ func FuzzChunk(f *testing.F) {
 			t.Fatalf("%d bytes from a payload of %d", total, len(payload))
 		}
 
-		key, _ := layout.Of[uint32]()
-		value, _ := layout.OfSlice[[]uint64]()
+		key, _ := layout.Of(reflect.TypeFor[uint32]())
+		value, _ := layout.OfSlice(reflect.TypeFor[[]uint64]())
 		fsys := fstest.MapFS{
 			manifestName: {Data: []byte("borescope recording 1\n{}")},
 			"t.table":    {Data: wrap("table", tableHeader{Order: "little", Key: *key, Value: *value})},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -53,12 +54,12 @@ func RecordTable[K, V any](rec *Recorder, name string, t mapx.Table[K, V]) mapx.
 	if rec == nil {
 		return t
 	}
-	r := &recordedTable[K, V]{table: t, start: rec.start}
+	r := &recordedTable[K, V]{table: t}
 	key, value := 0, 0
 	if s, ok := t.(interface{ Sizes() (key, value int) }); ok {
 		key, value = s.Sizes()
 	}
-	if err := r.create(rec, name, key, value); err != nil {
+	if err := r.create(rec, name, reflect.TypeFor[K](), reflect.TypeFor[V](), key, value); err != nil {
 		return failedTable[K, V]{err}
 	}
 	return r
@@ -75,31 +76,16 @@ func (f failedTable[K, V]) ReadAndClear() (s mapx.Snapshot[K, V], err error) { r
 
 type recordedTable[K, V any] struct {
 	table mapx.Table[K, V]
-	start time.Time
 	tableWriter
 }
 
-func (r *recordedTable[K, V]) create(rec *Recorder, name string, keySize, valueSize int) error {
-	key, err := layout.OfKey[K]()
-	if err != nil {
-		return rec.failed(fmt.Errorf("record %s: key %w", name, err))
+// entriesOf returns the entries as memory.
+func entriesOf[K, V any](list []mapx.Entry[K, V]) layout.Entries {
+	var e mapx.Entry[K, V]
+	return layout.Entries{
+		Data: unsafe.Pointer(unsafe.SliceData(list)), N: len(list),
+		Size: unsafe.Sizeof(e), Value: unsafe.Offsetof(e.Value),
 	}
-	value, err := layout.OfSlice[V]()
-	if err != nil {
-		return rec.failed(fmt.Errorf("record %s: value %w", name, err))
-	}
-	if key.Opaque && keySize <= 0 || value.Opaque && valueSize <= 0 {
-		return rec.failed(fmt.Errorf("record %s: the table does not say how long its strings are", name))
-	}
-	key, value = key.Sized(keySize), value.Sized(valueSize)
-	return rec.create(name, ".table", func(f *os.File) (io.Closer, error) {
-		r.file = f
-		var err error
-		r.out, err = newChunkWriter(name, "table", f, rec.enc,
-			tableHeader{Start: rec.start, Order: nativeOrder(), Key: *key, Value: *value})
-		r.key, r.value = *key, *value
-		return &r.tableWriter, err
-	})
 }
 
 func (r *Recorder) failed(err error) error {
@@ -112,7 +98,7 @@ func (r *Recorder) failed(err error) error {
 func (r *recordedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
 	s, err := r.table.Snapshot()
 	if err == nil {
-		err = r.record(opSnapshot, s)
+		err = r.record(opSnapshot, entriesOf(s.Entries))
 	}
 	return s, err
 }
@@ -121,64 +107,89 @@ func (r *recordedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
 func (r *recordedTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 	s, err := r.table.ReadAndClear()
 	if err == nil {
-		err = r.record(opReadAndClear, s)
+		err = r.record(opReadAndClear, entriesOf(s.Entries))
 	}
 	return s, err
 }
 
-func (r *recordedTable[K, V]) record(op byte, s mapx.Snapshot[K, V]) error {
-	now := time.Since(r.start)
-	r.out.mu.Lock()
-	defer r.out.mu.Unlock()
-	entries := s.Entries
-	for {
-		// As many as fit in a chunk of about 256 KiB, but one at least.
-		width := 1
-		if r.value.Slice && len(entries) > 0 {
-			width = sliceLen(&entries[0].Value)
-		}
-		n := min(len(entries), max(1, flushBytes/(r.key.Size+r.value.Size*width+1)))
-		more := byte(0)
-		if n < len(entries) {
-			more = opMore
-		}
-		p := append(r.payload[:0], op|more)
-		p = binary.AppendVarint(p, int64(now))
-		p = binary.AppendUvarint(p, uint64(n))
-		if r.value.Slice {
-			p = binary.AppendUvarint(p, uint64(width))
-		}
-		head := len(p)
-		for i := range entries[:n] {
-			p = appendValues(p, &r.key, unsafe.Pointer(&entries[i].Key), 1)
-		}
-		for i := range entries[:n] {
-			at := unsafe.Pointer(&entries[i].Value)
-			if r.value.Slice {
-				if sliceLen(&entries[i].Value) != width {
-					return r.out.fail(fmt.Errorf("values of different length in one snapshot"))
-				}
-				at = unsafe.Pointer(unsafe.SliceData(*(*[]struct{})(at))) // any slice's header
-			}
-			p = appendValues(p, &r.value, at, width)
-		}
-		if len(p)-head != n*(r.key.Size+r.value.Size*width) {
-			return r.out.fail(fmt.Errorf("a string is not as long as the table says"))
-		}
-		r.payload = p
-		if err := r.writePayload(); err != nil || more == 0 {
-			return err
-		}
-		entries = entries[n:]
-	}
-}
-
 // tableWriter is the part of a recordedTable that does not depend on its types.
 type tableWriter struct {
+	start      time.Time
 	file       *os.File
 	out        *chunkWriter
 	key, value layout.Layout
 	payload    []byte
+}
+
+func (w *tableWriter) create(rec *Recorder, name string, k, v reflect.Type, keySize, valueSize int) error {
+	key, err := layout.OfKey(k)
+	if err != nil {
+		return rec.failed(fmt.Errorf("record %s: key %w", name, err))
+	}
+	value, err := layout.OfSlice(v)
+	if err != nil {
+		return rec.failed(fmt.Errorf("record %s: value %w", name, err))
+	}
+	if key.Opaque && keySize <= 0 || value.Opaque && valueSize <= 0 {
+		return rec.failed(fmt.Errorf("record %s: the table does not say how long its strings are", name))
+	}
+	w.start = rec.start
+	key, value = key.Sized(keySize), value.Sized(valueSize)
+	return rec.create(name, ".table", func(f *os.File) (io.Closer, error) {
+		w.file = f
+		var err error
+		w.out, err = newChunkWriter(name, "table", f, rec.enc,
+			tableHeader{Start: rec.start, Order: nativeOrder(), Key: *key, Value: *value})
+		w.key, w.value = *key, *value
+		return w, err
+	})
+}
+
+// record writes a snapshot down.
+func (w *tableWriter) record(op byte, entries layout.Entries) error {
+	now := time.Since(w.start)
+	w.out.mu.Lock()
+	defer w.out.mu.Unlock()
+	for first := 0; ; {
+		// As many as fit in a chunk of about 256 KiB, but one at least.
+		width, left := 1, entries.N-first
+		if w.value.Slice && left > 0 {
+			width = sliceLen(entries.ValueOf(first))
+		}
+		n := min(left, max(1, flushBytes/(w.key.Size+w.value.Size*width+1)))
+		more := byte(0)
+		if n < left {
+			more = opMore
+		}
+		p := append(w.payload[:0], op|more)
+		p = binary.AppendVarint(p, int64(now))
+		p = binary.AppendUvarint(p, uint64(n))
+		if w.value.Slice {
+			p = binary.AppendUvarint(p, uint64(width))
+		}
+		head := len(p)
+		for i := first; i < first+n; i++ {
+			p = appendValues(p, &w.key, entries.Key(i), 1)
+		}
+		for i := first; i < first+n; i++ {
+			at := entries.ValueOf(i)
+			if w.value.Slice {
+				if sliceLen(at) != width {
+					return w.out.fail(fmt.Errorf("values of different length in one snapshot"))
+				}
+				at = unsafe.Pointer(unsafe.SliceData(*(*[]struct{})(at))) // any slice's header
+			}
+			p = appendValues(p, &w.value, at, width)
+		}
+		if len(p)-head != n*(w.key.Size+w.value.Size*width) {
+			return w.out.fail(fmt.Errorf("a string is not as long as the table says"))
+		}
+		w.payload = p
+		if err := w.writePayload(); err != nil || more == 0 {
+			return err
+		}
+		first += n
+	}
 }
 
 func (w *tableWriter) writePayload() error {
@@ -199,8 +210,8 @@ func appendValues(dst []byte, l *layout.Layout, p unsafe.Pointer, n int) []byte 
 	return dst
 }
 
-// sliceLen returns the length of a V that is known to be a slice.
-func sliceLen[V any](v *V) int { return len(*(*[]struct{})(unsafe.Pointer(v))) }
+// sliceLen returns the length of the slice at p.
+func sliceLen(p unsafe.Pointer) int { return len(*(*[]struct{})(p)) }
 
 // Close writes down the rest, and closes the table's file. It returns the first
 // error of all writing, and is idempotent; Close of the Recorder does it too.
@@ -219,7 +230,10 @@ func (w *tableWriter) Close() error {
 
 // ReplayedTable is a recorded table: its snapshots in the order in which they
 // were taken. It is safe for concurrent use.
-type ReplayedTable[K, V any] struct {
+type ReplayedTable[K, V any] struct{ in tableReader }
+
+// tableReader is the part of a ReplayedTable that does not depend on its types.
+type tableReader struct {
 	mu     sync.Mutex
 	name   string
 	header tableHeader
@@ -237,37 +251,46 @@ var _ mapx.Table[int32, []int32] = (*ReplayedTable[int32, []int32])(nil)
 // of the machine that recorded them. Snapshots come at the speed set by Recording.Pace. The
 // recording closes the table.
 func ReplayTable[K, V any](rec *Recording, name string) (*ReplayedTable[K, V], error) {
-	key, err := layout.OfKey[K]()
-	if err != nil {
-		return nil, fmt.Errorf("replay %s: key %w", name, err)
+	t := &ReplayedTable[K, V]{}
+	if err := t.in.open(rec, name, reflect.TypeFor[K](), reflect.TypeFor[V]()); err != nil {
+		return nil, err
 	}
-	value, err := layout.OfSlice[V]()
+	return t, nil
+}
+
+// open opens the table of that name for keys and values of types k and v.
+func (t *tableReader) open(rec *Recording, name string, k, v reflect.Type) error {
+	key, err := layout.OfKey(k)
 	if err != nil {
-		return nil, fmt.Errorf("replay %s: value %w", name, err)
+		return fmt.Errorf("replay %s: key %w", name, err)
+	}
+	value, err := layout.OfSlice(v)
+	if err != nil {
+		return fmt.Errorf("replay %s: value %w", name, err)
 	}
 	f, err := rec.openFile(name, ".table")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	t := &ReplayedTable[K, V]{name: name, pace: rec.pacer()}
+	t.name, t.pace = name, rec.pacer()
 	if t.in, err = newChunkReader(name, "table", f, &t.header); err != nil {
-		return nil, err
+		return err
 	}
 	for _, l := range []*layout.Layout{&t.header.Key, &t.header.Value} {
 		if err := l.Valid(); err != nil {
-			return nil, t.in.corrupt(err.Error())
+			return t.in.corrupt(err.Error())
 		}
 	}
 	key, value = key.Sized(t.header.Key.Size), value.Sized(t.header.Value.Size)
 	if err := key.SameAs(&t.header.Key); err != nil {
-		return nil, fmt.Errorf("replay %s: key: %w", name, err)
+		return fmt.Errorf("replay %s: key: %w", name, err)
 	}
 	if err := value.SameAs(&t.header.Value); err != nil {
-		return nil, fmt.Errorf("replay %s: value: %w", name, err)
+		return fmt.Errorf("replay %s: value: %w", name, err)
 	}
 	t.header.Key, t.header.Value = *key, *value // checked, unlike the file's
 	t.swap = t.header.Order != nativeOrder()
-	return t, nil
+	return nil
 }
 
 // Snapshot returns the next recorded snapshot. At the end it returns io.EOF, and where the
@@ -281,24 +304,40 @@ func (t *ReplayedTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
 	return t.next(opReadAndClear)
 }
 
-func (t *ReplayedTable[K, V]) next(op byte) (mapx.Snapshot[K, V], error) {
-	s, at, err := t.read(op)
-	if err == nil {
-		err = t.pace.wait(context.Background(), nil, at)
+func (t *ReplayedTable[K, V]) next(op byte) (s mapx.Snapshot[K, V], err error) {
+	var parts [][]mapx.Entry[K, V]
+	err = t.in.next(op, entriesOf[K, V](nil).Size, func(n int) layout.Entries {
+		part := make([]mapx.Entry[K, V], n)
+		parts = append(parts, part)
+		return entriesOf(part)
+	})
+	switch {
+	case err != nil:
+	case len(parts) == 1:
+		s.Entries = parts[0]
+	default:
+		s.Entries = slices.Concat(parts...)
 	}
+	return s, err
+}
+
+// next reads the next snapshot and waits for its time. Its entries, of so many bytes each, go to what
+// room returns for those of each chunk.
+func (t *tableReader) next(op byte, size uintptr, room func(n int) layout.Entries) error {
+	at, err := t.read(op, size, room)
 	if err != nil {
-		return mapx.Snapshot[K, V]{}, err
+		return err
 	}
-	return s, nil
+	return t.pace.wait(context.Background(), nil, at)
 }
 
 // read decodes the next snapshot, and returns the time at which it was taken.
-func (t *ReplayedTable[K, V]) read(op byte) (s mapx.Snapshot[K, V], at time.Duration, err error) {
+func (t *tableReader) read(op byte, size uintptr, room func(n int) layout.Entries) (time.Duration, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	held, parts := int64(0), [][]mapx.Entry[K, V](nil)
+	held, more := int64(0), false
 	for t.err == nil {
-		payload, err := t.in.part(held, len(parts) > 0)
+		payload, err := t.in.part(held, more)
 		if err != nil {
 			t.err = err
 			break
@@ -308,20 +347,14 @@ func (t *ReplayedTable[K, V]) read(op byte) (s mapx.Snapshot[K, V], at time.Dura
 				opName(payload[0]), opName(op))
 			break
 		}
-		var part []mapx.Entry[K, V]
-		if part, held, t.err = t.decode(payload, held); t.err != nil {
+		if held, t.err = t.decode(payload, held, size, room); t.err != nil {
 			break
 		}
-		if parts = append(parts, part); payload[0]&opMore != 0 {
-			continue
+		if more = payload[0]&opMore != 0; !more {
+			return t.at, nil
 		}
-		s.Entries = part
-		if len(parts) > 1 {
-			s.Entries = slices.Concat(parts...)
-		}
-		return s, t.at, nil
 	}
-	return mapx.Snapshot[K, V]{}, 0, t.err
+	return 0, t.err
 }
 
 func opName(op byte) string {
@@ -334,13 +367,13 @@ func opName(op byte) string {
 	return fmt.Sprintf("unknown operation %d", op)
 }
 
-// decode returns the entries of one chunk of a snapshot, and the memory that those of the
-// snapshot take with them, if held was that of the chunks before.
-func (t *ReplayedTable[K, V]) decode(payload []byte, held int64) ([]mapx.Entry[K, V], int64,
-	error,
-) {
+// decode puts the entries of one chunk of a snapshot where room has them, and returns the memory that
+// those of the snapshot take with them, if held was that of the chunks before.
+func (t *tableReader) decode(payload []byte, held int64, size uintptr,
+	room func(n int) layout.Entries,
+) (int64, error) {
 	q := parser{b: payload[1:]}
-	at, n, width := q.varint(), q.uvarint(), uint64(1)
+	when, n, width := q.varint(), q.uvarint(), uint64(1)
 	value := &t.header.Value
 	if value.Slice {
 		width = q.uvarint()
@@ -351,13 +384,13 @@ func (t *ReplayedTable[K, V]) decode(payload []byte, held int64) ([]mapx.Entry[K
 		uint64(value.Size)*width <= layout.MaxChunk &&
 		n*(uint64(t.header.Key.Size)+uint64(value.Size)*width) == rest
 	if !ok {
-		return nil, 0, t.in.corrupt(errBadChunk.Error())
+		return 0, t.in.corrupt(errBadChunk.Error())
 	}
-	held += int64(n) * t.entryBytes(int64(width))
+	held += int64(n) * t.entryBytes(int64(size), int64(width))
 	if err := errors.Join(t.in.hold(held), t.in.spend(0, n)); err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	t.at = time.Duration(at)
+	t.at = time.Duration(when)
 	keys := q.bytes(n * uint64(t.header.Key.Size))
 	values := q.b
 	if t.swap {
@@ -370,10 +403,10 @@ func (t *ReplayedTable[K, V]) decode(payload []byte, held int64) ([]mapx.Entry[K
 		values = backing
 	}
 	per := value.Size * int(width)
-	entries := make([]mapx.Entry[K, V], n)
-	for i := range entries {
-		e := &entries[i]
-		setValue(unsafe.Pointer(&e.Key), &t.header.Key, keys[i*t.header.Key.Size:][:t.header.Key.Size])
+	entries := room(int(n))
+	for i := range entries.N {
+		at := entries.ValueOf(i)
+		setValue(entries.Key(i), &t.header.Key, keys[i*t.header.Key.Size:][:t.header.Key.Size])
 		b := values[i*per : (i+1)*per]
 		switch {
 		case value.Slice && value.Opaque:
@@ -381,21 +414,20 @@ func (t *ReplayedTable[K, V]) decode(payload []byte, held int64) ([]mapx.Entry[K
 			for j := range list {
 				list[j] = string(b[j*value.Size:][:value.Size])
 			}
-			*(*[]string)(unsafe.Pointer(&e.Value)) = list
+			*(*[]string)(at) = list
 		case value.Slice:
-			setSlice(unsafe.Pointer(&e.Value), b, int(width))
+			layout.SetSlice(at, unsafe.Pointer(unsafe.SliceData(b)), int(width))
 		default:
-			setValue(unsafe.Pointer(&e.Value), value, b)
+			setValue(at, value, b)
 		}
 	}
-	return entries, held, nil
+	return held, nil
 }
 
-// entryBytes returns the memory that one entry takes with values for width CPUs, while its
+// entryBytes returns the memory that one entry of that size takes with values for width CPUs, while its
 // snapshot is decoded: it is copied once if there are several chunks.
-func (t *ReplayedTable[K, V]) entryBytes(width int64) int64 {
-	var e mapx.Entry[K, V]
-	n := 2 * int64(unsafe.Sizeof(e))
+func (t *tableReader) entryBytes(size, width int64) int64 {
+	n := 2 * size
 	if t.header.Key.Opaque {
 		n += stringBytes(t.header.Key.Size)
 	}
@@ -426,9 +458,4 @@ func setValue(p unsafe.Pointer, l *layout.Layout, b []byte) {
 		return
 	}
 	copy(unsafe.Slice((*byte)(p), l.Size), b)
-}
-
-// setSlice sets the slice at p, of any plain type, to n elements in the memory of b.
-func setSlice(p unsafe.Pointer, b []byte, n int) {
-	*(*[]struct{})(p) = unsafe.Slice((*struct{})(unsafe.Pointer(unsafe.SliceData(b))), n)
 }

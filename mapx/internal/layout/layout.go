@@ -60,11 +60,10 @@ type Layout struct {
 	Opaque bool `json:"-"`
 }
 
-// Of returns the layout of T, which may consist of integers of fixed size, floats, bools,
+// Of returns the layout of t, which may consist of integers of fixed size, floats, bools,
 // arrays and structs of those only: what a BPF map can contain. A string stands for bytes of
 // any size.
-func Of[T any]() (*Layout, error) {
-	t := reflect.TypeFor[T]()
+func Of(t reflect.Type) (*Layout, error) {
 	l, err := of(t)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", t, err)
@@ -91,24 +90,24 @@ func (l *Layout) Sized(n int) *Layout {
 }
 
 // OfKey is Of for the key of a recorded table, whose size may not be 0.
-func OfKey[T any]() (*Layout, error) {
-	l, err := Of[T]()
+func OfKey(t reflect.Type) (*Layout, error) {
+	l, err := Of(t)
 	if err == nil && l.Size == 0 && !l.Opaque {
-		err = fmt.Errorf("%v: has no bytes", reflect.TypeFor[T]())
+		err = fmt.Errorf("%v: has no bytes", t)
 	}
 	return l, err
 }
 
-// OfSlice is Of for a T that may be a slice of a fixed-size type.
-func OfSlice[T any]() (*Layout, error) {
-	t := reflect.TypeFor[T]()
+// OfSlice is Of for a type that may be a slice of a fixed-size type.
+func OfSlice(t reflect.Type) (*Layout, error) {
+	elem := t
 	slice := t.Kind() == reflect.Slice
 	if slice {
-		t = t.Elem()
+		elem = t.Elem()
 	}
-	l, err := of(t)
+	l, err := of(elem)
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", reflect.TypeFor[T](), err)
+		return nil, fmt.Errorf("%v: %w", t, err)
 	}
 	l.Slice = slice
 	return l, nil
@@ -248,10 +247,10 @@ type Codec struct {
 	Direct bool
 }
 
-// NewCodec returns the codec between T and a map's key or value of size bytes. A map may store
-// T with Go's (and C's) padding, or packed without any.
-func NewCodec[T any](what string, size int) (Codec, error) {
-	l, err := Of[T]()
+// NewCodec returns the codec between t and a map's key or value of size bytes. A map may store
+// t with Go's (and C's) padding, or packed without any.
+func NewCodec(t reflect.Type, what string, size int) (Codec, error) {
+	l, err := Of(t)
 	if err != nil {
 		return Codec{}, fmt.Errorf("%s %w", what, err)
 	}
@@ -264,7 +263,7 @@ func NewCodec[T any](what string, size int) (Codec, error) {
 		c.Direct = true
 	case l.packed():
 	default:
-		return Codec{}, fmt.Errorf("%s %v: %w", what, reflect.TypeFor[T](), l.sizeError(size))
+		return Codec{}, fmt.Errorf("%s %v: %w", what, t, l.sizeError(size))
 	}
 	return c, nil
 }

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -17,7 +18,7 @@ func TestLayoutSwap(t *testing.T) {
 		C [3]byte
 		D float64
 	}
-	l, err := Of[v]()
+	l, err := Of(reflect.TypeFor[v]())
 	if err != nil {
 		t.Fatal(err)
 	}
