@@ -1,6 +1,8 @@
 package codegen
 
 import (
+	"math/bits"
+
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/probe/ir"
@@ -199,6 +201,11 @@ func (g *values) textLen(e *typed.Node, dst asm.Register) {
 	if e.Args[0].Type.Kind == ir.KindBytes {
 		n, size = e.Args[0].Type.Size/8, 8
 	}
+	if size == 8 && at.kind != inFrame { // in a frame the verifier of Linux 5.10 takes constant offsets only
+		g.framesAt(at, n)
+		g.move(dst, asm.R1)
+		return
+	}
 	done := g.label()
 	g.imm(asm.R1, 0)
 	for i := range n {
@@ -207,4 +214,23 @@ func (g *values) textLen(e *typed.Node, dst asm.Register) {
 	}
 	g.place(done)
 	g.move(dst, asm.R1)
+}
+
+// framesAt counts in R1 the frames of a stack that has room for n, zeros after the last: by halves, and without a
+// branch. Of the number the verifier then knows the range only, and looks once at what follows.
+func (g *values) framesAt(at loc, n int) {
+	g.addr(asm.R2, at)
+	g.imm(asm.R1, 0) // in bytes
+	// The first step leaves one less than a power of two, and so does each of the others.
+	half := 1 << (bits.Len(uint(n)) - 1)
+	for step, next := n-half+1, half/2; step > 0; step, next = next, next/2 {
+		g.emit(
+			asm.LoadMem(asm.R0, asm.R2, int16((step-1)*8), asm.DWord),
+			asm.Mov.Reg(asm.R3, asm.R0), asm.Neg.Imm(asm.R3, 0),
+			asm.Or.Reg(asm.R0, asm.R3), asm.RSh.Imm(asm.R0, 63), // whether it is a frame
+			asm.Mul.Imm(asm.R0, int32(step*8)),
+			asm.Add.Reg(asm.R1, asm.R0), asm.Add.Reg(asm.R2, asm.R0),
+		)
+	}
+	g.emit(asm.RSh.Imm(asm.R1, 3))
 }
