@@ -30,6 +30,7 @@ type call struct {
 	Traceable *[]byte           `json:"traceable,omitempty"`
 	Unsafe    bool              `json:"unsafe,omitempty"`
 	Self      bool              `json:"self,omitempty"`
+	FP        bool              `json:"frame_pointers,omitempty"`
 	Failures  bool              `json:"failures,omitempty"`
 	Environ   map[string]string `json:"environ,omitempty"` // bpftrace's variables
 }
@@ -39,7 +40,7 @@ func (o *options) called() *call {
 	c := &call{
 		Name: o.name, Text: o.text, Inline: o.script != "", Params: o.params, Values: o.values,
 		PID: o.pid, Child: o.child, Include: o.include, Folders: o.folders, Debug: o.debug,
-		Filter: o.filter, Unsafe: o.unsafe, Self: o.self, Failures: o.failures > 0,
+		Filter: o.filter, Unsafe: o.unsafe, Self: o.self, FP: o.fp, Failures: o.failures > 0,
 		Environ: map[string]string{},
 	}
 	if o.traceable != nil {
@@ -57,7 +58,7 @@ func (o *options) called() *call {
 func (o *options) again(c *call) error {
 	o.name, o.text, o.params, o.values = c.Name, c.Text, c.Params, c.Values
 	o.pid, o.child, o.include, o.folders, o.debug = c.PID, c.Child, c.Include, c.Folders, c.Debug
-	o.filter, o.unsafe, o.self = c.Filter, c.Unsafe, c.Self
+	o.filter, o.unsafe, o.self, o.fp = c.Filter, c.Unsafe, c.Self, c.FP
 	if c.Inline {
 		o.script = c.Text
 	}

@@ -75,7 +75,7 @@ type options struct {
 	keep                  func(point string) bool
 	pid, child            int
 	check, format, unsafe bool
-	quiet, raw, self      bool
+	quiet, raw, self, fp  bool
 	list, verbose, dry    bool
 	traceable             []byte // what is in the file functions
 	names, info, version  bool
@@ -201,6 +201,7 @@ func (o *options) flags() *flag.FlagSet {
 	fs.StringVar(&o.filter, "probe-filter", "", "run only the probes whose names match the regular expression `RE`, and begin and end")
 	fs.BoolVar(&o.raw, "raw", false, "print text of traced processes as it is, also what terminals act on")
 	fs.BoolVar(&o.self, "include-self", false, "have probes fire for bt itself, too")
+	fs.BoolVar(&o.fp, "frame-pointers", false, "walk user stacks by frame pointers, as bpftrace does")
 	fs.BoolVar(&o.unsafe, "unsafe", false, "allow functions that change the system")
 	fs.BoolVar(&o.check, "check", false, "only check the script")
 	fs.BoolVar(&o.format, "fmt", false, "format the script")
@@ -397,8 +398,8 @@ func (o *options) options() (*script.Options, error) {
 		Env: env, System: system.New(env, machine),
 		Imports: dirs, Include: include, Environ: o.environ,
 		Params: o.params, Values: o.values, Unsafe: o.unsafe, PID: o.pid, Child: o.child, IncludeSelf: o.self,
-		Failures: o.failures > 0,
-		Keep:     o.keep, Mode: modes[o.mode],
+		Failures: o.failures > 0, FramePointers: o.fp,
+		Keep: o.keep, Mode: modes[o.mode],
 	}, nil
 }
 

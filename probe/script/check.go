@@ -60,6 +60,9 @@ type Options struct {
 	// Failures prints a warning with its place in the script for each read of memory, lookup of an
 	// element of a map, and update that fails in the kernel. Without it they are counted.
 	Failures bool
+	// FramePointers walks user stacks by frame pointers, as bpftrace does, and not by call frame
+	// information. A stack then ends, or leaves out callers, where code was compiled without them.
+	FramePointers bool
 	// Budget bounds what the programs that Compile makes may cost. The kernel enforces it; what the
 	// script prints are events. Session.Stats has what was left out.
 	Budget ir.Budget

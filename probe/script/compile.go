@@ -107,7 +107,7 @@ func compile(name, text string, opts Options) (*Program, error) {
 		IncludeSelf: opts.IncludeSelf, Values: opts.Values, Child: opts.Child, Failures: opts.Failures, CgroupID: opts.cgroupID(),
 		SeriesTime: clock,
 		Only:       opts.Mode.provider(),
-		Turns:      turns(opts.Env), OneWalk: before(opts.Env, 5, 17),
+		Turns:      turns(opts.Env), OneWalk: before(opts.Env, 5, 17), FramePointers: opts.FramePointers,
 		Ring: os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
 	})
 	if err != nil {

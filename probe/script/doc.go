@@ -40,7 +40,7 @@
 // pointers, too: the processes are looked at when a program first takes a stack or an address of
 // theirs, and again when they map files or execute programs, and can be named after they ended.
 // Stacks before that moment are walked by frame pointers, from a function's entry by its return address.
-// The share of whole stacks is said at the end.
+// The share of whole stacks is said at the end. Options.FramePointers walks all of them so.
 //
 // Tests and benches of a script run instead of its other probes if Options.Mode asks for them; the time of a
 // bench is that of its program, as the kernel's statistics have it, with their two reads of the clock.

@@ -463,6 +463,50 @@ end { clear(@n); clear(@before); }`
 	}
 }
 
+// TestFramePointers: the same stacks by frame pointers, which the program has not, do not.
+func TestFramePointers(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.File("/usr/bin/python3"))
+	cmd := testenv.Command(t, "/usr/bin/python3", "-c", "while True: sum(i * i for i in range(100000))")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	const text = `profile:hz:499 /pid == $1/ { @n++; @[ustack] = count(); if (@n == 100) { exit(); } }
+end { clear(@n); }`
+	out, said := ran(t, text, &script.Options{Params: []string{strconv.Itoa(cmd.Process.Pid)}, FramePointers: true},
+		&script.RunOptions{})
+	stacks := strings.Split(out, "@[")[1:]
+	whole := 0 // such as those from before main
+	for _, s := range stacks {
+		if strings.Contains(s, "_start+") {
+			whole++
+		}
+	}
+	if len(stacks) == 0 || 2*whole > len(stacks) || strings.Contains(said, "are whole") {
+		t.Errorf("%d of %d stacks are whole\n%s%s", whole, len(stacks), out, said)
+	}
+}
+
+// TestLengthsOfStacks: two walks whose numbers of frames are compared exceeded what the verifier looks at, for it
+// followed the second walk once for each number of the first.
+func TestLengthsOfStacks(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.File("/usr/bin/python3"))
+	cmd := testenv.Command(t, "/usr/bin/python3", "-c", "while True: sum(i * i for i in range(100000))")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	const text = `config = { unstable_dw_ustack = enable }
+profile:hz:499 /pid == $1/ { @[len(ustack) == len(dw_ustack), len(ustack(3)), len(ustack(60)) == len(ustack(100))] = count(); @n++; if (@n == 100) { exit(); } }
+end { clear(@n); }`
+	out, said := ran(t, text, &script.Options{Params: []string{strconv.Itoa(cmd.Process.Pid)}}, &script.RunOptions{})
+	if out = strings.TrimSpace(out); !strings.HasPrefix(out, "@[true, 3, true]: ") || strings.Contains(out, "\n") {
+		t.Errorf("it printed %s\n%s", out, said)
+	}
+}
+
 // writer is called with what is written.
 type writer func([]byte)
 

@@ -35,6 +35,8 @@ type Options struct {
 	// OneWalk is set if the kernel takes one walk of a user stack by call frame information in
 	// each program, outside of loops; see ir.OpUstackWalk.
 	OneWalk bool
+	// FramePointers has no user stack walked by call frame information.
+	FramePointers bool
 	// Ring is the size of the ring in bytes; 0 is ir's default.
 	Ring int
 	// MaxText is the greatest length of a text, max_strlen.

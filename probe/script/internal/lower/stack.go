@@ -1,8 +1,6 @@
 package lower
 
 import (
-	"time"
-
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/script/syntax"
@@ -10,7 +8,7 @@ import (
 )
 
 // stack is the frames of a stack; a user's has its process, whose names they have. User stacks are
-// walked by call frame information.
+// walked by call frame information, unless by Options.FramePointers.
 func (l *lowerer) stack(n syntax.Expr) *ir.Expr {
 	t := l.typ(n)
 	if t.Kind == types.Kstack {
@@ -21,7 +19,8 @@ func (l *lowerer) stack(n syntax.Expr) *ir.Expr {
 	case "begin", "end", "iter": // the process is this one
 	default:
 		l.announce(n)
-		if l.walks++; !l.o.OneWalk || l.walks == 1 && l.loops == 0 {
+		l.walks++
+		if !l.o.FramePointers && (!l.o.OneWalk || l.walks == 1 && l.loops == 0) {
 			frames.Op = ir.OpUstackWalk
 			l.out.IR.WalkAnyone = l.o.Process == 0
 		}
@@ -32,10 +31,11 @@ func (l *lowerer) stack(n syntax.Expr) *ir.Expr {
 }
 
 // A process is announced when it is first seen, and again after these times: it may have mapped
-// other files meanwhile. They double from the first to the last.
+// other files meanwhile. They double from the first to the last, and are jiffies, of 1 to 10 ms
+// (CONFIG_HZ): the clock may take longer than all else that a program does.
 const (
-	announcedFirst = 4 * time.Millisecond
-	announcedLast  = 30 * time.Second
+	announcedFirst = 1
+	announcedLast  = 8 << 10
 )
 
 // mostSeen is the number of processes of which programs know when they were announced.
@@ -60,7 +60,7 @@ func (l *lowerer) announce(n syntax.Expr) {
 		l.out.IR.Maps = append(l.out.IR.Maps, l.seen)
 	}
 	pid := ir.NewVar(l.let(n, "process", castTo(l.seen.Key, ir.NewBuiltin("pid")), l.seen.Key))
-	now := ir.NewVar(l.let(n, "now", castTo(u64, ir.NewBuiltin("nsecs")), u64))
+	now := ir.NewVar(l.let(n, "now", castTo(u64, ir.NewBuiltin("jiffies")), u64))
 	was := l.let(n, "announced", &ir.Expr{Op: ir.OpMapGet, Map: l.seen, Args: []*ir.Expr{pid}}, l.seen.Value)
 	part := func(name string) *ir.Expr {
 		return &ir.Expr{Op: ir.OpElem, Str: name, Args: []*ir.Expr{ir.NewVar(was)}}
@@ -68,9 +68,9 @@ func (l *lowerer) announce(n syntax.Expr) {
 	body := l.block(func() {
 		twice := &ir.Expr{Op: ir.OpMul, Type: u64, Args: []*ir.Expr{part("every"), constant(u64, 2)}}
 		every := ir.NewVar(l.let(n, "every", twice, u64))
-		bounded := func(op ir.Op, limit time.Duration) {
+		bounded := func(op ir.Op, limit int64) {
 			l.set(n, every.Var, &ir.Expr{Op: ir.OpCond, Type: u64, Args: []*ir.Expr{
-				ir.NewExpr(op, every, constant(u64, int64(limit))), constant(u64, int64(limit)), every,
+				ir.NewExpr(op, every, constant(u64, limit)), constant(u64, limit), every,
 			}})
 		}
 		bounded(ir.OpLt, announcedFirst)
