@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/borescope/borescope/internal/bench/peer"
 )
 
 // costOf is one of our tools that no comparison has, with a load of one that does. The load
@@ -73,7 +75,7 @@ func (s *settings) cost(list []costOf) error {
 		c := &comparison{name: k.load, loads: filepath.Join(s.bin, loadsName)}
 		t := &tool{name: name, args: append([]string{filepath.Join(s.bin, name)}, k.args[1:]...)}
 		var alone, with time.Duration
-		var spent account
+		var spent peer.Account
 		for range s.rounds {
 			err := c.withLoad(func(l *load, pid int) error {
 				each, err := l.burst()
@@ -91,7 +93,7 @@ func (s *settings) cost(list []costOf) error {
 				}
 				with = least(with, each)
 				now, err := l.accounted([]*process{p})
-				if err == nil && (spent.runs == 0 || now[0].time < spent.time) {
+				if err == nil && (spent.Runs == 0 || now[0].Time < spent.Time) {
 					spent = now[0]
 				}
 				return err
@@ -102,7 +104,7 @@ func (s *settings) cost(list []costOf) error {
 		}
 		fmt.Printf("%-12s %7d ns of %7d, %s: %s\n", name, (with - alone).Nanoseconds(),
 			alone.Nanoseconds(),
-			spent.each(kinds[k.load].events()), k.what)
+			spent.Each(kinds[k.load].events()), k.what)
 	}
 	return nil
 }

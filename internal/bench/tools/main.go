@@ -326,7 +326,7 @@ func (c *comparison) together() error {
 		}
 		fmt.Printf("\nin programs, by the kernel's count, each of %d:", kinds[c.name].events())
 		for i, t := range tools {
-			fmt.Printf("  %s %s", t.name, spent[i].each(kinds[c.name].events()))
+			fmt.Printf("  %s %s", t.name, spent[i].Each(kinds[c.name].events()))
 		}
 		fmt.Println()
 		if c.rows != nil {
