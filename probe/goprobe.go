@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"debug/buildinfo"
 	"errors"
 
 	"github.com/borescope/borescope/internal/elffile"
@@ -67,26 +66,11 @@ func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.S
 // for all probes in the program.
 func (r *resolver) goTarget(f *elffile.File, path string) *GoTarget {
 	if r.code.program == nil {
-		v := r.goVersion(path)
+		v := usercode.GoVersion(f)
 		r.code.program = &GoTarget{
 			GReg: usercode.GoRegs[usercode.Arch(f.Machine)], Version: v,
 			GoidOffset: usercode.GoidOffset(v),
 		}
 	}
 	return r.code.program
-}
-
-// goVersion returns the toolchain's version from the program's build info, "" if it has
-// none.
-func (r *resolver) goVersion(path string) string {
-	ra, _, g, err := userfile.OpenAt(r.env, r.sources(), path)
-	if err != nil {
-		return ""
-	}
-	defer g.Close()
-	info, err := buildinfo.Read(ra)
-	if err != nil {
-		return ""
-	}
-	return info.GoVersion
 }

@@ -1,9 +1,52 @@
 package usercode
 
 import (
+	"bytes"
+	"encoding/binary"
 	"go/version"
 	"strings"
+
+	"github.com/borescope/borescope/internal/elffile"
+	"github.com/borescope/borescope/probe/internal/userfile"
 )
+
+// GoVersion returns the version of the toolchain that built a program, "" if it does not tell. It reads what
+// debug/buildinfo does, which brings readers of four other formats with it.
+func GoVersion(f *elffile.File) string {
+	s := f.Section(".go.buildinfo")
+	if s == nil {
+		return ""
+	}
+	b, err := f.Data(s)
+	const header = 32
+	if err != nil || len(b) < header || !bytes.HasPrefix(b, []byte("\xff Go buildinf:")) {
+		return ""
+	}
+	const inline = 2 // a flag since Go 1.18
+	if b[15]&inline != 0 {
+		n, size := binary.Uvarint(b[header:])
+		if rest := b[header+max(size, 0):]; size > 0 && n <= uint64(len(rest)) {
+			return string(rest[:n])
+		}
+		return ""
+	}
+	// Before, it had the address of a string: the address of its bytes, and their number. GoidOffset knows
+	// versions of 64-bit machines only.
+	const longest = 256
+	text, err := userfile.Code(f, f.Order.Uint64(b[16:]), 16)
+	if err != nil || b[14] != 8 {
+		return ""
+	}
+	n := f.Order.Uint64(text[8:])
+	if n > longest {
+		return ""
+	}
+	text, err = userfile.Code(f, f.Order.Uint64(text), n)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
 
 // GoRegs maps architectures to the DWARF number of the register that holds the current g in
 // ABIInternal: r14 on amd64, x28 on arm64.

@@ -124,8 +124,11 @@ func HashTable[K comparable, V any](s Reader, m *ir.Map) (mapx.Table[K, V], erro
 func perCPU[K comparable, V, R any](s Reader, m *ir.Map,
 	reduce func([]V) (R, bool),
 ) (mapx.Table[K, R], error) {
-	return perCPUWhole[K](s, m, reduce, func(V) bool { return true })
+	return perCPUWhole[K](s, m, reduce, always[V])
 }
+
+// always is the whole of perCPUWhole for values that are one word.
+func always[V any](V) bool { return true }
 
 // A value in the middle of an update is read again: first a number of times at once, and
 // then, because the program may have been preempted or its virtual CPU may be waiting for a
@@ -206,6 +209,24 @@ func perCPUWhole[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (
 	if check.ClassesOf(m) != nil {
 		return stackTable[K](s, m, reduce)
 	}
+	return oneMap[K](s, m, reduce, whole)
+}
+
+// perCPUBytes is perCPUWhole for keys as bytes. Programs that have no others do not contain what reads the
+// classes of stacks by Go types: that is compiled for each pair of types.
+func perCPUBytes[V, R any](s Reader, m *ir.Map, reduce func([]V) (R, bool),
+	whole func(V) bool,
+) (mapx.Table[string, R], error) {
+	if check.ClassesOf(m) != nil {
+		return opaqueStackTable[string](s, m, reduce)
+	}
+	return oneMap[string](s, m, reduce, whole)
+}
+
+// oneMap is perCPUWhole for what is in one map of the kernel's.
+func oneMap[K comparable, V, R any](s Reader, m *ir.Map, reduce func([]V) (R, bool),
+	whole func(V) bool,
+) (mapx.Table[K, R], error) {
 	if m.Keyless() {
 		in, err := openWhole[uint32](s, m.Name, whole)
 		if err != nil {
@@ -247,12 +268,14 @@ func openWhole[K comparable, V any](s Reader, name string, whole func(V) bool) (
 
 // CountTable opens the counts of a map by key (AggCount).
 func CountTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, uint64], error) {
-	return perCPU[K](s, m, func(cpus []uint64) (sum uint64, some bool) {
-		for _, v := range cpus {
-			sum += v
-		}
-		return sum, sum > 0
-	})
+	return perCPU[K](s, m, counted)
+}
+
+func counted(cpus []uint64) (sum uint64, some bool) {
+	for _, v := range cpus {
+		sum += v
+	}
+	return sum, sum > 0
 }
 
 // extremeValue is the value of AggMin and AggMax on one CPU.
@@ -261,21 +284,28 @@ type extremeValue struct{ Done, Best uint64 }
 // NumberTable opens the sums, minima or maxima of a map by key (AggSum, AggMin, AggMax).
 func NumberTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, int64], error) {
 	if m.Agg == ir.AggSum {
-		return perCPU[K](s, m, func(cpus []uint64) (sum int64, some bool) {
-			for _, v := range cpus {
-				sum += int64(v)
-			}
-			return sum, true
-		})
+		return perCPU[K](s, m, summed)
 	}
+	return perCPU[K](s, m, extreme(m))
+}
+
+func summed(cpus []uint64) (sum int64, some bool) {
+	for _, v := range cpus {
+		sum += int64(v)
+	}
+	return sum, true
+}
+
+// extreme returns what makes the extreme of a map of those of all CPUs.
+func extreme(m *ir.Map) func(cpus []extremeValue) (int64, bool) {
 	smallest := m.Agg == ir.AggMin
-	return perCPU[K](s, m, func(cpus []extremeValue) (int64, bool) {
+	return func(cpus []extremeValue) (int64, bool) {
 		best, some := uint64(0), false
 		for _, v := range cpus {
 			best, some = max(best, v.Best), some || v.Done > 0
 		}
 		return int64(eval.Measure(smallest, m.Signed, best)), some
-	})
+	}
 }
 
 // Stat is what AggAvg and AggStats keep for a key.
@@ -318,15 +348,27 @@ type (
 // in the middle of an update is read again, for seconds at most: see ErrTorn.
 func StatTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, Stat], error) {
 	if m.Agg == ir.AggAvg {
-		return perCPUWhole[K](s, m, func(cpus []avgValue) (st Stat, some bool) {
-			for _, v := range cpus {
-				st.Count += v.Done
-				st.Sum += int64(v.Sum)
-			}
-			return st, st.Count > 0
-		}, func(v avgValue) bool { return v.Done == v.Begun })
+		return perCPUWhole[K](s, m, averaged, avgValue.whole)
 	}
-	return perCPUWhole[K](s, m, func(cpus []statsValue) (st Stat, some bool) {
+	return perCPUWhole[K](s, m, statistics(m), statsValue.whole)
+}
+
+// whole reports whether the value was not in the middle of an update.
+func (v avgValue) whole() bool { return v.Done == v.Begun }
+
+func (v statsValue) whole() bool { return v.Done == v.Begun }
+
+func averaged(cpus []avgValue) (st Stat, some bool) {
+	for _, v := range cpus {
+		st.Count += v.Done
+		st.Sum += int64(v.Sum)
+	}
+	return st, st.Count > 0
+}
+
+// statistics returns what makes the summary of a map of those of all CPUs.
+func statistics(m *ir.Map) func(cpus []statsValue) (Stat, bool) {
+	return func(cpus []statsValue) (st Stat, some bool) {
 		var least, most uint64
 		for _, v := range cpus {
 			st.Count += v.Done
@@ -336,7 +378,7 @@ func StatTable[K comparable](s Reader, m *ir.Map) (mapx.Table[K, Stat], error) {
 		st.Min, st.Max = int64(eval.Measure(true, m.Signed, least)),
 			int64(eval.Measure(false, m.Signed, most))
 		return st, st.Count > 0
-	}, func(v statsValue) bool { return v.Done == v.Begun })
+	}
 }
 
 // MergeBuckets returns the histogram of the values of both, which are of one map. It changes

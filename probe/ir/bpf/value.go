@@ -115,18 +115,27 @@ func OpenTable(h Reader, m *ir.Map) (mapx.Table[Value, any], error) {
 	case ir.AggNone:
 		return plainTable(h, m)
 	case ir.AggCount:
-		t, err := CountTable[string](h, m)
+		t, err := perCPUBytes(h, m, counted, always)
 		return asValues(m, t, err, func(n uint64) any { return n })
 	case ir.AggSum, ir.AggMin, ir.AggMax:
-		t, err := NumberTable[string](h, m)
+		var t mapx.Table[string, int64]
+		var err error
+		if m.Agg == ir.AggSum {
+			t, err = perCPUBytes(h, m, summed, always)
+		} else {
+			t, err = perCPUBytes(h, m, extreme(m), always)
+		}
 		return asValues(m, t, err, func(n int64) any {
 			if m.Signed {
 				return n
 			}
 			return uint64(n)
 		})
-	case ir.AggAvg, ir.AggStats:
-		t, err := StatTable[string](h, m)
+	case ir.AggAvg:
+		t, err := perCPUBytes(h, m, averaged, avgValue.whole)
+		return asValues(m, t, err, func(s Stat) any { return s })
+	case ir.AggStats:
+		t, err := perCPUBytes(h, m, statistics(m), statsValue.whole)
 		return asValues(m, t, err, func(s Stat) any { return s })
 	case ir.AggHist, ir.AggLinear:
 		t, err := HistTable[string](h, m)
