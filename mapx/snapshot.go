@@ -17,94 +17,32 @@ func Values[K comparable, V any](s Snapshot[K, V]) map[K]V {
 }
 
 // Top returns the n entries with the largest values, largest first, equal ones in the
-// snapshot's order. It reads each entry once and keeps n.
+// snapshot's order.
 func Top[K any, V cmp.Ordered](s Snapshot[K, V], n int) Snapshot[K, V] {
-	return topFunc(s, n, func(a, b Entry[K, V]) int { return cmp.Compare(a.Value, b.Value) })
-}
-
-// topFunc is Top for entries in the order of fn.
-func topFunc[K, V any](s Snapshot[K, V], n int, fn func(a, b Entry[K, V]) int) Snapshot[K, V] {
 	n = min(n, len(s.Entries))
 	if n <= 0 {
 		return Snapshot[K, V]{}
 	}
-	// A heap of positions. On top is the smallest entry, and of equal ones the latest.
-	less := func(i, j int) bool {
-		if c := fn(s.Entries[i], s.Entries[j]); c != 0 {
-			return c < 0
-		}
-		return i > j
-	}
-	heap := make([]int, 0, n)
-	for i := range s.Entries {
-		switch {
-		case len(heap) < n:
-			heap = append(heap, i)
-			if len(heap) == n {
-				for j := n / 2; j >= 0; j-- {
-					siftDown(heap, j, less)
-				}
-			}
-		case less(heap[0], i):
-			heap[0] = i
-			siftDown(heap, 0, less)
-		}
-	}
-	slices.SortFunc(heap, func(i, j int) int {
-		if less(j, i) {
-			return -1
-		}
-		return 1
-	})
-	out := make([]Entry[K, V], n)
-	for i, at := range heap {
-		out[i] = s.Entries[at]
-	}
-	return Snapshot[K, V]{Entries: out}
-}
-
-// siftDown moves heap[i] down to its place.
-func siftDown(heap []int, i int, less func(i, j int) bool) {
-	for {
-		child := 2*i + 1
-		if child >= len(heap) {
-			return
-		}
-		if r := child + 1; r < len(heap) && less(heap[r], heap[child]) {
-			child = r
-		}
-		if !less(heap[child], heap[i]) {
-			return
-		}
-		heap[i], heap[child] = heap[child], heap[i]
-		i = child
-	}
+	sorted := slices.Clone(s.Entries)
+	slices.SortStableFunc(sorted, func(a, b Entry[K, V]) int { return cmp.Compare(b.Value, a.Value) })
+	return Snapshot[K, V]{Entries: slices.Clone(sorted[:n])}
 }
 
 // Delta returns the growth of the counters from before to now. A counter that is smaller
 // than before was reset, or deleted and created again: its whole value counts. Entries that
 // are only in before, or that did not change, are left out.
 func Delta[K comparable, V Number](before, now Snapshot[K, V]) Snapshot[K, V] {
-	d := deltaFunc(before, now, func(old, v V) V {
-		if v < old {
-			return v
-		}
-		return v - old
-	})
-	d.Entries = slices.DeleteFunc(d.Entries, func(e Entry[K, V]) bool { return e.Value == 0 })
-	return d
-}
-
-// deltaFunc returns the entries of now, each with fn of its old and new value. The old value of
-// a new entry is the zero value.
-func deltaFunc[K comparable, V any](before, now Snapshot[K, V], fn func(old, v V) V) Snapshot[K,
-	V] {
 	old := Values(before)
-	out := make([]Entry[K, V], len(now.Entries))
-	for i, e := range now.Entries {
-		out[i] = Entry[K, V]{Key: e.Key, Value: fn(old[e.Key], e.Value)}
+	var grown []Entry[K, V]
+	for _, e := range now.Entries {
+		if v := old[e.Key]; e.Value >= v {
+			e.Value -= v
+		}
+		if e.Value != 0 {
+			grown = append(grown, e)
+		}
 	}
-	return Snapshot[K, V]{Entries: out}
+	return Snapshot[K, V]{Entries: grown}
 }
 
 // Average is a sum and its number of values, as bpftrace's avg() keeps them on each CPU.
