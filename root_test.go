@@ -97,7 +97,7 @@ var imports = map[string][]string{
 	"probe/script/output":         {"probe/script/types", "probe/ir/bpf", "probe/sysnames", "mapx", "hist", btf},
 	// collect assembles its programs itself, with bpfwalk's walker in them.
 	"stack/collect": {
-		"stack", "stack/bpfwalk", "stack/profile", "stack/python", "probe", "mapx", "mapx/recording", "symbol", "symbol/lifecycle", cilium, asm, btf,
+		"stack", "stack/bpfwalk", "stack/profile", "stack/python", "probe", "probe/env", "mapx", "mapx/recording", "symbol", "symbol/lifecycle", cilium, asm, btf,
 	},
 	"probe/sysnames": {},
 	"probe/tool":     {"all"},

@@ -74,7 +74,7 @@ const defaultMaxStacks = 16 << 10
 // concurrent use.
 type Collector struct {
 	handles
-	env       *probe.Env
+	members   members
 	plan      *probe.Plan
 	filter    *filter
 	ns        *kernel.PIDNamespace // whose numbers are meant; nil: the initial one's
@@ -197,12 +197,13 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.lives = findLives(env)
+	m := membersOf(env)
+	f.lives = findLives(m)
 	if !f.noUser && f.waits == 0 {
-		f.copier = newCopier(env)
+		f.copier = newCopier(m)
 	}
 	c := &Collector{
-		env: env, plan: plan, filter: f, ns: kernel.OwnPIDNamespace(),
+		members: m, plan: plan, filter: f, ns: kernel.OwnPIDNamespace(),
 		cfi: &stack.CFICache{
 			MaxBytes: cfiBytes, MaxMappings: bpfwalk.MaxMappings, Chosen: f.pids, Served: o.Served,
 		},

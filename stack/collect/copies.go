@@ -119,7 +119,7 @@ func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
 	}
 	f.perThread = true
 	c := &Copies{plan: plan, copier: bpfwalk.Copier{Machine: machine, Bytes: o.Bytes}}
-	if err := c.choose(o, env); err != nil {
+	if err := c.choose(o, membersOf(env)); err != nil {
 		return nil, err
 	}
 	if err := c.load(o, f); err != nil {
@@ -139,12 +139,12 @@ func AttachCopies(targets []probe.Target, o *CopyOptions) (*Copies, error) {
 }
 
 // choose decides what is copied, and finds the offsets in the kernel's types.
-func (c *Copies) choose(o *CopyOptions, env *probe.Env) (err error) {
+func (c *Copies) choose(o *CopyOptions, m members) (err error) {
 	if !o.KernelStacks {
-		if c.copier.TaskStackOffset, err = taskStack(env); err != nil {
+		if c.copier.TaskStackOffset, err = taskStack(m); err != nil {
 			return err
 		}
-		c.copier.Returns = returnProbes(env)
+		c.copier.Returns = returnProbes(m)
 		return nil
 	}
 	if machine != elf.EM_X86_64 {
@@ -156,7 +156,7 @@ func (c *Copies) choose(o *CopyOptions, env *probe.Env) (err error) {
 		}
 	}
 	c.kernel = new(bpfwalk.KernelCopier)
-	c.kernel.TaskStackOffset, err = taskStackOffset(env)
+	c.kernel.TaskStackOffset, err = taskStackOffset(m)
 	return err
 }
 
@@ -203,24 +203,20 @@ func (o *CopyOptions) filter() (*filter, error) {
 
 // taskStack returns the way to the user's registers: 0 for a helper, else the offset of
 // task_struct.stack.
-func taskStack(env *probe.Env) (int, error) {
+func taskStack(m members) (int, error) {
 	if feature.Test(feature.TaskPtRegs) == nil && feature.Test(feature.TaskBTF) == nil {
 		return 0, nil
 	}
-	return taskStackOffset(env)
+	return taskStackOffset(m)
 }
 
 // taskStackOffset is the offset of task_struct.stack.
-func taskStackOffset(env *probe.Env) (int, error) {
-	spec, err := env.BTF()
+func taskStackOffset(m members) (int, error) {
+	at, err := m.offsets(stackMember)
 	if err != nil {
 		return 0, fmt.Errorf("collect: find the task's stack: %w", err)
 	}
-	off, err := kernel.MemberOffset(spec, "task_struct.stack")
-	if err != nil {
-		return 0, fmt.Errorf("collect: find the task's stack: %w", err)
-	}
-	return int(off), nil
+	return int(at[0]), nil
 }
 
 // load creates the maps and loads a program for each of the plan's.

@@ -4,7 +4,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
@@ -38,8 +37,8 @@ const (
 // newCopier returns what copies stacks; nil where the kernel's types do not say where registers are.
 // Return addresses that uretprobes replaced are not copied: that takes 900 instructions, a tenth of the
 // time to attach, for functions that are probed in processes that have just begun.
-func newCopier(env *probe.Env) *bpfwalk.Copier {
-	off, err := taskStack(env)
+func newCopier(m members) *bpfwalk.Copier {
+	off, err := taskStack(m)
 	if err != nil {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/internal/kernel"
-	"github.com/borescope/borescope/probe"
 )
 
 // lives are the offsets of what tells the lives of one number apart: the processes that had it, and the
@@ -16,13 +15,8 @@ type lives struct {
 }
 
 // findLives finds them in the kernel's types; nil if they are not there.
-func findLives(env *probe.Env) *lives {
-	spec, err := env.BTF()
-	if err != nil {
-		return nil
-	}
-	at, err := kernel.MemberOffsets(spec,
-		"task_struct.group_leader", "task_struct.start_boottime", "task_struct.self_exec_id")
+func findLives(m members) *lives {
+	at, err := m.offsets(lifeMembers...)
 	if err != nil {
 		return nil
 	}

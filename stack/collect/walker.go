@@ -12,7 +12,6 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
-	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack/bpfwalk"
 	"github.com/borescope/borescope/stack/python"
 )
@@ -40,8 +39,8 @@ func (c *Collector) LoadWalker() error {
 	if err == nil {
 		err = noMemory(c.loadWalker())
 	}
-	if err == nil { // megabytes of types, for which nothing more is loaded
-		c.env, c.plan.Cache = nil, nil
+	if err == nil { // types, for which nothing more is loaded
+		c.members, c.plan.Cache = members{}, nil
 	}
 	if err != nil && c.mode == modeHold {
 		err = errors.Join(err, c.setMode(modeHelper))
@@ -98,7 +97,7 @@ func (c *Collector) loadWalker() error {
 		spec.Maps[name] = c.spec.Maps[name]
 	}
 	w := walker
-	w.Returns = returnProbes(c.env)
+	w.Returns = returnProbes(c.members)
 	w.Task = c.taskOffsets()
 	w.Python = true
 	for i := range c.plan.Programs {
@@ -136,12 +135,8 @@ func (c *Collector) loadWalker() error {
 
 // returnProbes finds where the kernel keeps the return addresses that uretprobes replaced;
 // nil if its types do not describe that.
-func returnProbes(env *probe.Env) *bpfwalk.ReturnProbes {
-	spec, err := env.BTF()
-	if err != nil {
-		return nil
-	}
-	at, err := kernel.MemberOffsets(spec, kernel.ReturnInstances...)
+func returnProbes(m members) *bpfwalk.ReturnProbes {
+	at, err := m.offsets(kernel.ReturnInstances...)
 	if err != nil {
 		return nil
 	}
@@ -154,13 +149,8 @@ func returnProbes(env *probe.Env) *bpfwalk.ReturnProbes {
 // taskOffsets finds where the kernel keeps what the walker asks of a task; nil if its types do
 // not describe that, or processes have other numbers here than the kernel's own.
 func (c *Collector) taskOffsets() *bpfwalk.TaskOffsets {
-	spec, err := c.env.BTF()
+	at, err := c.members.offsets(taskMembers...)
 	if err != nil || c.ns != nil {
-		return nil
-	}
-	at, err := kernel.MemberOffsets(spec, "task_struct.real_parent", "task_struct.tgid",
-		"task_struct.mm", "mm_struct.exe_file")
-	if err != nil {
 		return nil
 	}
 	return &bpfwalk.TaskOffsets{
