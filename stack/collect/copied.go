@@ -222,12 +222,21 @@ func (p *copied) take() error {
 	}
 }
 
-// takeAll is take with those that wait. The caller holds mu.
+// takeAll is take with those that wait. The caller holds mu, which is given back while files are compiled:
+// copies come meanwhile.
 func (p *copied) takeAll() error {
 	err := p.take()
 	waiting := p.waiting
 	p.waiting, p.waitingBytes = nil, 0
 	for _, b := range waiting {
+		if from, code := p.codeOf(b); !p.compiled(code) {
+			p.mu.Unlock()
+			_, _ = p.c.cfi.ModulesOf(int(from.PID), code)
+			p.mu.Lock()
+			if p.processes == nil { // watching ended
+				break
+			}
+		}
 		p.add(b, true)
 	}
 	return err
@@ -381,11 +390,12 @@ type copiedTable[K comparable, V any] struct {
 	each func(summed) V
 }
 
-// Snapshot implements mapx.Table.
+// Snapshot implements mapx.Table. Copies that wait for a file to be compiled go on waiting: a later one has
+// their samples where they belong.
 func (t *copiedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
 	t.p.mu.Lock()
 	defer t.p.mu.Unlock()
-	_ = t.p.takeAll()
+	_ = t.p.take()
 	half := &t.p.halves[t.p.c.window.active]
 	s, err := t.Table.Snapshot()
 	t.apply(&s, half)
