@@ -52,8 +52,8 @@ type Inlined struct {
 }
 
 // Inline checks a snippet as [Check] does a script, and returns what its probe does: one result for each
-// attach point, of which a pattern may have several. Those at which the same is done are one Set. Nothing is attached or loaded. The error is a [syntax.Errors] with
-// places in Snippet.Text.
+// attach point, of which a pattern may have several. Those at which the same is done are one Set. Nothing is
+// attached or loaded. The error is a [syntax.Errors] with places in Snippet.Text.
 //
 // Expressions only compute values: they have no maps, print nothing and change nothing. What is divided by
 // zero is 1, as in scripts, without a warning. The numbers of arguments of user functions count the registers

@@ -110,9 +110,9 @@ const (
 	waitSize  = waitWaker + keySize
 
 	// A scratch slot: the counter by which it is claimed, the last id that it returned, what
-	// bounds copies (the first slot's), the wait being built, whose first key an event's is, zeros, then the state of package
-	// stack's walker, which ends with the stack's addresses. The helper's stack is at the
-	// same place.
+	// bounds copies (the first slot's), the wait being built, whose first key an event's is,
+	// zeros, then the state of package stack's walker, which ends with the stack's addresses.
+	// The helper's stack is at the same place.
 	scratchClaims = 0
 	scratchLastID = 8
 	scratchSlice  = 16 // of time in which the CPU's last copy was made
