@@ -105,10 +105,7 @@ func (t *PerCPU[K, V]) read(del bool) (Snapshot[K, []V], error) {
 // entriesOf returns the entries as memory.
 func entriesOf[K, V any](list []Entry[K, V]) layout.Entries {
 	var e Entry[K, V]
-	return layout.Entries{
-		Data: unsafe.Pointer(unsafe.SliceData(list)), N: len(list),
-		Size: unsafe.Sizeof(e), Value: unsafe.Offsetof(e.Value),
-	}
+	return layout.EntriesOf(list, unsafe.Offsetof(e.Value))
 }
 
 // memory is where values of one type are, each of so many bytes.

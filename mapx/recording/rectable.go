@@ -82,10 +82,7 @@ type recordedTable[K, V any] struct {
 // entriesOf returns the entries as memory.
 func entriesOf[K, V any](list []mapx.Entry[K, V]) layout.Entries {
 	var e mapx.Entry[K, V]
-	return layout.Entries{
-		Data: unsafe.Pointer(unsafe.SliceData(list)), N: len(list),
-		Size: unsafe.Sizeof(e), Value: unsafe.Offsetof(e.Value),
-	}
+	return layout.EntriesOf(list, unsafe.Offsetof(e.Value))
 }
 
 func (r *Recorder) failed(err error) error {

@@ -11,6 +11,14 @@ type Entries struct {
 	Size, Value uintptr
 }
 
+// EntriesOf returns the entries of a list, with their values at an offset, as memory.
+func EntriesOf[E any](list []E, value uintptr) Entries {
+	var e E
+	return Entries{
+		Data: unsafe.Pointer(unsafe.SliceData(list)), N: len(list), Size: unsafe.Sizeof(e), Value: value,
+	}
+}
+
 // Key returns where the key of entry i is.
 func (e *Entries) Key(i int) unsafe.Pointer { return unsafe.Add(e.Data, uintptr(i)*e.Size) }
 
