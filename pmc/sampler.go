@@ -26,8 +26,6 @@ import (
 //	IsMmap                  Mmap; HoldsCode
 //	IsSwitch                Switch; Out, Preempted
 //	IsKsymbol               Ksymbol
-//	IsBPF                   BPF
-//	IsCgroup                Cgroup
 //	IsThrottle, IsUnthrottle  Rate
 type Record = perfring.Record
 

@@ -430,20 +430,30 @@ func TestUSDTNames(t *testing.T) {
 	}
 }
 
-// TestWholeStacks: stacks of a program without frame pointers go to its start, once its files were
-// read.
-func TestWholeStacks(t *testing.T) {
+// startPython starts a program without frame pointers, which computes until the test ends, and returns the
+// number of its process.
+func startPython(t *testing.T) string {
+	t.Helper()
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.File("/usr/bin/python3"))
 	cmd := testenv.Command(t, "/usr/bin/python3", "-c", "while True: sum(i * i for i in range(100000))")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return strconv.Itoa(cmd.Process.Pid)
+}
+
+// TestWholeStacks: stacks of a program without frame pointers go to its start, once its files were
+// read.
+func TestWholeStacks(t *testing.T) {
+	pid := startPython(t)
 	// A second: with the race detector the files were read after 229 samples.
 	const text = `profile:hz:499 /pid == $1/ { @n++; if (@n > 500) { @[ustack] = count(); } else { @before = ustack; } if (@n == 900) { exit(); } }
 end { clear(@n); clear(@before); }`
-	out, said := ran(t, text, &script.Options{Params: []string{strconv.Itoa(cmd.Process.Pid)}}, &script.RunOptions{})
+	out, said := ran(t, text, &script.Options{Params: []string{pid}}, &script.RunOptions{})
 	samples, whole := 0, 0
 	for _, part := range strings.Split(out, "@[")[1:] {
 		stack, count, ok := strings.Cut(part, "]: ")
@@ -466,16 +476,10 @@ end { clear(@n); clear(@before); }`
 
 // TestFramePointers: the same stacks by frame pointers, which the program has not, do not.
 func TestFramePointers(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.File("/usr/bin/python3"))
-	cmd := testenv.Command(t, "/usr/bin/python3", "-c", "while True: sum(i * i for i in range(100000))")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
+	pid := startPython(t)
 	const text = `profile:hz:499 /pid == $1/ { @n++; @[ustack] = count(); if (@n == 100) { exit(); } }
 end { clear(@n); }`
-	out, said := ran(t, text, &script.Options{Params: []string{strconv.Itoa(cmd.Process.Pid)}, FramePointers: true},
+	out, said := ran(t, text, &script.Options{Params: []string{pid}, FramePointers: true},
 		&script.RunOptions{})
 	stacks := strings.Split(out, "@[")[1:]
 	whole := 0 // such as those from before main
@@ -492,17 +496,11 @@ end { clear(@n); }`
 // TestLengthsOfStacks: two walks whose numbers of frames are compared exceeded what the verifier looks at, for it
 // followed the second walk once for each number of the first.
 func TestLengthsOfStacks(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.File("/usr/bin/python3"))
-	cmd := testenv.Command(t, "/usr/bin/python3", "-c", "while True: sum(i * i for i in range(100000))")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
+	pid := startPython(t)
 	const text = `config = { unstable_dw_ustack = enable }
 profile:hz:499 /pid == $1/ { @[len(ustack) == len(dw_ustack), len(ustack(3)), len(ustack(60)) == len(ustack(100))] = count(); @n++; if (@n == 100) { exit(); } }
 end { clear(@n); }`
-	out, said := ran(t, text, &script.Options{Params: []string{strconv.Itoa(cmd.Process.Pid)}}, &script.RunOptions{})
+	out, said := ran(t, text, &script.Options{Params: []string{pid}}, &script.RunOptions{})
 	if out = strings.TrimSpace(out); !strings.HasPrefix(out, "@[true, 3, true]: ") || strings.Contains(out, "\n") {
 		t.Errorf("it printed %s\n%s", out, said)
 	}
