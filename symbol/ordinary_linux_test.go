@@ -29,7 +29,7 @@ func TestOrdinaryPrograms(t *testing.T) {
 		nameOrdinary(t, pids)
 		return
 	}
-	testenv.Need(t, testenv.Root, testenv.Arch("amd64"))
+	testenv.Need(t, testenv.Native, testenv.Root, testenv.Arch("amd64"))
 	const nobody = 65534
 	const function = "aaaa" // the beginning of its name
 	image := elfbuild.Program(elfbuild.SymbolTable{N: 1, Size: 4096, Names: len(function)}.Sections()...).Bytes()

@@ -45,7 +45,6 @@ func TestServedProgram(t *testing.T) {
 		{name: "stranger", user: 1000, want: "-unsafe"},
 		{name: "stranger, allowed", user: 1000, args: []string{"-unsafe"}, want: "does not answer"},
 		{name: "root", want: "does not answer"},
-		{name: "stranger who answers", user: 1000, answers: true, want: "-unsafe"},
 		{name: "stranger who answers, allowed", user: 1000, answers: true, args: []string{"-unsafe"}},
 		{name: "root who answers", answers: true},
 	} {
@@ -101,7 +100,7 @@ func TestServedProgram(t *testing.T) {
 // goes on waiting after the first Ctrl-C, which it can not hear, and ends at the second: a
 // handler of its own would not run there.
 func TestSecondSignal(t *testing.T) {
-	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Mounts, testenv.File("/dev/fuse"))
+	testenv.Need(t, testenv.Guest, testenv.Long, testenv.Root, testenv.Mounts, testenv.File("/dev/fuse"))
 	if !testenv.OwnMounts(t) {
 		return
 	}

@@ -160,7 +160,9 @@ func vmtest(ctx context.Context, c *check) (testlog.Counts, error) {
 
 // alone matches tests that take long with the race detector and start no goroutines in the
 // tested code: they read one big file, or build or watch another program.
-const alone = "^(TestBombs|TestBombErrors|TestBombReasons|TestBombMatches|TestHostileNeighbours|TestForeignModule)$"
+const alone = "^(TestBombs|TestBombErrors|TestBombReasons|TestBombMatches|TestHostileNeighbours|TestForeignModule|" +
+	"TestNoLine|TestAgainstDebugELF|TestMinimalBTFIsEnough|TestOptimisedMeansTheSame|TestAggregations|TestJITBombs|" +
+	"TestThisKernel|TestStreamCut|TestQuantileBounds|TestPerfMapWithoutEnd|TestGoFunctions|TestHonestGiants|TestGoStripped)$"
 
 func race(ctx context.Context, c *check) (testlog.Counts, error) {
 	// Without this, every program that a test starts waits a second before it ends.

@@ -163,10 +163,11 @@ func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests,
 ) (*guest.Report, error) {
 	var log bytes.Buffer
 	o := guest.Options{Kernel: k, Log: &log, Modules: []string{"fuse", "overlay"}}
-	if k.Version == soaked && k.Arch == "amd64" {
+	switch {
+	case k.Version != soaked || k.Arch != "amd64":
+		o.Env = []string{"BORESCOPE_LONG=", "BROKER_ATTACKS=100"}
+	case c.all:
 		o.Env = []string{"PROBE_SOAK=10s"}
-	} else {
-		o.Env = []string{"BORESCOPE_LONG="}
 	}
 	tests.AddTo(&o, 8*time.Minute, "-test.skip="+pure)
 	for i := range o.Jobs {

@@ -15,7 +15,7 @@ import (
 // TestLateServer: a file that root's process serves is read while that answers, and waited for
 // a few seconds in all when it does not: opening it, and reading it, waited for ever.
 func TestLateServer(t *testing.T) {
-	testenv.Need(t, testenv.Guest, testenv.Root, testenv.Mounts)
+	testenv.Need(t, testenv.Guest, testenv.Long, testenv.Root, testenv.Mounts)
 	if !testenv.OwnMounts(t) {
 		return
 	}

@@ -249,6 +249,15 @@ func Missing(name, fact string) Requirement {
 // Check returns the requirement that check returns nil.
 func Check(name string, check func() error) Requirement { return Requirement{name, check} }
 
+// Times returns how often a test repeats what it does: n times here, and fewer in a guest, where
+// each costs ten times as much and none is less likely to fail than here.
+func Times(n, guest int) int {
+	if InGuest() {
+		return guest
+	}
+	return n
+}
+
 // InGuest reports whether this is a guest of internal/vmtest. The environment variable alone,
 // which any user can set, is not enough.
 func InGuest() bool {

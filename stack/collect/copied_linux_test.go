@@ -45,7 +45,7 @@ func TestBrief(t *testing.T) {
 			stop := c.Watch(ps, func(err error) { unwalked = err })
 			children := map[int]bool{}
 			var samples []collect.Sample
-			const times = 10
+			times := testenv.Times(10, 4)
 			for range times {
 				cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestBriefWork$")
 				cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=brief")
@@ -107,7 +107,7 @@ func TestBrief(t *testing.T) {
 					t.Errorf("%d samples from %d to %d", s.Count, s.First, s.Last)
 				}
 			}
-			if all != times*workload || whole < all*98/100 {
+			if all != uint64(times)*workload || whole < all*98/100 {
 				t.Errorf("%d of %d calls counted, %d with whole stacks, others %v: %+v", all, times*workload, whole, cut, stats)
 			}
 			if stats.Copied == 0 || stats.Copied > stats.Unwalked ||

@@ -90,7 +90,7 @@ func goStacks(t *testing.T, name, function string) {
 	}
 	defer p.Close()
 	var whole, crossed, all uint64
-	for _, s := range walkedStacks(t, c, pid, 300) {
+	for _, s := range walkedStacks(t, c, pid, uint64(testenv.Times(300, 100))) {
 		all += s.count
 		if s.Stopped != stack.StopBottom {
 			continue

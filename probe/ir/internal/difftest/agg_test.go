@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
@@ -93,7 +94,7 @@ func testAggs(t *testing.T, release string, maps []*ir.Map) {
 	m := &interp.Machine{Comm: testComm}
 	r := rand.New(rand.NewPCG(1, 2))
 	g := &randProg{r: r}
-	for range 300 {
+	for range testenv.Times(300, 100) {
 		x, key := uint64(g.number()), uint64(r.IntN(6))
 		if r.IntN(2) == 0 {
 			x = uint64(r.IntN(2000) - 200)

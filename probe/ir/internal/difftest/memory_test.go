@@ -49,7 +49,7 @@ func TestMemoryDifferential(t *testing.T) {
 	page := guardedPage(t)
 	base := uint64(uintptr(unsafe.Pointer(&page[0])))
 	mem := bytesAt{base, page}
-	for round := range 40 {
+	for round := range testenv.Times(40, 20) {
 		for i := range page {
 			page[i] = "ab\x00c"[r.IntN(4)]
 			if r.IntN(3) > 0 {
