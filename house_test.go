@@ -273,3 +273,96 @@ var L int`, 0)
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
+
+// TestPublicSignatures checks that users can write down and look up every type in what a package offers: a
+// type of an internal package is there under a public name, as an alias with its own documentation.
+func TestPublicSignatures(t *testing.T) {
+	for _, p := range packages(t) {
+		if !p.library() {
+			continue
+		}
+		for name, f := range p.files {
+			if p.isTest(name) {
+				continue
+			}
+			for _, sel := range internalTypes(f) {
+				t.Errorf("%s: %s.%s can be named by this module only: give it a public name (type X = …)",
+					fset.Position(sel.Pos()), sel.X, sel.Sel)
+			}
+		}
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x
+import "m/internal/a"
+func F(int, ...*a.T) {}
+func (hidden) G() a.T { return a.T{} }
+func h(a.T) {}
+type S struct { a.U; V, w map[a.V]int; x a.W }
+type A = a.X
+type I interface { m() a.Y; M(func(a.Z)) }
+type hidden struct { F a.T }
+`, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, sel := range internalTypes(f) {
+		found = append(found, sel.Sel.Name)
+	}
+	if got := strings.Join(found, " "); got != "T U V Z" {
+		t.Errorf("found in a file with such types: %s", got)
+	}
+}
+
+// internalTypes returns the types of internal packages in the signatures and fields that a file exports.
+func internalTypes(f *ast.File) (found []*ast.SelectorExpr) {
+	internal := map[string]bool{}
+	for _, imp := range f.Imports {
+		path := strings.Trim(imp.Path.Value, `"`)
+		name := path[strings.LastIndex(path, "/")+1:]
+		if imp.Name != nil {
+			name = imp.Name.Name
+		}
+		internal[name] = slices.Contains(strings.Split(path, "/"), "internal")
+	}
+	look := func(n ast.Node) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if id, ok := sel.X.(*ast.Ident); ok && internal[id.Name] {
+					found = append(found, sel)
+				}
+			}
+			return true
+		})
+	}
+	exported := func(fields *ast.FieldList) {
+		for _, field := range fields.List {
+			if len(field.Names) == 0 || slices.ContainsFunc(field.Names, (*ast.Ident).IsExported) {
+				look(field.Type)
+			}
+		}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() && exportedReceiver(d) {
+				look(d.Type)
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				s, ok := s.(*ast.TypeSpec)
+				if !ok || !s.Name.IsExported() || s.Assign.IsValid() {
+					continue
+				}
+				switch typ := s.Type.(type) {
+				case *ast.StructType:
+					exported(typ.Fields)
+				case *ast.InterfaceType:
+					exported(typ.Methods)
+				default:
+					look(typ)
+				}
+			}
+		}
+	}
+	return found
+}

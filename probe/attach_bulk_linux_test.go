@@ -34,7 +34,7 @@ var coldFunctions = sync.OnceValues(func() ([]Target, error) {
 		}
 	}
 	var out []Target
-	for _, s := range list.Traceable {
+	for _, s := range list.Functions {
 		if !isHot(s.Name) && named[s.Name] == 1 && s.Module == "" {
 			out = append(out, Kprobe{Symbol: s.Name})
 		}
@@ -141,7 +141,7 @@ func TestBlacklistedClones(t *testing.T) {
 		t.Fatal("no blacklist: debugfs is not mounted")
 	}
 	clones := 0
-	for _, s := range patchable.Traceable {
+	for _, s := range patchable.Functions {
 		if !b.Has(s.Name) || b[s.Name] {
 			continue
 		}
@@ -151,7 +151,7 @@ func TestBlacklistedClones(t *testing.T) {
 			t.Errorf("%s: %v", s.Name, err)
 		}
 		l.Close()
-		if slices.ContainsFunc(listed.Traceable, func(l kallsyms.Symbol) bool { return l.Name == s.Name }) {
+		if slices.ContainsFunc(listed.Functions, func(l kallsyms.Symbol) bool { return l.Name == s.Name }) {
 			t.Errorf("%s is listed", s.Name)
 		}
 	}

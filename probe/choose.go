@@ -147,7 +147,7 @@ func (r *resolver) listed(p *Program) map[string][]kallsyms.Symbol {
 	if err != nil {
 		return nil
 	}
-	return t.ByName()
+	return kallsyms.Traceable(t.Functions).ByName()
 }
 
 // functionsOf returns the functions of a name: those in the list, which has only what a

@@ -6,7 +6,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/borescope/borescope/probe/internal/userfile"
 	"github.com/borescope/borescope/usdt"
 )
 
@@ -31,7 +30,7 @@ type Plan struct {
 	// Attach puts the probes into these files, even if the paths lead elsewhere by then,
 	// and refuses files that were replaced or changed. A path without an entry, as in plans
 	// recorded by older versions, is not compared.
-	Files map[string]userfile.FileID
+	Files map[string]FileID
 	// Filter says for which tasks the programs run, nil for all: Options.Filter.
 	Filter *TaskFilter
 

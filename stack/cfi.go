@@ -78,9 +78,12 @@ func cfiRoom(f *elffile.File) int64 { return 64<<20 + 8*f.Stored() }
 // Stats returns the counts of the compiled input.
 func (t *CFITable) Stats() CFIStats { return t.stats }
 
+// CFIRules are the rules of a file: how to find the caller of each of its addresses.
+type CFIRules = rules.Table
+
 // Rules returns the table's rules, for the walker inside BPF (package bpfwalk). The caller
 // must not change them.
-func (t *CFITable) Rules() *rules.Table { return &t.rules }
+func (t *CFITable) Rules() *CFIRules { return &t.rules }
 
 // compileCFI compiles a file within room bytes of memory; one that takes more is
 // elffile.ErrTooLarge. The work is bounded by that too.

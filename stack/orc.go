@@ -92,10 +92,17 @@ func decodeORC(b []byte, v rules.ORCVersion) rules.ORC {
 	return r
 }
 
+// ORCVersion is a layout of the kernel's ORC entries, which changed three times.
+type ORCVersion = rules.ORCVersion
+
+// ORCRule is how to find the caller of a stretch of kernel code: the registers that lead to its frame, and
+// what kind of frame it is.
+type ORCRule = rules.ORC
+
 // ORCFile is the ORC data of a kernel or a kernel module.
 type ORCFile struct {
 	// Version is the layout of the entries, which differs by kernel.
-	Version rules.ORCVersion
+	Version ORCVersion
 
 	entries []byte
 	places  []orcPlace // of relocatable files
@@ -116,7 +123,7 @@ type ORCEntry struct {
 	Section string
 	Addr    uint64
 	// Rule is the rule from there to the next entry.
-	Rule rules.ORC
+	Rule ORCRule
 
 	raw     uint16
 	version rules.ORCVersion
@@ -354,7 +361,7 @@ func orcVersion(f *elffile.File, entries []byte) (rules.ORCVersion, error) {
 
 // ORCVersionOf returns the layout of a header: the 20 bytes of .orc_header, or of the
 // kernel's symbol orc_header.
-func ORCVersionOf(header []byte) (rules.ORCVersion, error) {
+func ORCVersionOf(header []byte) (ORCVersion, error) {
 	if v := orcHeaders[hex.EncodeToString(header)]; v != rules.ORCUnknown {
 		return v, nil
 	}
@@ -364,7 +371,7 @@ func ORCVersionOf(header []byte) (rules.ORCVersion, error) {
 // NewORC returns the ORC data of a running kernel, or a part of it. ip and entries are the
 // tables from __start_orc_unwind_ip to __stop_orc_unwind_ip and the same of orc_unwind;
 // ipAddr is the address of the first one.
-func NewORC(ip, entries []byte, ipAddr uint64, v rules.ORCVersion) (*ORCFile, error) {
+func NewORC(ip, entries []byte, ipAddr uint64, v ORCVersion) (*ORCFile, error) {
 	if len(ip)%4 != 0 || len(entries) != len(ip)/4*6 {
 		return nil, fmt.Errorf("ORC: %d bytes of entries for %d bytes of addresses", len(entries),
 			len(ip))

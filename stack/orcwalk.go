@@ -83,7 +83,7 @@ func (o *ORCFile) Table(start, end, slide uint64,
 }
 
 // Rule returns the rule for an address, if the table has one.
-func (t *ORCTable) Rule(addr uint64) (rules.ORC, bool) {
+func (t *ORCTable) Rule(addr uint64) (ORCRule, bool) {
 	r, ok := t.lookup(addr)
 	if !ok {
 		return rules.ORC{}, false

@@ -190,9 +190,13 @@ func (c *CFICache) Modules(pid int) (*Modules, error) {
 	return m.WithData(other...), err
 }
 
+// Mapping is a stretch of a process's memory and what it maps, as in /proc/PID/maps: addresses from Start
+// to before End, bytes of Offset into the file, and the file's path in the process's root.
+type Mapping = procfs.Mapping
+
 // ModulesOf is Modules for executable mappings that are known (symbol.State.Code), of a process that may
 // have ended: its files are then found by their paths.
-func (c *CFICache) ModulesOf(pid int, code []procfs.Mapping) (*Modules, error) {
+func (c *CFICache) ModulesOf(pid int, code []Mapping) (*Modules, error) {
 	list := make([]Module, 0, len(code))
 	var errs []error
 	tooMany := c.MaxMappings > 0 && len(code) > c.MaxMappings
@@ -287,7 +291,7 @@ func (c *CFICache) readOnce(pid int, key fileKey, f fs.File, st fs.FileInfo) Fil
 
 // Compiled reports whether the files of executable mappings were compiled already, so that ModulesOf takes
 // no time, and whether one of them is compiled just now, for which it would wait.
-func (c *CFICache) Compiled(code []procfs.Mapping) (all, busy bool) {
+func (c *CFICache) Compiled(code []Mapping) (all, busy bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all = true

@@ -287,7 +287,7 @@ func (d *JITDump) name(fr *Frame, pc uint64) bool {
 	if !d.m.name(fr, pc) {
 		return false
 	}
-	lines := d.lines[d.m.entry[d.m.Find(pc)]]
+	lines := d.lines[d.m.entry[d.m.starts.Find(pc)]]
 	i, found := slices.BinarySearchFunc(lines, fr.Offset, func(l jitLine, off uint64) int {
 		if uint64(l.off) < off {
 			return -1

@@ -145,7 +145,7 @@ for (let k = 0; k < 300; k++) hotLoop(10000); console.log(process.pid)`
 	}
 	same, differ, hot := 0, 0, 0
 	for i := range d.m.entry {
-		pc := d.m.At(i)
+		pc := d.m.starts.At(i)
 		a, b := d.Resolve(nil, []uint64{pc})[0], m.Resolve(nil, []uint64{pc})[0]
 		if b.Name == "" {
 			continue

@@ -20,12 +20,12 @@ import (
 // (tools/perf/Documentation/jit-interface.txt). If entries overlap, the later line counts:
 // compilers reuse memory. It is immutable.
 type PerfMap struct {
-	index.Addrs          // the beginnings of the pieces
-	end         []uint64 // their ends
-	entry       []uint32 // the entries that they are part of
-	ents        []perfEntry
-	arena       string
-	room        int64 // bytes that more entries may take
+	starts index.Addrs // the beginnings of the pieces
+	end    []uint64    // their ends
+	entry  []uint32    // the entries that they are part of
+	ents   []perfEntry
+	arena  string
+	room   int64 // bytes that more entries may take
 	// Bad is the number of lines that could not be read.
 	Bad int
 }
@@ -213,7 +213,7 @@ func (p *PerfMap) build() {
 		}
 	}
 	advance(1<<64 - 1)
-	p.Addrs = index.NewAddrs(starts)
+	p.starts = index.NewAddrs(starts)
 }
 
 // latest is a heap of entry numbers, the highest first.
@@ -246,7 +246,7 @@ func (p *PerfMap) Resolve(dst []Frame, pcs []uint64) []Frame {
 
 // name sets the name of an address, if the map has it.
 func (p *PerfMap) name(fr *Frame, pc uint64) bool {
-	i := p.Find(pc)
+	i := p.starts.Find(pc)
 	if i < 0 || pc >= p.end[i] {
 		return false
 	}
@@ -259,7 +259,7 @@ func (p *PerfMap) name(fr *Frame, pc uint64) bool {
 }
 
 func (p *PerfMap) bytes() int64 {
-	return p.Addrs.Bytes() + int64(8*cap(p.end)+4*cap(p.entry)+24*cap(p.ents)+len(p.arena))
+	return p.starts.Bytes() + int64(8*cap(p.end)+4*cap(p.entry)+24*cap(p.ents)+len(p.arena))
 }
 
 var _ Resolver = (*PerfMap)(nil)

@@ -63,9 +63,13 @@ func (st State) Changed(pc uint64) bool {
 	return changed
 }
 
+// Mapping is a stretch of a process's memory and what it maps, as in /proc/PID/maps: addresses from Start
+// to before End, bytes of Offset into the file, and the file's path in the process's root.
+type Mapping = procfs.Mapping
+
 // Code returns the executable mappings of the State's time, by their addresses, for stack.CFICache. Of a
 // process that is known from events, also after it ended, it is what these have told.
-func (st State) Code() []procfs.Mapping {
+func (st State) Code() []Mapping {
 	if st.p == nil {
 		return nil
 	}

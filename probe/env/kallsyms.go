@@ -138,14 +138,25 @@ func (e *Env) KernelVariable(name string) (uint64, error) {
 	return 0, notexist.Errorf("no kernel variable %s%s", name, meant.Hint())
 }
 
+// KernelFunctions are the kernel's functions, except those of BPF programs, by name and by address. They
+// take some 5 MB.
+type KernelFunctions = kallsyms.Functions
+
 // Functions returns the kernel's functions. The first call reads them (tens of milliseconds).
-func (e *Env) Functions() (*kallsyms.Functions, error) { return e.syms() }
+func (e *Env) Functions() (*KernelFunctions, error) { return e.syms() }
 
 // Traceable is a list of kernel functions that probes can be attached to.
 type Traceable struct {
-	kallsyms.Traceable
+	// Functions are in the order of the kernel's list.
+	Functions []KernelSymbol
 	// Reason says why the list is not the kernel's own; "" if it is.
 	Reason string
+}
+
+// Match returns the functions that match patterns for module and name. Module "" is any, and the kernel
+// itself matches as "vmlinux". The slice must not be changed.
+func (t *Traceable) Match(module, pattern string) []KernelSymbol {
+	return kallsyms.Traceable(t.Functions).Match(module, pattern)
 }
 
 // Traceable returns the functions that probes can be attached to. The first call reads them.
@@ -161,11 +172,12 @@ func (e *Env) Patchable() (*Traceable, error) { return e.patchable() }
 func (e *Env) loadTraceable() (*Traceable, error) {
 	if e.functions != nil {
 		list, err := kallsyms.ReadTraceable(bytes.NewReader(e.functions), false)
-		return &Traceable{Traceable: list.Stable()}, err
+		return &Traceable{Functions: list.Stable()}, err
 	}
 	t, err := e.patchable()
 	if err == nil {
-		return &Traceable{Traceable: t.Without(kallsyms.ReadBlacklist(e.root)).Stable()}, nil
+		may := kallsyms.Traceable(t.Functions).Without(kallsyms.ReadBlacklist(e.root))
+		return &Traceable{Functions: may.Stable()}, nil
 	}
 	t, ferr := e.guessTraceable()
 	if ferr != nil {
@@ -190,7 +202,7 @@ func (e *Env) loadPatchable() (*Traceable, error) {
 			list, err = kallsyms.ReadTraceable(f, strings.HasSuffix(name, "_addrs"))
 			f.Close()
 			if err == nil {
-				return &Traceable{Traceable: list}, nil
+				return &Traceable{Functions: list}, nil
 			}
 		}
 	}
@@ -208,5 +220,5 @@ func (e *Env) guessTraceable() (*Traceable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Traceable{Traceable: kallsyms.Traceable(list).Stable()}, nil
+	return &Traceable{Functions: kallsyms.Traceable(list).Stable()}, nil
 }

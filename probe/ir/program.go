@@ -9,6 +9,10 @@ import (
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
 
+// LoopForm is a way to compile counted loops. All compute the same; they differ in cost and in what they need
+// of the kernel. 0 is the fastest that the kernel has and whose verification is certain.
+type LoopForm = loops.Form
+
 // Program is what a set of probes does when they fire, as plain data: a front end fills in
 // its fields, and programs written in Go use action.Program. Checking, compiling and loading
 // do not change it. It may be compiled for any number of plans, also concurrently.
@@ -28,7 +32,7 @@ type Program struct {
 	// be this one.
 	IncludeSelf bool
 	// Loops is how counted loops are compiled. It is 0 except in tests of this module.
-	Loops loops.Form
+	Loops LoopForm
 	// WalkLimits bound the tables of OpUstackWalk; nil is the default. Programs without that
 	// operation ignore it.
 	WalkLimits *bpfwalk.Limits

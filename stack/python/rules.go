@@ -2,8 +2,11 @@ package python
 
 import "github.com/borescope/borescope/stack/internal/rules"
 
+// Rules are where an interpreter keeps its frames: addresses, and offsets in CPython's structures.
+type Rules = rules.Python
+
 // Rules returns the interpreter's offsets for the walker inside BPF (package bpfwalk).
-func (p *Interpreter) Rules() rules.Python {
+func (p *Interpreter) Rules() Rules {
 	l := &p.layout
 	r := rules.Python{
 		Dev: p.pidns.Dev, Inode: p.pidns.Inode,

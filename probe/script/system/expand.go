@@ -272,7 +272,7 @@ func (x *expansion) lacksFunction(n name) bool {
 		return false
 	case glob.IsPattern(n.name) || glob.IsPattern(n.group):
 		all, err := x.env.Traceable()
-		return err == nil && len(all.Traceable) > 0 && len(all.Match(n.group, n.name)) == 0
+		return err == nil && len(all.Functions) > 0 && len(all.Match(n.group, n.name)) == 0
 	}
 	if x.o.Traceable {
 		all, err := x.env.Traceable()
@@ -508,7 +508,7 @@ func (x *expansion) functions(a *syntax.AttachPoint, p pattern) found {
 	const each = 16 // of matchOne, for most names and most patterns
 	if !errors.Is(x.env.Supports(needs), errors.ErrUnsupported) {
 		if all, err := x.env.Traceable(); err == nil {
-			if x.work += each * len(all.Traceable); x.work > mostMatching {
+			if x.work += each * len(all.Functions); x.work > mostMatching {
 				return found{}
 			}
 			list := names(x.target(a, name{group: p.group, name: p.name}), x.env, most)
