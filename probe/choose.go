@@ -44,14 +44,23 @@ func (p *Program) why(what string, err error) {
 // chooseKernel picks kprobe.multi for several functions, and for one where
 // kprobes themselves are missing.
 func (r *resolver) chooseKernel(p *Program) error {
-	want := len(p.Sites) > 1 || r.o.Session || isMultiType(r.o.AttachType) ||
+	err := r.chooseMulti(p)
+	if !p.Returns && !p.Session() {
+		p.Ret = nil // it was to be a session
+	}
+	return err
+}
+
+// chooseMulti picks kprobe.multi, kprobe.session or neither.
+func (r *resolver) chooseMulti(p *Program) error {
+	want := len(p.Sites) > 1 || r.session() || isMultiType(r.o.AttachType) ||
 		errors.Is(r.env.Supports(feature.Kprobe), errors.ErrUnsupported)
 	if !want || r.o.NoMulti {
 		r.perfMethod(p)
 		return nil
 	}
 	f, at := feature.KprobeMulti, ebpf.AttachTraceKprobeMulti
-	if !p.Returns && (r.o.Session || r.o.AttachType == ebpf.AttachTraceKprobeSession) {
+	if !p.Returns && (r.session() || r.o.AttachType == ebpf.AttachTraceKprobeSession) {
 		f, at = feature.KprobeSession, ebpf.AttachTraceKprobeSession
 	}
 	if err := r.env.Supports(f); err != nil {
@@ -195,14 +204,14 @@ func (r *resolver) chooseUser(p *Program) {
 			p.Flags &^= flagSleepable
 		}
 	}
-	want := len(p.Sites) > 1 || r.o.Session || p.Sleepable() || isMultiType(r.o.AttachType) ||
+	want := len(p.Sites) > 1 || r.session() || p.Sleepable() || isMultiType(r.o.AttachType) ||
 		r.unprivileged()
 	if !want || r.o.NoMulti {
 		r.perfMethod(p)
 		return
 	}
 	f, at := feature.UprobeMulti, ebpf.AttachTraceUprobeMulti
-	if !p.Returns && p.Specs == nil && (r.o.Session || r.o.AttachType == AttachUprobeSession) {
+	if !p.Returns && p.Specs == nil && (r.session() || r.o.AttachType == AttachUprobeSession) {
 		f, at = feature.UprobeSession, AttachUprobeSession
 	}
 	if err := r.env.Supports(f); err != nil {

@@ -116,7 +116,7 @@ func (r *resolver) canKprobe() error {
 
 func (r *resolver) multiPossible(f feature.Feature) bool { return !r.o.NoMulti && has(r.env, f) }
 
-// typeKernel gives a kprobe program its arguments, or a kretprobe its value.
+// typeKernel gives a kprobe program its arguments, a kretprobe its value, and a session both.
 func (r *resolver) typeKernel(p *Program, fn kallsyms.Symbol, offset uint64, typed bool) error {
 	abi, err := abiOf(r.env.Arch())
 	if err != nil {
@@ -128,11 +128,14 @@ func (r *resolver) typeKernel(p *Program, fn kallsyms.Symbol, offset uint64, typ
 		// Without a prototype the registers remain.
 		proto, _ = prototype.Of(r.env, fn.Module, fn.Name)
 	}
-	switch {
-	case p.Returns && proto != nil:
+	switch returns := p.Returns || r.session() && offset == 0; {
+	case returns && proto != nil:
 		p.Ret = abi.retArg(proto.Return)
-	case p.Returns:
+	case returns:
 		p.Ret = abi.untypedRet(false)
+	}
+	switch {
+	case p.Returns:
 	case proto != nil:
 		p.Args = abi.protoArgs(proto)
 	default:

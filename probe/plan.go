@@ -101,7 +101,8 @@ type Program struct {
 	// an iterator's context. Those of a user function are the members of arguments and
 	// returned values that are structures: "p.x", "retval.x".
 	Fields []Arg
-	// Ret is the return value of a return probe, nil elsewhere.
+	// Ret is the return value of a return probe or, at its returns, of a kprobe session; nil
+	// elsewhere.
 	Ret *Arg
 	// Specs are the distinct argument sets of a USDT program's sites. A site's cookie says
 	// which one is its own; with a single spec the cookie is not needed.

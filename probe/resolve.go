@@ -72,6 +72,8 @@ type Options struct {
 	// program for each function unless TracingMulti is set. If no session is possible,
 	// Program.FallbackReason says why.
 	Session bool
+	// SessionTargets are the indexes of targets that are planned as Session plans all.
+	SessionTargets []int
 	// TracingMulti plans all of a group's Fentry targets, or Fexit targets, as one program
 	// with one link, where the kernel can (7.2, on amd64). Otherwise a program is loaded
 	// for each function, which takes most of the time. Helpers then return the arguments
@@ -204,6 +206,9 @@ type resolver struct {
 func (r *resolver) sources() userfile.Sources {
 	return userfile.Sources{IDs: r.plan.Files, Served: r.o.Unsafe}
 }
+
+// session reports whether the group's function entries are to be sessions.
+func (r *resolver) session() bool { return r.o.Session || slices.Contains(r.o.SessionTargets, r.group) }
 
 func (r *resolver) resolveGroup(t Target) error {
 	r.parts = nil

@@ -19,7 +19,7 @@ func (t *trampoline) checkType(r *resolver) error {
 	if !entry && t.at != ebpf.AttachTraceFExit {
 		return nil
 	}
-	session := entry && r.o.Session
+	session := entry && r.session()
 	multi := r.o.TracingMulti || isTracingMulti(r.o.AttachType)
 	if session {
 		if ok, err := t.better(r, feature.Fsession); !ok {

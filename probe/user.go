@@ -222,7 +222,7 @@ func (r *resolver) userFunction(f *elffile.File, path, shown string, u userProbe
 	if s.Ifunc {
 		return indirect(f, path)
 	}
-	if !goProgram && kernelcode.IsSplit(s.Name) && (u.returns || r.o.Session || isSession(r.o.AttachType)) {
+	if !goProgram && kernelcode.IsSplit(s.Name) && (u.returns || r.session() || isSession(r.o.AttachType)) {
 		return kernelcode.ErrSplit
 	}
 	if u.offset > 0 && s.Size > 0 && u.offset >= s.Size && !r.o.Unsafe {

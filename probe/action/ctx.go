@@ -206,9 +206,9 @@ func (c *Ctx) Exit(code any) { c.Do(&ir.Stmt{Op: ir.StmtExit, X: lift(code)}) }
 // for fmod_ret.
 func (c *Ctx) Override(x any) { c.Do(&ir.Stmt{Op: ir.StmtOverride, X: lift(x)}) }
 
-// IsReturn reports whether the probe is at a function's return. A session program
-// (probe.Options.Session, which Attach sets where every action is of that kind) runs at
-// entries and returns, so there the answer is known only when the probe fires.
+// IsReturn reports whether the probe is at a function's return. A session program runs at
+// entries and returns, so there the answer is known only when the probe fires. Attach makes
+// sessions of the actions that ask for it (probe.Options.SessionTargets).
 func (c *Ctx) IsReturn() Bool { return Bool(c.Builtin("is_return")) }
 
 // Skip suppresses the probe at the return of this call. It is for the entry in session

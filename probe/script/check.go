@@ -63,6 +63,9 @@ type Options struct {
 	// FramePointers walks user stacks by frame pointers, as bpftrace does, and not by call frame
 	// information. A stack then ends, or leaves out callers, where code was compiled without them.
 	FramePointers bool
+	// Apart makes two programs of a kprobe and a kretprobe of the same functions, as kernels before 6.14
+	// require. Otherwise they are one where the kernel can attach them as one.
+	Apart bool
 	// Budget bounds what the programs that Compile makes may cost. The kernel enforces it; what the
 	// script prints are events. Session.Stats has what was left out.
 	Budget ir.Budget

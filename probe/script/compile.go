@@ -100,26 +100,25 @@ func compile(name, text string, opts Options) (*Program, error) {
 	if opts.Environ != nil {
 		clock, _ = opts.Environ(seriesTime)
 	}
-	low, err := lower.Program(c.Types, &lower.Options{
+	o := &lower.Options{
 		Name: programName, Arch: opts.Arch, License: c.Config.License,
 		MapKeys: int(min(c.Config.MaxMapKeys, 1<<31-1)), MaxText: c.Config.MaxStrlen,
 		MostKey: mostKey(opts.Env), Process: opts.PID,
 		IncludeSelf: opts.IncludeSelf, Values: opts.Values, Child: opts.Child, Failures: opts.Failures, CgroupID: opts.cgroupID(),
 		SeriesTime: clock,
 		Only:       opts.Mode.provider(),
+		Sessions:   !opts.Apart && sessions(opts.Env),
 		Turns:      turns(opts.Env), OneWalk: before(opts.Env, 5, 17), FramePointers: opts.FramePointers,
 		Ring: os.Getpagesize() * int(min(c.Config.PerfRBPages, 1<<18)),
-	})
-	if err != nil {
+	}
+	low, compiled, err := c.build(o, &opts)
+	if low != nil && len(low.Sessions) > 0 && (err != nil || !areSessions(compiled.Plan(), low.Sessions)) {
+		o.Sessions = false
+		low, compiled, err = c.build(o, &opts)
+	}
+	if err != nil && low == nil {
 		return nil, err
 	}
-	if len(low.Points) == 0 {
-		return nil, opts.Mode.without(c.File)
-	}
-	low.IR.Budget = opts.Budget
-	compiled, err := bpf.Build(opts.Env, low.IR, &probe.Options{
-		Missing: missing(c.Config.MissingProbes), DWARF: low.DWARF, Unsafe: opts.Unsafe, PreferBTF: low.Typed,
-	})
 	if err != nil {
 		if absent := absentSymbols(c.File, opts.Env); len(absent) > 0 {
 			return nil, absent
@@ -133,6 +132,29 @@ func compile(name, text string, opts Options) (*Program, error) {
 		Warnings: c.Warnings, typed: c.Types, low: low, compiled: compiled, plan: compiled.Plan(),
 		env: opts.Env, conf: c.Config, pid: opts.PID, child: opts.Child, clock: clock != "", mode: opts.Mode, skipped: c.skipped,
 	}, nil
+}
+
+// build lowers a script and makes its programs. There is no result of lowering if that has the error.
+func (c *Checked) build(o *lower.Options, opts *Options) (*lower.Result, *bpf.Compiled, error) {
+	low, err := lower.Program(c.Types, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(low.Points) == 0 {
+		return nil, nil, opts.Mode.without(c.File)
+	}
+	low.IR.Budget = opts.Budget
+	compiled, err := bpf.Build(opts.Env, low.IR, &probe.Options{
+		Missing: missing(c.Config.MissingProbes), DWARF: low.DWARF, Unsafe: opts.Unsafe, PreferBTF: low.Typed,
+	})
+	return low, compiled, err
+}
+
+// areSessions reports whether all programs of some targets see both the entries and the returns.
+func areSessions(plan *probe.Plan, targets []int) bool {
+	return !slices.ContainsFunc(plan.Programs, func(g probe.Program) bool {
+		return slices.Contains(targets, g.Group) && !g.Session()
+	})
 }
 
 // cgroupID returns what finds the ids of this machine's control groups, nil for another machine.
@@ -218,6 +240,9 @@ func (p *Program) Probes() []string {
 				}
 			}
 			list = append(list, name)
+			if at, ok := s.Target.(probe.Kprobe); ok && slices.Contains(p.low.Sessions, g.Group) {
+				list = append(list, probe.Kretprobe{Module: at.Module, Symbol: at.Symbol}.String())
+			}
 		}
 	}
 	return list[:len(list)-p.low.Added]
@@ -238,6 +263,13 @@ func turns(e *probe.Env) int {
 		return 4096
 	}
 	return 1 << 23
+}
+
+// sessions reports whether one program may see the entries and the returns of a kernel function. Before
+// Linux 6.14 a session sees no entry either if too many calls have not returned yet (two on each CPU for
+// each of its functions: fprobe_init_rethook, kernel/trace/fprobe.c), so there each is probed on its own.
+func sessions(e *probe.Env) bool {
+	return !before(e, 6, 14) && e.Supports(feature.KprobeSession) == nil
 }
 
 func before(e *probe.Env, major, minor int) bool {

@@ -1,6 +1,8 @@
 package bpf
 
 import (
+	"slices"
+
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/probe"
@@ -12,8 +14,8 @@ import (
 // Resolve decides how a program's targets are attached, as probe.Resolve does, and adds to
 // the plan what else compiling the program needs: kernel types, and the addresses of symbols.
 // A nil env is this machine. Beyond those that are set in o, Resolve sets options by the
-// program's operations: NoTypes if it uses no arguments, Session if each action uses an
-// operation of sessions, ProgramPerSite if it reads which of its sites has fired.
+// program's operations: NoTypes if it uses no arguments, SessionTargets for the actions that
+// use an operation of sessions, ProgramPerSite if it reads which of its sites has fired.
 func Resolve(env *probe.Env, p *ir.Program, o *probe.Options) (*probe.Plan, error) {
 	plan, _, err := resolve(env, p, o)
 	return plan, err
@@ -35,7 +37,7 @@ func resolve(env *probe.Env, p *ir.Program, o *probe.Options) (
 		ro = *o
 	}
 	ro.NoTypes = ro.NoTypes || !usesArguments(p)
-	ro.Session = ro.Session || usesSession(p)
+	ro.SessionTargets = append(slices.Clone(ro.SessionTargets), sessionActions(p)...)
 	ro.ProgramPerSite = ro.ProgramPerSite || usesCookie(p)
 	plan, err := probe.Resolve(env, p.Targets(), &ro)
 	if err != nil {
@@ -63,14 +65,14 @@ func usesArguments(p *ir.Program) bool {
 	return uses
 }
 
-// usesSession reports whether all actions use operations of session programs.
-func usesSession(p *ir.Program) bool {
-	for _, a := range p.Actions {
-		if !sessionAction(a) {
-			return false
+// sessionActions returns the indexes of the actions that use operations of session programs.
+func sessionActions(p *ir.Program) (list []int) {
+	for i, a := range p.Actions {
+		if sessionAction(a) {
+			list = append(list, i)
 		}
 	}
-	return len(p.Actions) > 0
+	return list
 }
 
 func sessionAction(a ir.Action) bool {

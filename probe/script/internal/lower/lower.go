@@ -21,6 +21,8 @@ import (
 type Options struct {
 	// Name names the program.
 	Name string
+	// Sessions makes one action of a kprobe and a kretprobe of the same functions.
+	Sessions bool
 	// Only is "test" or "bench" if these probes are to run, with those of begin and end; else all
 	// others.
 	Only string
@@ -84,6 +86,8 @@ type Result struct {
 	DWARF bool
 	// Announces is set if there are sites of the kind Process.
 	Announces bool
+	// Sessions are the indexes of the actions that are a kprobe's and a kretprobe's.
+	Sessions []int
 	// Added is the number of actions at the end of the program's that the script does not have.
 	Added int
 }
@@ -174,6 +178,9 @@ func Program(p *types.Program, o *Options) (*Result, error) {
 		if d, ok := d.(*syntax.Probe); ok {
 			l.probe(d)
 		}
+	}
+	if o.Sessions {
+		l.pairSessions()
 	}
 	l.resetProcesses()
 	l.ring()
