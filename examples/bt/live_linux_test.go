@@ -38,6 +38,16 @@ func TestLive(t *testing.T) {
 			`{"type": "attached_probes", "count": 1, "data": {"probes": 1}}` + "\n" +
 				`{"type": "map", "data": {"@": {"0": 3}}}` + "\n", "", 0,
 		},
+		{ // the last moment of a short life, in libraries without frame pointers
+			"stack of a command",
+			[]string{"-c", "true", "-e", "tracepoint:syscalls:sys_enter_exit_group /pid == cpid/ { @[ustack] = count(); }"},
+			"\n]: 1\n", "100.0 % of 1 user stacks are whole; 0 were taken before the files of their process were read, 0 end too early\n", 0,
+		},
+		{
+			"no such command",
+			[]string{"-q", "-c", "/no/such/command", "-e", "tracepoint:syscalls:sys_enter_mkdirat /pid == cpid/ { @[ustack] = count(); }"},
+			"", "", 0,
+		},
 		{"exit", []string{"-q", "-e", `begin { printf("%s %d\n", str($1), getopt("n", 1)); exit(3); }`, "text", "--", "--n=7"}, "text 7\n", "", 3},
 		{
 			"join",

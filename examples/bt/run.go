@@ -495,14 +495,20 @@ func (o *options) live(ctx context.Context) (status int, err error) {
 		o.child = child.PID
 		ended := make(chan struct{})
 		started := false
-		r.Attached = func() error {
+		r.Start = func(looked func()) error {
 			started = true
+			var err error
+			if looked != nil {
+				child.GoAfter(looked)
+			} else {
+				err = child.Go()
+			}
 			go func() {
 				defer close(ended)
 				defer stop()
 				child.Wait()
 			}()
-			return child.Go()
+			return err
 		}
 		defer func() {
 			err = errors.Join(err, child.Kill())

@@ -34,11 +34,13 @@ type Queue struct {
 	queued map[int]bool // guarded by mu: what is in pids
 	known  map[int]bool // guarded by mu: processes that the walker has, or gets; true: that ended
 	closed bool         // guarded by mu: pids is
+	// waiting are the channels that are closed when a process was looked at; guarded by mu.
+	waiting map[int][]chan struct{}
 }
 
 // NewQueue returns an empty queue.
 func NewQueue() *Queue {
-	return &Queue{pids: make(chan int, maxQueued), queued: map[int]bool{}, known: map[int]bool{}}
+	return &Queue{pids: make(chan int, maxQueued), queued: map[int]bool{}, known: map[int]bool{}, waiting: map[int][]chan struct{}{}}
 }
 
 // Add has the walker look at a process. If the queue is full nothing is done: what is sampled is
@@ -47,6 +49,21 @@ func (q *Queue) Add(pid int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(pid)
+}
+
+// Await has the walker look at a process while Run runs, and returns when it has. It returns at once if the
+// queue is full or closed.
+func (q *Queue) Await(pid int) {
+	q.mu.Lock()
+	q.add(pid)
+	if !q.queued[pid] {
+		q.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	q.waiting[pid] = append(q.waiting[pid], done)
+	q.mu.Unlock()
+	<-done
 }
 
 // Expect has the walker look at a process when it changes, but not now.
@@ -120,6 +137,12 @@ func (q *Queue) Run(w Walker) {
 func (q *Queue) Look(w Walker, pid int) {
 	q.mu.Lock()
 	ended := q.known[pid]
+	defer func(waiting []chan struct{}) {
+		for _, done := range waiting {
+			close(done)
+		}
+	}(q.waiting[pid])
+	delete(q.waiting, pid)
 	delete(q.queued, pid)
 	q.known[pid] = false // what happens from here on is looked at again
 	q.mu.Unlock()

@@ -130,3 +130,39 @@ func TestQueueIsBounded(t *testing.T) {
 		t.Errorf("%d processes were looked at", len(w.did))
 	}
 }
+
+// TestAwait: who awaits a process goes on when the walker has looked at it, and does not wait for ever when
+// the queue ends.
+func TestAwait(t *testing.T) {
+	q := walking.NewQueue()
+	looked := map[int]bool{}
+	var mu sync.Mutex
+	w := &walker{has: map[int]bool{}, during: func(pid int) {
+		mu.Lock()
+		defer mu.Unlock()
+		looked[pid] = true
+	}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		q.Run(w)
+	}()
+	var all sync.WaitGroup
+	for pid := range 100 {
+		all.Go(func() {
+			q.Await(pid)
+			mu.Lock()
+			defer mu.Unlock()
+			if !looked[pid] {
+				t.Errorf("%d was not looked at", pid)
+			}
+		})
+	}
+	all.Wait()
+	q.Close()
+	<-ended
+	q.Await(1000)
+	if looked[1000] {
+		t.Error("the walker looked at a process after the end")
+	}
+}

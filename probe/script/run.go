@@ -51,6 +51,12 @@ type RunOptions struct {
 	Signals <-chan os.Signal
 	// Attached is called when all probes are attached. Its error ends the run. Nil is nothing.
 	Attached func() error
+	// Start is called behind Attached, to run the command whose process is Options.Child. looked, if not nil,
+	// reads the files of that process, so that its first stacks are whole and its addresses have names
+	// although it may end at once: Start has it called, from any goroutine, while the command's program is in
+	// memory and does not run yet, as tool.Command.GoAfter does. It does nothing when the run has ended. The
+	// error of Start ends the run. Nil is nothing.
+	Start func(looked func()) error
 }
 
 // Run loads and attaches the program, and prints what the script prints, until the script calls
@@ -307,9 +313,17 @@ func (s *run) attached() error {
 		}
 	}
 	if s.Attached != nil {
-		return s.Attached()
+		if err := s.Attached(); err != nil {
+			return err
+		}
 	}
-	return nil
+	if s.Start == nil {
+		return nil
+	}
+	if w := s.watched; w != nil && s.child != 0 {
+		return s.Start(func() { w.entered(s.child) })
+	}
+	return s.Start(nil)
 }
 
 // probes returns the number of probes that a program serves. A USDT probe may be at several places, and

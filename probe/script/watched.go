@@ -69,6 +69,12 @@ func (w *watched) add(pid int) {
 	w.queue.Add(pid)
 }
 
+// entered looks at a process that waits until that is done.
+func (w *watched) entered(pid int) {
+	_ = w.files.Observe(pid) // addresses of an ended process have no names
+	w.queue.Await(pid)
+}
+
 // stop ends the goroutines.
 func (w *watched) stop() error {
 	err := w.follower.Close()

@@ -19,6 +19,8 @@ type Command struct {
 
 	cmd  *exec.Cmd
 	gate *os.File // the program waits for a line from it
+	// entered is closed when the program is not waited for at its entry point any more; nil if it is not.
+	entered chan struct{}
 }
 
 // Command starts one program from a command line as in a shell: with quotes, variables,
@@ -70,13 +72,32 @@ func StartCommand(command string, stdout *os.File) (*Command, error) {
 }
 
 // Go lets the program run.
-func (c *Command) Go() error {
+func (c *Command) Go() error { return c.open() }
+
+func (c *Command) open() error {
 	_, err := c.gate.Write([]byte("go\n"))
 	return err
 }
 
+// GoAfter lets the program run, but has it wait at its entry point, when it is in memory with its libraries,
+// until f has returned. f runs in a goroutine of its own, which Wait joins. The program gets a SIGTRAP there,
+// which it does not see, but probes do. f is not called if the program does not get there, or if this process must
+// not trace it (ptrace(2)).
+func (c *Command) GoAfter(f func()) {
+	c.entered = make(chan struct{})
+	go func() {
+		defer close(c.entered)
+		c.enter(f)
+	}()
+}
+
 // Wait waits for the end of the program, whose exit status does not matter. It is called once.
-func (c *Command) Wait() { _ = c.cmd.Wait() }
+func (c *Command) Wait() {
+	if c.entered != nil {
+		<-c.entered // which waits for its stops
+	}
+	_ = c.cmd.Wait()
+}
 
 // Kill ends the program, if it is still there. The caller waits for it.
 func (c *Command) Kill() error {

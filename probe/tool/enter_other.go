@@ -1,0 +1,6 @@
+//go:build !linux
+
+package tool
+
+// enter lets the program run.
+func (c *Command) enter(func()) { _ = c.open() }
