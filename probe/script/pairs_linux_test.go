@@ -40,8 +40,8 @@ func TestPairs(t *testing.T) {
 			false,
 		},
 		{ // some call others
-			"functions", `kprobe:vfs_*stat* /pid == $1/ { @entries = count(); @[tid, func] = 1; }
-				kretprobe:vfs_*stat* /@[tid, func]/ { @returns = count(); delete(@, (tid, func)); }`,
+			"functions", `kprobe:vfs_*stat* /pid == $1/ { @entries = count(); }
+				kretprobe:vfs_*stat* /pid == $1/ { @returns = count(); }`,
 			func(t *testing.T) {
 				var st unix.Stat_t
 				for range 23 {

@@ -71,6 +71,9 @@ func (w *watched) add(pid int) {
 
 // entered looks at a process that waits until that is done.
 func (w *watched) entered(pid int) {
+	if w.follower != nil {
+		_ = w.follower.Sync() // that it executes the program; without it, its mappings are read again by their age
+	}
 	_ = w.files.Observe(pid) // addresses of an ended process have no names
 	w.queue.Await(pid)
 }
