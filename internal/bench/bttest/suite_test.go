@@ -228,7 +228,7 @@ func TestTable(t *testing.T) {
 	first, second := t.TempDir()+"/a", t.TempDir()+"/b"
 	os.WriteFile(first, []byte("bttest-place\there\nbttest\tf\ta\tpasses\t\nbttest\tf\tb\tnot here\tno kprobes\n"+
 		"bttest\tf\tc\tneeds a form\targs\nbttest\tg\td\tnot here\tno PMU\n\t| bttest\n"), 0o644)
-	os.WriteFile(second, []byte("[  1.0] noise\r\nbttest-place\tguest\r\nbttest\tf\tb\tfails\twants \"x\"\r\nbttest\tg\td\tnot here\tno PMU at all\r\n"), 0o644)
+	os.WriteFile(second, []byte("[  1.0] noise\r\nbttest-place\tguest\r\nbttest\tf\tb\tfails\twants \"x\"\r\nbttest\tother\tbitfield_access_2\tfails\twants 1\r\nbttest\tg\td\tnot here\tno PMU at all\r\n"), 0o644)
 	all, err := readRows([]string{first, second})
 	if err != nil {
 		t.Fatal(err)
@@ -236,8 +236,9 @@ func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	all.print(&out)
 	for _, want := range []string{
-		"4 cases of", "| here | 1 | 0 | 1 | 0 |", "| guest | 0 | 1 | 0 | 1 |", "| all | 1 | 1 | 1 | 1 |", "Of the 2 ", " 50.0 % pass",
+		"5 cases of", "| here | 1 | 0 | 1 | 0 |", "| guest | 0 | 2 | 0 | 1 |", "| all | 1 | 2 | 1 | 1 |", "Of the 3 ", " 33.3 % pass",
 		`wants "x" (1): f.b`, "* no PMU at all (1): g.d", "* args (1): f.c", "* f (1): a",
+		"* wants 1 (1): other.bitfield_access_2\n  * `` other.bitfield_access_2: bit fields of signed types are signed, as in C ``\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

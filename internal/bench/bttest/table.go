@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -113,6 +114,23 @@ func (all *rows) print(w io.Writer) {
 	all.names(w)
 }
 
+// known has a line for each case that fails for a known reason: FILE.NAME, a tab, the reason.
+//
+//go:embed causes.txt
+var known string
+
+// reasons returns what known has, by case.
+func reasons() map[string]string {
+	of := map[string]string{}
+	for line := range strings.Lines(known) {
+		name, why, ok := strings.Cut(strings.TrimSpace(line), "\t")
+		if ok && !strings.HasPrefix(name, "#") {
+			of[name] = why
+		}
+	}
+	return of
+}
+
 // byCause prints the cases of an outcome, those with the same cause together.
 func (all *rows) byCause(w io.Writer, outcome string) {
 	var causes []string
@@ -127,9 +145,15 @@ func (all *rows) byCause(w io.Writer, outcome string) {
 		}
 		cases[r.cause] = append(cases[r.cause], key[0]+"."+key[1])
 	}
+	why := reasons()
 	slices.SortStableFunc(causes, func(a, b string) int { return len(cases[b]) - len(cases[a]) })
 	for _, c := range causes {
 		fmt.Fprintf(w, "* %s (%d): %s\n", literal(c), len(cases[c]), strings.Join(cases[c], "; "))
+		for _, name := range cases[c] {
+			if outcome == fails && why[name] != "" {
+				fmt.Fprintf(w, "  * %s\n", literal(name+": "+why[name]))
+			}
+		}
 	}
 }
 
