@@ -81,8 +81,8 @@ func (c *Command) open() error {
 
 // GoAfter lets the program run, but has it wait at its entry point, when it is in memory with its libraries,
 // until f has returned. f runs in a goroutine of its own, which Wait joins. The program gets a SIGTRAP there,
-// which it does not see, but probes do. f is not called if the program does not get there, or if this process must
-// not trace it (ptrace(2)).
+// which it does not see, but probes do. f is not called if the program does not get there, or if this process
+// lacks CAP_SYS_PTRACE (ptrace(2)).
 func (c *Command) GoAfter(f func()) {
 	c.entered = make(chan struct{})
 	go func() {

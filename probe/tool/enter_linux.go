@@ -9,6 +9,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/probe/internal/caps"
 )
 
 // enter lets the program run, and has it wait at its entry point for the end of f. The thread that calls
@@ -18,7 +21,8 @@ func (c *Command) enter(f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	p := traced(c.PID)
-	if p.seize() != nil {
+	// Without the capability a set-user-ID program would lose its rights by being traced.
+	if caps.Lacks(probe.NewEnv(nil), "CAP_SYS_PTRACE") || p.seize() != nil {
 		_ = c.open() // it may be gone
 		return
 	}

@@ -16,7 +16,7 @@ import (
 // TestGoAfter: a program waits at its entry point, with its libraries in memory, and then does all that it
 // does otherwise. It gets the signals that come meanwhile.
 func TestGoAfter(t *testing.T) {
-	testenv.Need(t, testenv.Tool("cat"), testenv.Tool("sh"))
+	testenv.Need(t, testenv.Root, testenv.Tool("cat"), testenv.Tool("sh"))
 	for _, c := range []struct{ name, command, waits string }{
 		{"program", "cat %s", "cat"},
 		{"shell", "sh -c 'cat %s; exit 3'", "sh"},
@@ -78,7 +78,7 @@ func TestGoAfter(t *testing.T) {
 
 // TestGoAfterKill: a program that waits, or has not got there, can be ended.
 func TestGoAfterKill(t *testing.T) {
-	testenv.Need(t, testenv.Tool("sleep"))
+	testenv.Need(t, testenv.Root, testenv.Tool("sleep"))
 	command, err := StartCommand("sleep 100", os.Stderr)
 	if err != nil {
 		t.Fatal(err)
