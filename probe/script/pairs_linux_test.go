@@ -39,7 +39,7 @@ func TestPairs(t *testing.T) {
 			map[string]uint64{"@entries": 23, "@returns": 23},
 			false,
 		},
-		{ // some call others
+		{ // some call others, but on old kernels
 			"functions", `kprobe:vfs_*stat* /pid == $1/ { @entries = count(); }
 				kretprobe:vfs_*stat* /pid == $1/ { @returns = count(); }`,
 			func(t *testing.T) {
@@ -95,8 +95,8 @@ func TestPairs(t *testing.T) {
 					returns, err2 := s.Entries("@returns")
 					if err1 != nil || err2 != nil || len(entries) != 1 || !reflect.DeepEqual(entries, returns) {
 						t.Errorf("%v, %v; %v, %v", entries, err1, returns, err2)
-					} else if n := entries[0].Value.(uint64); n < 46 || n%23 != 0 {
-						t.Errorf("%d calls, want 23 of each of two functions or more", n)
+					} else if n := entries[0].Value.(uint64); n == 0 || n%23 != 0 {
+						t.Errorf("%d calls, want 23 of each function", n)
 					}
 				}
 				for name, want := range c.want {
