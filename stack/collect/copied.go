@@ -80,6 +80,8 @@ const (
 	maxWaiting = 2 << 20
 	// copyBatch is how many copies are walked before their room is given back.
 	copyBatch = 8
+	// fewCopies take an eighth of the ring at most.
+	fewCopies = unwalkedRing / 8 / unwalkedBytes
 )
 
 // openCopied opens the ring of copies, and has what is read from the tables contain what was moved.
@@ -124,7 +126,7 @@ func (p *copied) begin(processes *symbol.Processes) error {
 func (p *copied) run(ctx context.Context) {
 	for p != nil && p.ring.Wait(ctx) == nil {
 		p.mu.Lock()
-		err := p.take()
+		n, err := p.take()
 		if len(p.waiting) > 0 {
 			select {
 			case p.compile <- struct{}{}:
@@ -134,6 +136,9 @@ func (p *copied) run(ctx context.Context) {
 		p.mu.Unlock()
 		if err != nil {
 			return
+		}
+		if n < fewCopies { // else the ring may be full by then
+			pause(ctx)
 		}
 	}
 }
@@ -206,26 +211,24 @@ func (p *copied) end() error {
 	return err
 }
 
-// take walks the copies that are there, but for those that wait. The caller holds mu.
-func (p *copied) take() error {
-	if p.processes == nil {
-		return nil
-	}
-	for {
-		_, drained, err := p.ring.Drain(copyBatch, func(rec *mapx.Record) error {
+// take walks the copies that are there, but for those that wait, and returns how many there were. The caller
+// holds mu.
+func (p *copied) take() (n int, err error) {
+	for drained := p.processes == nil; !drained && err == nil; {
+		var some int
+		some, drained, err = p.ring.Drain(copyBatch, func(rec *mapx.Record) error {
 			p.add(rec.Data, false)
 			return nil
 		})
-		if drained || err != nil {
-			return err
-		}
+		n += some
 	}
+	return n, err
 }
 
 // takeAll is take with those that wait. The caller holds mu, which is given back while files are compiled:
 // copies come meanwhile.
 func (p *copied) takeAll() error {
-	err := p.take()
+	_, err := p.take()
 	waiting := p.waiting
 	p.waiting, p.waitingBytes = nil, 0
 	for _, b := range waiting {
@@ -395,7 +398,7 @@ type copiedTable[K comparable, V any] struct {
 func (t *copiedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
 	t.p.mu.Lock()
 	defer t.p.mu.Unlock()
-	_ = t.p.take()
+	_, _ = t.p.take()
 	half := &t.p.halves[t.p.c.window.active]
 	s, err := t.Table.Snapshot()
 	t.apply(&s, half)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/borescope/borescope/internal/walking"
 	"github.com/borescope/borescope/mapx"
@@ -65,8 +66,24 @@ func (w *watcher) run(ctx context.Context) error {
 	return errors.Join(err, <-walked)
 }
 
+// lookEvery is how often first sights and copies are looked at while processes are followed. Each time wakes
+// this process: among programs that end at once every sample would, which takes more of their time than
+// looking does.
+const lookEvery = 20 * time.Millisecond
+
+// pause waits until it is time to look again.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(lookEvery):
+	}
+}
+
+// observe has processes be known and the walker look at them. What a process mapped before it is looked at
+// is known if processes are followed; else it is looked at while it is there.
 func (w *watcher) observe(ctx context.Context) error {
 	for rec := (mapx.Record{}); ; {
+		before := time.Now()
 		if err := w.first.ReadInto(ctx, &rec); err != nil {
 			if ctx.Err() != nil {
 				err = nil
@@ -76,6 +93,9 @@ func (w *watcher) observe(ctx context.Context) error {
 		pid, _, err := ParseProcess(&rec)
 		if err != nil {
 			return err
+		}
+		if waited := time.Since(before) > lookEvery/100; waited && w.c.follower.Load() != nil {
+			pause(ctx) // and look at those that come meanwhile, too
 		}
 		_ = w.processes.Observe(pid) // frames of an ended process have no names
 		w.queue.Add(pid)

@@ -32,14 +32,13 @@ type Follower struct {
 	err     error          // guarded by mu: why it follows no longer
 }
 
-// These bound what is read at a time. A record is read when it comes, but for those that come soon
-// after others: reading may take a twentieth of the time. An exec has some ten records of 100 bytes, of
-// which a CPU has at most a few thousand each second: half of a ring in 50 ms. What is lost in spite of
+// Records are read every 20 ms, and not when they come: an exec has five of 100 bytes, and waking a reader
+// for these took a third of the time of a storm of programs. Whoever can't wait calls Sync. A CPU executes
+// at most some ten thousand programs in a second, so its ring is not full by then; what is lost in spite of
 // that costs reading mappings again.
 const (
 	followPages = 32
-	followShare = 20
-	followMost  = 50 * time.Millisecond
+	followEvery = 20 * time.Millisecond
 	followBatch = 4096
 	// cpusEvery is how often it is seen whether the CPUs are still those that are followed.
 	cpusEvery = time.Second
@@ -58,7 +57,7 @@ func Follow(processes *symbol.Processes, changed func(*symbol.Event)) (*Follower
 		return nil, err
 	}
 	s, err := pmc.OpenSampler(pmc.Dummy(), pmc.Scope{CPUs: online}, pmc.SamplingSpec{
-		Task: true, Comm: true, Mmap: true, Time: true, MonotonicTime: true, WakeupBytes: 1,
+		Task: true, Comm: true, Mmap: true, Time: true, MonotonicTime: true,
 	}, &pmc.SamplerOptions{Pages: followPages})
 	if err != nil {
 		return nil, err
@@ -73,33 +72,27 @@ func Follow(processes *symbol.Processes, changed func(*symbol.Event)) (*Follower
 	return f, nil
 }
 
-// run reads records as they come.
+// run reads records from time to time.
 func (f *Follower) run(ctx context.Context) {
 	defer close(f.done)
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
 	seen := time.Now()
-	for ctx.Err() == nil {
-		if now := time.Now(); now.Sub(seen) >= cpusEvery {
-			if seen = now; !f.sameCPUs() {
-				f.end(errors.New("lifecycle: other CPUs are online than were"))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if now.Sub(seen) >= cpusEvery {
+				if seen = now; !f.sameCPUs() {
+					f.end(errors.New("lifecycle: other CPUs are online than were"))
+				}
 			}
 		}
-		f.wait(ctx)
-		began := time.Now()
 		if f.Sync() != nil {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(min(followShare*time.Since(began), followMost)):
-		}
 	}
-}
-
-// wait waits for a record, or until the CPUs are to be looked at.
-func (f *Follower) wait(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, cpusEvery)
-	defer cancel()
-	_ = f.sampler.Wait(ctx) // Sync has the error
 }
 
 // sameCPUs reports whether the CPUs are online on which the events are.

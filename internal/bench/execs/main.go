@@ -1,6 +1,6 @@
 // Execs measures a profile of the whole machine beside a storm of programs that begin and end as fast as
 // the machine can: whether its memory and its descriptors grow, what it loses, and by how much the storm
-// is slowed.
+// is slowed, beside what perf record does.
 //
 //	go -C internal/bench run ./execs [-n 120000] [-rounds 6] [-hz 99]  (as root, in a guest)
 //
@@ -31,7 +31,7 @@ import (
 
 func main() {
 	n := flag.Int("n", 120_000, "programs of the long storm")
-	rounds := flag.Int("rounds", 6, "rounds, each with a profile and without")
+	rounds := flag.Int("rounds", 6, "rounds, each without a profile, with one, and with perf's")
 	each := flag.Int("each", 2000, "programs of a round's storms")
 	hz := flag.Uint64("hz", 99, "samples a second and CPU")
 	storm := flag.String("storm", "", "run this `program` again and again: the storm itself")
@@ -162,40 +162,76 @@ func measure(n, rounds, each int, hz uint64) error {
 	return long(path, n, hz)
 }
 
-// slowed prints the storm's time beside a profile, to that without one: in turn, the median of the ratios.
+// slowed prints the storm's time beside a profile and beside perf's, to that without one: in turn, the median
+// of the ratios.
 func slowed(path string, rounds, each int, hz uint64) error {
-	var ratios []float64
-	for i := range rounds {
-		var took [2]time.Duration
-		for k := range took {
-			with := (i + k) % 2 // who is first changes
-			var err error
-			if with == 1 {
-				took[1], err = beside(path, each, hz)
-			} else {
-				took[0], err = stormOf(path, each, nil)
+	besides := []struct {
+		name  string
+		begin func(hz uint64) (end func() error, err error)
+	}{
+		{"nothing", func(uint64) (func() error, error) { return func() error { return nil }, nil }},
+		{"a profile", func(hz uint64) (func() error, error) {
+			p, err := profiled(hz)
+			if err != nil {
+				return nil, err
 			}
+			return p.Close, nil
+		}},
+		{"perf record -a", perfRecord},
+	}
+	if _, err := exec.LookPath("perf"); err != nil {
+		besides = besides[:2]
+	}
+	took := make([][]time.Duration, len(besides))
+	for i := range rounds {
+		for k := range besides {
+			k = (i + k) % len(besides) // who is first changes
+			end, err := besides[k].begin(hz)
 			if err != nil {
 				return err
 			}
+			time.Sleep(time.Second)
+			// What the machine runs is known by then, and the storm's own program by the end of a short storm.
+			_, err = stormOf(path, each/4, nil)
+			var t time.Duration
+			if err == nil {
+				t, err = stormOf(path, each, nil)
+			}
+			if err := errors.Join(err, end()); err != nil {
+				return err
+			}
+			took[k] = append(took[k], t)
 		}
-		ratios = append(ratios, took[1].Seconds()/took[0].Seconds())
 	}
-	slices.Sort(ratios)
-	fmt.Printf("storm of %d beside a profile at %d Hz, to one without: median %.3f, %.3f to %.3f (%d rounds)\n",
-		each, hz, ratios[len(ratios)/2], ratios[0], ratios[len(ratios)-1], rounds)
+	for k := 1; k < len(besides); k++ {
+		ratios := make([]float64, rounds)
+		for i := range ratios {
+			ratios[i] = took[k][i].Seconds() / took[0][i].Seconds()
+		}
+		slices.Sort(ratios)
+		fmt.Printf("storm of %d beside %s at %d Hz, to one without: median %.3f, %.3f to %.3f; fastest to fastest %.3f (%d rounds)\n",
+			each, besides[k].name, hz, ratios[rounds/2], ratios[0], ratios[rounds-1],
+			slices.Min(took[k]).Seconds()/slices.Min(took[0]).Seconds(), rounds)
+	}
 	return nil
 }
 
-// beside is a storm while a profile is made, which has begun.
-func beside(path string, n int, hz uint64) (time.Duration, error) {
-	p, err := profiled(hz)
+// perfRecord records as a profile does, to a file that is removed.
+func perfRecord(hz uint64) (end func() error, err error) {
+	dir, err := os.MkdirTemp("", "bench-execs")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	time.Sleep(time.Second) // what the machine runs is known by then
-	took, err := stormOf(path, n, nil)
-	return took, errors.Join(err, p.Close())
+	cmd := exec.Command("perf", "record", "-q", "-g", "-a", "-F", strconv.FormatUint(hz, 10), "-o", filepath.Join(dir, "perf.data"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return func() error {
+		err := cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait() // perf ends with the signal
+		return errors.Join(err, os.RemoveAll(dir))
+	}, nil
 }
 
 // long prints what a profile takes and loses while n programs run, at a sixth, a half and the end, each
