@@ -199,7 +199,7 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	}
 	m := membersOf(env)
 	f.lives = findLives(m)
-	if !f.noUser && f.waits == 0 {
+	if !f.noUser && f.waits != Wakeups {
 		f.copier = newCopier(m)
 	}
 	c := &Collector{
@@ -268,7 +268,7 @@ func (c *Collector) load(o *Options) error {
 		if err != nil {
 			return err
 		}
-		if c.filter.copier != nil {
+		if c.filter.copies(&c.plan.Programs[i]) {
 			insns = withFuncInfo(p.Name, append(insns, c.filter.copier.Instructions()...))
 		}
 		p.Instructions = insns

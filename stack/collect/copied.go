@@ -6,12 +6,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
+	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
 	"github.com/borescope/borescope/symbol"
@@ -41,23 +44,53 @@ type copied struct {
 	waiting      [][]byte
 	waitingBytes int
 	full         uint64 // copies that there was no room for there
+	held         int    // copies that takeAll has taken from there
 	compile      chan struct{}
+
+	begun map[uint32]walkedWait // waits by their threads, whose copies were walked
+	ended map[waitID]endedWait  // waits whose copies wait
 }
 
 // moved are the samples of a window that were moved, and the stacks that they were moved to.
 type moved struct {
 	samples map[move]*summed
-	ids     map[string]stackID // by addresses, as the programs have them, and inner
+	ids     map[walkedStack]stackID
 	stacks  []copiedStack
 }
 
-// move says from where to where.
-type move struct{ from, to taskKey }
+// move says from where to where; the waker is the same.
+type move struct{ from, to, waker taskKey }
+
+// waitID tells waits apart.
+type waitID struct {
+	thread uint32
+	start  uint64
+}
+
+// walkedWait is a wait that began: its copy was walked. Most of them end; those of threads that were never
+// seen to come back are dropped for others.
+type walkedWait struct {
+	start uint64
+	to    taskKey // without the stack
+	walkedStack
+}
+
+// endedWait is the record of a wait that ended.
+type endedWait struct {
+	Key                waitKey
+	Start, Last, Value uint64
+	Thread, Window     uint32
+}
 
 // copiedStack is a stack that was walked in Go.
 type copiedStack struct {
-	id  stackID
-	pcs string // of eight bytes each, as the programs have them
+	id stackID
+	walkedStack
+}
+
+// walkedStack is what a stack that was walked in Go is told apart by.
+type walkedStack struct {
+	pcs string // of eight bytes each, as the programs have them; "" is no stack
 	// inner is the stack that the program found: its interpreted frames are this one's, too; 0 of what
 	// is no Python.
 	inner stackID
@@ -80,8 +113,8 @@ const (
 	maxWaiting = 2 << 20
 	// copyBatch is how many copies are walked before their room is given back.
 	copyBatch = 8
-	// fewCopies take an eighth of the ring at most.
-	fewCopies = unwalkedRing / 8 / unwalkedBytes
+	// fewCopies take half of the ring at most.
+	fewCopies = unwalkedRing / 2 / unwalkedBytes
 )
 
 // openCopied opens the ring of copies, and has what is read from the tables contain what was moved.
@@ -94,14 +127,14 @@ func (c *Collector) openCopied(maxStacks int) (err error) {
 	if c.totals != nil {
 		c.totals = &copiedTable[waitKey, summed]{
 			c.totals, p,
-			func(k taskKey) waitKey { return waitKey{Task: k} },
+			func(k, waker taskKey) waitKey { return waitKey{k, waker} },
 			func(v *summed) summed { return *v },
 			func(v summed) summed { return v },
 		}
 	} else {
 		c.counts = &copiedTable[taskKey, counted]{
 			c.counts, p,
-			func(k taskKey) taskKey { return k },
+			func(k, _ taskKey) taskKey { return k },
 			func(v *counted) summed { return summed{Count: v.Count, First: v.First, Last: v.Last} },
 			func(v summed) counted { return counted{v.Count, v.First, v.Last} },
 		}
@@ -124,9 +157,13 @@ func (p *copied) begin(processes *symbol.Processes) error {
 
 // run walks copies as they come, until ctx ends.
 func (p *copied) run(ctx context.Context) {
-	for p != nil && p.ring.Wait(ctx) == nil {
+	if p == nil {
+		return
+	}
+	paced := p.paced()
+	for p.ring.Wait(ctx) == nil {
 		p.mu.Lock()
-		n, err := p.take()
+		err := p.take()
 		if len(p.waiting) > 0 {
 			select {
 			case p.compile <- struct{}{}:
@@ -137,10 +174,26 @@ func (p *copied) run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if n < fewCopies { // else the ring may be full by then
+		if paced {
 			pause(ctx)
 		}
 	}
+}
+
+// paced reports whether so few samples are taken in the time between two looks, by a clock, that the ring has
+// room for copies of all of them.
+func (p *copied) paced() bool {
+	hz := uint64(0)
+	for i := range p.c.plan.Programs {
+		for _, site := range p.c.plan.Programs[i].Sites {
+			t, ok := site.Target.(probe.Perf)
+			if !ok || t.Freq == 0 {
+				return false
+			}
+			hz += t.Freq * uint64(runtime.NumCPU())
+		}
+	}
+	return hz <= fewCopies*uint64(time.Second/lookEvery)
 }
 
 // runWaiting compiles what copies wait for, until ctx ends.
@@ -211,26 +264,30 @@ func (p *copied) end() error {
 	return err
 }
 
-// take walks the copies that are there, but for those that wait, and returns how many there were. The caller
-// holds mu.
-func (p *copied) take() (n int, err error) {
-	for drained := p.processes == nil; !drained && err == nil; {
-		var some int
-		some, drained, err = p.ring.Drain(copyBatch, func(rec *mapx.Record) error {
+// take walks the copies that are there, but for those that wait. The caller holds mu.
+func (p *copied) take() error {
+	if p.processes == nil {
+		return nil
+	}
+	for {
+		_, drained, err := p.ring.Drain(copyBatch, func(rec *mapx.Record) error {
 			p.add(rec.Data, false)
 			return nil
 		})
-		n += some
+		if drained || err != nil {
+			return err
+		}
 	}
-	return n, err
 }
 
 // takeAll is take with those that wait. The caller holds mu, which is given back while files are compiled:
 // copies come meanwhile.
 func (p *copied) takeAll() error {
-	_, err := p.take()
+	err := p.take()
 	waiting := p.waiting
 	p.waiting, p.waitingBytes = nil, 0
+	p.held += len(waiting)
+	defer func() { p.held -= len(waiting) }()
 	for _, b := range waiting {
 		if from, code := p.codeOf(b); !p.compiled(code) {
 			p.mu.Unlock()
@@ -251,10 +308,17 @@ func timeOf(b []byte) uint64 { return binary.NativeEndian.Uint64(b[unwalkedTime:
 // add walks a copy and moves its sample. One whose process is not known stays where it was counted, and
 // one whose files are not compiled yet waits, unless it is walked now.
 func (p *copied) add(b []byte, now bool) {
-	if len(b) < unwalkedState {
+	o := binary.NativeEndian
+	switch {
+	case len(b) == endedSize:
+		var e endedWait
+		if _, err := binary.Decode(b, o, &e); err == nil {
+			p.endWait(&e)
+		}
+		return
+	case len(b) < unwalkedState:
 		return
 	}
-	o := binary.NativeEndian
 	var from taskKey
 	if _, err := binary.Decode(b[unwalkedKey:], o, &from); err != nil {
 		return
@@ -287,33 +351,21 @@ func (p *copied) add(b []byte, now bool) {
 	case n == 1 && end == stack.StopNoMapping && len(s.Memory.Data) == 0 && executes(&s):
 		n, end = 0, stack.StopNone
 	}
-	half := &p.halves[o.Uint64(b[unwalkedWindow:])&1]
 	to := from
 	to.User, to.UserEnd = 0, userWalked|uint32(end)
-	var inner stackID
+	w := walkedStack{}
 	if from.UserEnd == userWalked|uint32(stack.StopNoMapping) && p.c.Python(int(from.PID)) != nil {
-		inner = from.User
+		w.inner = from.User
 	}
 	if n > 0 {
-		if to.User = p.id(half, p.frames[:n], inner); to.User == 0 {
-			return
-		}
+		w.pcs = string(p.encode(p.frames[:n]))
 	}
-	v := half.samples[move{from, to}]
-	if v == nil {
-		if len(half.samples) >= p.most {
-			return
-		}
-		if half.samples == nil {
-			half.samples = make(map[move]*summed)
-		}
-		v = &summed{First: at}
-		half.samples[move{from, to}] = v
+	if p.c.filter.waits != 0 {
+		p.beginWait(threadOf(b), walkedWait{at, to, w})
+		return
 	}
-	v.Count++
-	v.Sum += int64(o.Uint64(b[unwalkedValue:]))
-	v.First, v.Last = min(v.First, at), max(v.Last, at)
-	p.walked++
+	value := o.Uint64(b[unwalkedValue:])
+	p.move(int(o.Uint64(b[unwalkedWindow:])&1), from, taskKey{}, to, w, summed{1, int64(value), at, at})
 }
 
 // executes reports whether a thread is in a system call that executes a program. When the memory of the
@@ -329,6 +381,7 @@ func executes(s *bpfwalk.CopiedStack) bool {
 
 // wait keeps a copy until its files are compiled, if there is room: a process may have a quarter of it.
 func (p *copied) wait(b []byte) {
+	p.dropShort(b)
 	pid := b[keyPID : keyPID+4]
 	own := len(b)
 	for _, w := range p.waiting {
@@ -344,6 +397,28 @@ func (p *copied) wait(b []byte) {
 	p.waiting = append(p.waiting, slices.Clone(b))
 }
 
+// dropShort drops the copy of an earlier wait of a thread that waits anew: that was not counted, or its end
+// would have come. Most waits are shorter than those that are counted.
+func (p *copied) dropShort(b []byte) {
+	if p.c.filter.waits == 0 {
+		return
+	}
+	thread := threadOf(b)
+	p.waiting = slices.DeleteFunc(p.waiting, func(w []byte) bool {
+		if threadOf(w) != thread {
+			return false
+		}
+		_, counted := p.ended[waitID{thread, timeOf(w)}]
+		if !counted {
+			p.waitingBytes -= len(w)
+		}
+		return !counted
+	})
+}
+
+// threadOf is the thread of the copy of a wait.
+func threadOf(b []byte) uint32 { return uint32(binary.NativeEndian.Uint64(b[unwalkedValue:])) }
+
 // stateOf returns the state of a sample's process at a time; the zero State if that is not known.
 func (p *copied) stateOf(k *taskKey, at uint64) symbol.State {
 	if f := p.c.follower.Load(); f != nil && at >= p.synced {
@@ -357,29 +432,108 @@ func (p *copied) stateOf(k *taskKey, at uint64) symbol.State {
 	return process.During(k.Start/clockTick, at, at)
 }
 
-// id returns the id of a stack, 0 if there is no room for another one.
-func (p *copied) id(half *moved, frames []stack.Frame, inner stackID) stackID {
-	b := p.pcs[:0]
-	for i := range frames {
-		b = binary.NativeEndian.AppendUint64(b, bpfwalk.EncodeFrame(&frames[i]))
+// move moves a sample of a window to the stack that was found.
+func (p *copied) move(window int, from, waker, to taskKey, w walkedStack, by summed) {
+	if w.pcs != "" {
+		if to.User = p.id(p.stacksOf(window), w); to.User == 0 {
+			return
+		}
 	}
-	n := len(b)
-	b = binary.NativeEndian.AppendUint64(b, uint64(inner))
-	p.pcs = b
-	if id, ok := half.ids[string(b)]; ok {
+	half := &p.halves[window]
+	v := half.samples[move{from, to, waker}]
+	if v == nil {
+		if len(half.samples) >= p.most {
+			return
+		}
+		if half.samples == nil {
+			half.samples = make(map[move]*summed)
+		}
+		v = &summed{First: by.First}
+		half.samples[move{from, to, waker}] = v
+	}
+	v.Count += by.Count
+	v.Sum += by.Sum
+	v.First, v.Last = min(v.First, by.First), max(v.Last, by.Last)
+	p.walked++
+}
+
+// beginWait is told of a wait whose copy was walked. It may have ended already.
+func (p *copied) beginWait(thread uint32, w walkedWait) {
+	if e, ok := p.ended[waitID{thread, w.start}]; ok {
+		delete(p.ended, waitID{thread, w.start})
+		p.moveWait(&e, w)
+		return
+	}
+	if old, ok := p.begun[thread]; ok && old.start > w.start {
+		return // its end was not seen
+	} else if !ok && len(p.begun) >= p.most {
+		for other := range p.begun { // any: most likely its thread has ended
+			delete(p.begun, other)
+			break
+		}
+	}
+	if p.begun == nil {
+		p.begun = make(map[uint32]walkedWait)
+	}
+	p.begun[thread] = w
+}
+
+// endWait is told of a wait that ended. Its copy may wait for a file to be compiled.
+func (p *copied) endWait(e *endedWait) {
+	w, ok := p.begun[e.Thread]
+	switch {
+	case ok && w.start == e.Start:
+		delete(p.begun, e.Thread)
+		p.moveWait(e, w)
+	case len(p.waiting)+p.held == 0:
+		clear(p.ended)
+	case len(p.ended) >= p.most:
+		p.full++
+	default:
+		if p.ended == nil {
+			p.ended = make(map[waitID]endedWait)
+		}
+		p.ended[waitID{e.Thread, e.Start}] = *e
+	}
+}
+
+// moveWait moves a wait that ended to the stack that was found when it began.
+func (p *copied) moveWait(e *endedWait, w walkedWait) {
+	p.move(int(e.Window&1), e.Key.Task, e.Key.Waker, w.to, w.walkedStack, summed{1, int64(e.Value), e.Start, e.Last})
+}
+
+// stacksOf has the stacks of a window: those of waits are kept, as the programs' are.
+func (p *copied) stacksOf(window int) *moved {
+	if p.c.keepStacks {
+		window = 0
+	}
+	return &p.halves[window]
+}
+
+// encode returns the addresses of a stack as the programs have them, until the next call.
+func (p *copied) encode(frames []stack.Frame) []byte {
+	p.pcs = p.pcs[:0]
+	for i := range frames {
+		p.pcs = binary.NativeEndian.AppendUint64(p.pcs, bpfwalk.EncodeFrame(&frames[i]))
+	}
+	return p.pcs
+}
+
+// id returns the id of a stack, 0 if there is no room for another one.
+func (p *copied) id(half *moved, w walkedStack) stackID {
+	if id, ok := half.ids[w]; ok {
 		return id
 	}
 	if len(half.stacks) >= p.most {
 		return 0
 	}
 	if half.ids == nil {
-		half.ids = make(map[string]stackID)
+		half.ids = make(map[walkedStack]stackID)
 	}
-	key := string(b)
 	id := stackID(firstCopied + copiedSegments*p.stacks)
 	p.stacks++
-	half.ids[key] = id
-	half.stacks = append(half.stacks, copiedStack{id, key[:n], inner})
+	half.ids[w] = id
+	half.stacks = append(half.stacks, copiedStack{id, w})
 	return id
 }
 
@@ -388,7 +542,7 @@ func (p *copied) id(half *moved, frames []stack.Frame, inner stackID) stackID {
 type copiedTable[K comparable, V any] struct {
 	mapx.Table[K, V]
 	p    *copied
-	key  func(taskKey) K
+	key  func(task, waker taskKey) K
 	sum  func(*V) summed
 	each func(summed) V
 }
@@ -398,7 +552,7 @@ type copiedTable[K comparable, V any] struct {
 func (t *copiedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
 	t.p.mu.Lock()
 	defer t.p.mu.Unlock()
-	_, _ = t.p.take()
+	_ = t.p.take()
 	half := &t.p.halves[t.p.c.window.active]
 	s, err := t.Table.Snapshot()
 	t.apply(&s, half)
@@ -426,7 +580,7 @@ func (t *copiedTable[K, V]) apply(s *mapx.Snapshot[K, V], half *moved) {
 	}
 	at := make(map[K]int, len(half.samples))
 	for m := range half.samples {
-		at[t.key(m.from)] = -1
+		at[t.key(m.from, m.waker)] = -1
 	}
 	for i := range s.Entries {
 		if _, ok := at[s.Entries[i].Key]; ok {
@@ -435,7 +589,7 @@ func (t *copiedTable[K, V]) apply(s *mapx.Snapshot[K, V], half *moved) {
 	}
 	added := make(map[K]summed, len(half.samples))
 	for m, n := range half.samples {
-		i := at[t.key(m.from)]
+		i := at[t.key(m.from, m.waker)]
 		if i < 0 {
 			continue // it was not counted
 		}
@@ -443,7 +597,7 @@ func (t *copiedTable[K, V]) apply(s *mapx.Snapshot[K, V], half *moved) {
 		v.Count -= n.Count
 		v.Sum -= n.Sum
 		s.Entries[i].Value = t.each(v)
-		k := t.key(m.to)
+		k := t.key(m.to, m.waker)
 		to, ok := added[k]
 		if !ok {
 			to = summed{First: n.First}
@@ -505,7 +659,7 @@ func (t *copiedSegmentTable) with(s mapx.Snapshot[segment, uint64], half int) ma
 func (t *copiedSegmentTable) each(half int, found func(stackID) []uint64, add func(g *segment, id uint64)) {
 	t.p.mu.Lock()
 	defer t.p.mu.Unlock()
-	for _, c := range t.p.halves[half].stacks {
+	for _, c := range t.p.stacksOf(half).stacks {
 		var pcs []uint64
 		for b := []byte(c.pcs); len(b) > 0; b = b[8:] {
 			pcs = append(pcs, binary.NativeEndian.Uint64(b))

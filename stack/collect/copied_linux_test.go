@@ -139,3 +139,92 @@ func TestBrief(t *testing.T) {
 		})
 	}
 }
+
+// TestBriefWaitsWork is the child of TestBriefWaits: it waits 23 times, and ends.
+func TestBriefWaitsWork(t *testing.T) {
+	if os.Getenv("COLLECT_WORKLOAD") != "wait" {
+		return
+	}
+	for range workload {
+		ts := syscall.Timespec{Nsec: int64(holdTime)}
+		syscall.Nanosleep(&ts, nil)
+	}
+	os.Exit(0)
+}
+
+// TestBriefWaits: the waits of processes that end after some of them are counted once, with the stacks with
+// which they began, whole, also when the rules of their file come only between a wait's beginning and its end.
+func TestBriefWaits(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tracepoint("sched", "sched_switch"))
+	for name, kind := range map[string]collect.Waits{"offcpu": collect.OffCPU, "offwake": collect.OffWake, "windows": collect.OffCPU} {
+		t.Run(name, func(t *testing.T) {
+			o := &collect.WaitOptions{Options: collect.Options{Comm: "exe", Windows: name == "windows"}, Min: holdTime, States: collect.Interruptible}
+			c, err := collect.AttachWaits(kind, o)
+			if err != nil {
+				testenv.SkipUnsupported(t, err)
+				t.Fatal(err)
+			}
+			defer c.Close()
+			ps := symbol.NewProcesses(nil)
+			defer ps.Close()
+			var unwalked error
+			stop := c.Watch(ps, func(err error) { unwalked = err })
+			children := map[int]bool{}
+			var samples []collect.Sample
+			read := func() {
+				t.Helper()
+				next, err := c.Samples()
+				if o.Windows {
+					next, err = c.ReadAndClear()
+				} else {
+					samples = nil
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				samples = append(samples, next...)
+			}
+			const times = 5
+			for range times {
+				cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestBriefWaitsWork$")
+				cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=wait")
+				if err := cmd.Run(); err != nil {
+					t.Fatal(err)
+				}
+				children[cmd.Process.Pid] = true
+				read()
+			}
+			err = stop()
+			read()
+			stats, serr := c.Stats()
+			if err := cmp.Or(err, serr); err != nil {
+				t.Fatal(err)
+			}
+			testenv.SkipUnsupported(t, unwalked)
+			var all, whole uint64
+			cut := map[stack.StopReason]uint64{}
+			for _, s := range samples {
+				if !children[s.PID] {
+					continue
+				}
+				all += s.Count
+				if s.User.Stopped == stack.StopBottom && len(s.User.Frames) > 2 {
+					whole += s.Count
+				} else {
+					cut[s.User.Stopped] += s.Count
+				}
+				if s.Value < int64(s.Count)*int64(holdTime) || s.First == 0 || int64(s.Last-s.First) < int64(holdTime) {
+					t.Errorf("%d waits of %d ns from %d to %d", s.Count, s.Value, s.First, s.Last)
+				}
+			}
+			// Go's other threads wait, too.
+			if all < times*workload || whole < all*98/100 {
+				t.Errorf("%d waits counted, want %d or more; %d with whole stacks, others %v: %+v", all, times*workload, whole, cut, stats)
+			}
+			if stats.Copied == 0 || stats.Copied > stats.Unwalked {
+				t.Errorf("copies: %+v", stats)
+			}
+			t.Logf("%d waits, %d whole, others %v: %+v", all, whole, cut, stats)
+		})
+	}
+}

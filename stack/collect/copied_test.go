@@ -32,19 +32,20 @@ func TestMoved(t *testing.T) {
 	}
 	to := cut
 	to.UserEnd = userWalked | uint32(stack.StopBottom)
-	to.User = p.id(half, frames, cut.User)
-	if again := p.id(half, frames, cut.User); again != to.User || p.id(half, frames, 0) == again {
+	pcs := string(p.encode(frames))
+	to.User = p.id(half, walkedStack{pcs, cut.User})
+	if again := p.id(half, walkedStack{pcs, cut.User}); again != to.User || p.id(half, walkedStack{pcs, 0}) == again {
 		t.Errorf("one stack has the ids %d and %d", to.User, again)
 	}
 	half.samples = map[move]*summed{
-		{cut, to}:  {Count: 2, Sum: 2, First: 20, Last: 30},
-		{gone, to}: {Count: 1, Sum: 1, First: 1, Last: 99}, // was not counted
+		{from: cut, to: to}:  {Count: 2, Sum: 2, First: 20, Last: 30},
+		{from: gone, to: to}: {Count: 1, Sum: 1, First: 1, Last: 99}, // was not counted
 	}
 	c := &Collector{}
 	c.counts = &copiedTable[taskKey, counted]{
 		fixed[taskKey, counted]{{Key: cut, Value: counted{2, 20, 30}}, {Key: known, Value: counted{3, 10, 40}}},
 		p,
-		func(k taskKey) taskKey { return k },
+		func(k, _ taskKey) taskKey { return k },
 		func(v *counted) summed { return summed{Count: v.Count, First: v.First, Last: v.Last} },
 		func(v summed) counted { return counted{v.Count, v.First, v.Last} },
 	}
@@ -70,5 +71,52 @@ func TestMoved(t *testing.T) {
 	}
 	if last := moved.User.Frames[70]; last.Source != stack.SourceInterpreter || last.PC != 0x77 {
 		t.Errorf("the interpreted frame: %+v", last)
+	}
+}
+
+// TestMovedWaits: a wait is moved when both its copy was walked and it has ended, in either order, once, and
+// under its waker; threads that never come back take no more room than there is.
+func TestMovedWaits(t *testing.T) {
+	c := &Collector{handles: handles{keepStacks: true}}
+	p := &copied{c: c, most: 4}
+	from := taskKey{PID: 7, User: 5, UserEnd: userWalked | uint32(stack.StopNoMapping)}
+	to := taskKey{PID: 7, UserEnd: userWalked | uint32(stack.StopBottom)}
+	waker := taskKey{PID: 9}
+	found := walkedStack{pcs: "01234567"}
+	end := func(thread uint32, start uint64) {
+		p.endWait(&endedWait{Key: waitKey{from, waker}, Start: start, Last: start + 5, Value: 5, Thread: thread, Window: 1})
+	}
+	begin := func(thread uint32, start uint64) { p.beginWait(thread, walkedWait{start, to, found}) }
+
+	begin(1, 10)
+	end(1, 10)
+	end(1, 10) // not twice
+	p.held = 1
+	end(1, 20) // its copy waits
+	begin(1, 30)
+	begin(1, 20) // and was walked after the next one
+	end(1, 30)
+	begin(2, 40)
+	end(2, 41) // another wait's
+	if len(p.halves[1].samples) != 1 || p.walked != 3 {
+		t.Fatalf("%d waits were moved: %+v", p.walked, p.halves[1].samples)
+	}
+	for m, v := range p.halves[1].samples {
+		if m.from != from || m.waker != waker || m.to.User == 0 || m.to.UserEnd != to.UserEnd {
+			t.Errorf("moved as %+v", m)
+		}
+		if *v != (summed{Count: 3, Sum: 15, First: 10, Last: 35}) {
+			t.Errorf("moved %+v", *v)
+		}
+	}
+	if len(p.halves[0].stacks) != 1 {
+		t.Errorf("%d stacks are kept, want that of all windows", len(p.halves[0].stacks))
+	}
+	for i := range uint32(10) {
+		begin(100+i, 50)
+		end(200+i, 50)
+	}
+	if len(p.begun) != p.most || len(p.ended) != p.most || p.full == 0 {
+		t.Errorf("%d and %d waits are kept, %d had no room; want %d", len(p.begun), len(p.ended), p.full, p.most)
 	}
 }

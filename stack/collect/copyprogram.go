@@ -4,6 +4,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
 )
@@ -21,6 +22,24 @@ const (
 	unwalkedValue  = unwalkedTime + 8
 	unwalkedWindow = unwalkedValue + 8
 	unwalkedState  = unwalkedWindow + 8
+)
+
+// Values of waitCopy. Waits are counted when they end, also as those that were not walked.
+const (
+	notCopied = iota // the stack was walked
+	unwalked         // it was not, and there is no copy
+	isCopied         // it was not, and the copy was sent
+)
+
+// The record of the end of a wait whose stack was copied: its waitKey, since when it was and until when, the
+// time that was counted, the thread and the window.
+const (
+	endedStart  = 2 * keySize
+	endedLast   = endedStart + 8
+	endedValue  = endedLast + 8
+	endedThread = endedValue + 8
+	endedWindow = endedThread + 4
+	endedSize   = endedWindow + 4
 )
 
 const (
@@ -54,9 +73,15 @@ func (f *filter) copySpecs(specs map[string]*ebpf.MapSpec, cpus int) {
 	specs[mapCopying] = &ebpf.MapSpec{Name: mapCopying, Type: ebpf.RingBuf, MaxEntries: unwalkedRing}
 }
 
-// copyUnwalked sends a copy of the user's stack of a sample that was just counted, if someone walks
-// copies and its own walk was without the rules of a process, or of a mapping: they may only not be
-// there yet. What slotTotal has is what was counted.
+// copies reports whether a program copies stacks. A waker's are not copied.
+func (f *filter) copies(p *probe.Program) bool {
+	return f.copier != nil && (f.waits == 0 || p.Group == groupSwitch)
+}
+
+// copyUnwalked sends a copy of the user's stack of a sample that was just counted, or of a wait that
+// begins, if someone walks copies and its own walk was without the rules of a process, or of a mapping: they
+// may only not be there yet. What slotTotal has is what was counted; a wait's is only known when it has
+// ended (endCopied), and its copy has the thread instead.
 func (f *filter) copyUnwalked(b *builder, walk bool) {
 	if f.copier == nil {
 		return
@@ -82,7 +107,11 @@ func (f *filter) copyUnwalked(b *builder, walk bool) {
 		asm.LoadMem(asm.R1, asm.R0, wordCopy, asm.Word),
 		asm.JEq.Imm(asm.R1, 0, none),
 	)
-	b.count(counterUnwalked)
+	if f.waits != 0 {
+		b.add(asm.Mov.Imm(asm.R1, unwalked), asm.StoreMem(regScratch, scratchWait+waitCopy, asm.R1, asm.DWord))
+	} else {
+		b.count(counterUnwalked)
+	}
 	b.add(
 		// The buffer is the first slot's.
 		asm.LoadMem(asm.R1, asm.RFP, slotClaim, asm.Word),
@@ -109,12 +138,17 @@ func (f *filter) copyUnwalked(b *builder, walk bool) {
 	b.add(asm.JEq.Imm(asm.R0, 0, none), asm.Mov.Reg(regTmp, asm.R0))
 	b.move(regTmp, unwalkedKey, regScratch, b.key, keySize)
 	b.move(regTmp, unwalkedTime, asm.RFP, slotNow, 8)
-	if f.sums() {
+	if f.waits != 0 {
+		b.add(
+			asm.LoadMem(asm.R1, asm.RFP, slotTask, asm.Word),
+			asm.StoreMem(regTmp, unwalkedValue, asm.R1, asm.DWord),
+		)
+	} else if f.sums() {
 		b.move(regTmp, unwalkedValue, asm.RFP, slotTotal+8, 8)
 	} else {
 		b.move(regTmp, unwalkedValue, asm.RFP, slotTotal, 8) // 1
 	}
-	if b.windowed != nil {
+	if b.windowed != nil && f.waits == 0 {
 		b.add(asm.LoadMem(asm.R1, asm.RFP, slotWindow, asm.Word))
 	} else {
 		b.add(asm.Mov.Imm(asm.R1, 0))
@@ -133,11 +167,64 @@ func (f *filter) copyUnwalked(b *builder, walk bool) {
 		asm.Mov.Reg(asm.R2, regTmp),
 		asm.Mov.Imm(asm.R4, 0),
 		asm.FnRingbufOutput.Call(),
-		asm.JEq.Imm(asm.R0, 0, none),
 	)
+	sent := none
+	if f.waits != 0 {
+		sent = b.unique("sent")
+	}
+	b.add(asm.JEq.Imm(asm.R0, 0, sent))
 	b.count(counterCopyFull)
 	b.add(asm.Ja.Label(none))
+	if f.waits != 0 {
+		b.label(sent)
+		b.add(
+			asm.Mov.Imm(asm.R1, isCopied),
+			asm.StoreMem(regScratch, scratchWait+waitCopy, asm.R1, asm.DWord),
+			asm.Ja.Label(none),
+		)
+	}
 	b.label(limited)
 	b.count(counterCopyLimit)
+	b.label(none)
+}
+
+// endCopied counts the wait in regTmp if its stack was not walked, and says what it was counted under and
+// as what, if its stack was copied when it began.
+func (f *filter) endCopied(b *builder) {
+	if f.copier == nil {
+		return
+	}
+	none, full := b.unique("whole"), b.unique("unsaid")
+	b.add(asm.LoadMem(asm.R1, regTmp, waitCopy, asm.DWord), asm.JEq.Imm(asm.R1, notCopied, none))
+	b.count(counterUnwalked)
+	b.add(asm.LoadMem(asm.R1, regTmp, waitCopy, asm.DWord), asm.JNE.Imm(asm.R1, isCopied, none))
+	b.loadMap(asm.R1, mapCopying)
+	b.add(
+		asm.Mov.Imm(asm.R2, endedSize),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnRingbufReserve.Call(),
+		asm.JEq.Imm(asm.R0, 0, full),
+	)
+	b.move(asm.R0, 0, regTmp, waitTask, 2*keySize)
+	b.move(asm.R0, endedStart, regTmp, waitStart, 8)
+	b.move(asm.R0, endedLast, asm.RFP, slotNow, 8)
+	b.move(asm.R0, endedValue, asm.RFP, slotTotal+8, 8)
+	b.add(
+		asm.LoadMem(asm.R1, asm.RFP, slotTask, asm.Word),
+		asm.StoreMem(asm.R0, endedThread, asm.R1, asm.Word),
+		asm.Mov.Imm(asm.R1, 0),
+	)
+	if b.windowed != nil {
+		b.add(asm.LoadMem(asm.R1, asm.RFP, slotWindow, asm.Word))
+	}
+	b.add(
+		asm.StoreMem(asm.R0, endedWindow, asm.R1, asm.Word),
+		asm.Mov.Reg(asm.R1, asm.R0),
+		asm.Mov.Imm(asm.R2, 0),
+		asm.FnRingbufSubmit.Call(),
+		asm.Ja.Label(none),
+	)
+	b.label(full)
+	b.count(counterCopyFull)
 	b.label(none)
 }

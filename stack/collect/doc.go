@@ -68,7 +68,7 @@
 // processes are watched (Watch, NewProfiler), such stacks are copied, some 1,900 a second and CPU at most,
 // and walked in Go by what the kernel's records say was mapped then, also of processes that have ended
 // since. Each sample is counted once: until its copy is walked, or if that is lost (Stats.Copied), under
-// the stack that was found without rules. Waits (AttachWaits) are not copied.
+// the stack that was found without rules. Of waits (AttachWaits) the stacks of wakers are not copied.
 //
 // AttachCopies copies the registers and the top of the user's stack instead, to be walked
 // in Go, for events that are rare and stacks that must be exact. With KernelStacks it

@@ -103,11 +103,13 @@ const (
 	totalWords = 2
 	timesSize  = 16
 
-	// What is known of a thread that is off its CPU: since when, and a waitKey.
+	// What is known of a thread that is off its CPU: since when, a waitKey, and what became of a copy of
+	// its user stack.
 	waitStart = 0
 	waitTask  = 8
 	waitWaker = waitTask + keySize
-	waitSize  = waitWaker + keySize
+	waitCopy  = waitWaker + keySize
+	waitSize  = waitCopy + 8
 
 	// A scratch slot: the counter by which it is claimed, the last id that it returned, what
 	// bounds copies (the first slot's), the wait being built, whose first key an event's is,

@@ -12,6 +12,7 @@ func TestLayout(t *testing.T) {
 	var w waitKey
 	var count counted
 	var sum summed
+	var ended endedWait
 	for _, c := range []struct {
 		name      string
 		got, want uintptr
@@ -28,7 +29,7 @@ func TestLayout(t *testing.T) {
 		{"Key.UserEnd", unsafe.Offsetof(k.UserEnd), keyUserEnd},
 		{"Key", unsafe.Sizeof(k), keySize},
 		{"waitKey.Waker", unsafe.Offsetof(w.Waker), waitWaker - waitTask},
-		{"waitKey", unsafe.Sizeof(w), waitSize - waitTask},
+		{"waitKey", unsafe.Sizeof(w), waitCopy - waitTask},
 		{"counted.First", unsafe.Offsetof(count.First), 8 * countWords},
 		{"counted.Last", unsafe.Offsetof(count.Last), 8*countWords + 8},
 		{"counted", unsafe.Sizeof(count), 8*countWords + timesSize},
@@ -37,6 +38,12 @@ func TestLayout(t *testing.T) {
 		{"summed.Last", unsafe.Offsetof(sum.Last), 8*totalWords + 8},
 		{"summed", unsafe.Sizeof(sum), 8*totalWords + timesSize},
 		{"segment", unsafe.Sizeof(s), segmentSize},
+		{"endedWait.Start", unsafe.Offsetof(ended.Start), endedStart},
+		{"endedWait.Last", unsafe.Offsetof(ended.Last), endedLast},
+		{"endedWait.Value", unsafe.Offsetof(ended.Value), endedValue},
+		{"endedWait.Thread", unsafe.Offsetof(ended.Thread), endedThread},
+		{"endedWait.Window", unsafe.Offsetof(ended.Window), endedWindow},
+		{"endedWait", unsafe.Sizeof(ended), endedSize},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is at or of %d, the program uses %d", c.name, c.got, c.want)

@@ -114,6 +114,7 @@ func (f *filter) arrive(b *builder, p *probe.Program) error {
 		b.count(counterSamples)
 		b.findHalves("arrived")
 		b.addTotal(regTmp, waitTask, "arrived")
+		f.endCopied(b)
 	}
 	b.label("arrived")
 	b.remove(mapWaits, asm.RFP, slotTask)
@@ -189,6 +190,10 @@ func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error
 		f.findStacks(b, walk)
 	}
 	b.move(regScratch, scratchWait+waitStart, asm.RFP, slotNow, 8)
+	b.add(asm.Mov.Imm(asm.R1, notCopied), asm.StoreMem(regScratch, scratchWait+waitCopy, asm.R1, asm.DWord))
+	if f.waits != Wakeups {
+		f.copyUnwalked(b, walk)
+	}
 	b.update(mapWaits, asm.RFP, slotTask, regScratch, scratchWait, bpfAny)
 	noted := b.unique("noted")
 	b.add(asm.JEq.Imm(asm.R0, 0, noted))

@@ -107,7 +107,7 @@ func (c *Collector) loadWalker() error {
 			return err
 		}
 		insns = append(insns, w.Instructions()...)
-		if c.filter.copier != nil {
+		if c.filter.copies(&c.plan.Programs[i]) {
 			insns = append(insns, c.filter.copier.Instructions()...)
 		}
 		p.Instructions = c.ns.OwnIDs(withFuncInfo(p.Name, insns), true)
