@@ -158,7 +158,7 @@ type Stats struct {
 	// Copied is the number of those for which that was done. The others have the stacks that were found
 	// without rules: CopyFull because there was no room for copies, CopyLimit because there were too many
 	// in a time, and the rest because it is not known what the process mapped, or because the sample
-	// interrupted another.
+	// interrupted another. Of waits, the last two also count those that were not counted in the end.
 	Copied, CopyFull, CopyLimit uint64
 	// Missed is the number of events for which the kernel ran no program, most often
 	// because another BPF program, or a call that reads a BPF map, was interrupted on the

@@ -5,7 +5,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -61,27 +60,6 @@ type moved struct {
 // move says from where to where; the waker is the same.
 type move struct{ from, to, waker taskKey }
 
-// waitID tells waits apart.
-type waitID struct {
-	thread uint32
-	start  uint64
-}
-
-// walkedWait is a wait that began: its copy was walked. Most of them end; those of threads that were never
-// seen to come back are dropped for others.
-type walkedWait struct {
-	start uint64
-	to    taskKey // without the stack
-	walkedStack
-}
-
-// endedWait is the record of a wait that ended.
-type endedWait struct {
-	Key                waitKey
-	Start, Last, Value uint64
-	Thread, Window     uint32
-}
-
 // copiedStack is a stack that was walked in Go.
 type copiedStack struct {
 	id stackID
@@ -109,7 +87,7 @@ const (
 	copiedSegments = 32
 	// maxStates is how many states of processes have their mappings kept.
 	maxStates = 64
-	// maxWaiting is the room for copies that wait, in bytes.
+	// maxWaiting is the room for copies that wait, in bytes; of waits twice as much.
 	maxWaiting = 2 << 20
 	// copyBatch is how many copies are walked before their room is given back.
 	copyBatch = 8
@@ -389,35 +367,17 @@ func (p *copied) wait(b []byte) {
 			own += len(w)
 		}
 	}
-	if own > maxWaiting/4 || p.waitingBytes+len(b) > maxWaiting {
+	most := maxWaiting
+	if p.c.filter.waits != 0 {
+		most *= 2 // all threads wait, few run
+	}
+	if own > most/4 || p.waitingBytes+len(b) > most {
 		p.full++
 		return
 	}
 	p.waitingBytes += len(b)
 	p.waiting = append(p.waiting, slices.Clone(b))
 }
-
-// dropShort drops the copy of an earlier wait of a thread that waits anew: that was not counted, or its end
-// would have come. Most waits are shorter than those that are counted.
-func (p *copied) dropShort(b []byte) {
-	if p.c.filter.waits == 0 {
-		return
-	}
-	thread := threadOf(b)
-	p.waiting = slices.DeleteFunc(p.waiting, func(w []byte) bool {
-		if threadOf(w) != thread {
-			return false
-		}
-		_, counted := p.ended[waitID{thread, timeOf(w)}]
-		if !counted {
-			p.waitingBytes -= len(w)
-		}
-		return !counted
-	})
-}
-
-// threadOf is the thread of the copy of a wait.
-func threadOf(b []byte) uint32 { return uint32(binary.NativeEndian.Uint64(b[unwalkedValue:])) }
 
 // stateOf returns the state of a sample's process at a time; the zero State if that is not known.
 func (p *copied) stateOf(k *taskKey, at uint64) symbol.State {
@@ -457,51 +417,6 @@ func (p *copied) move(window int, from, waker, to taskKey, w walkedStack, by sum
 	p.walked++
 }
 
-// beginWait is told of a wait whose copy was walked. It may have ended already.
-func (p *copied) beginWait(thread uint32, w walkedWait) {
-	if e, ok := p.ended[waitID{thread, w.start}]; ok {
-		delete(p.ended, waitID{thread, w.start})
-		p.moveWait(&e, w)
-		return
-	}
-	if old, ok := p.begun[thread]; ok && old.start > w.start {
-		return // its end was not seen
-	} else if !ok && len(p.begun) >= p.most {
-		for other := range p.begun { // any: most likely its thread has ended
-			delete(p.begun, other)
-			break
-		}
-	}
-	if p.begun == nil {
-		p.begun = make(map[uint32]walkedWait)
-	}
-	p.begun[thread] = w
-}
-
-// endWait is told of a wait that ended. Its copy may wait for a file to be compiled.
-func (p *copied) endWait(e *endedWait) {
-	w, ok := p.begun[e.Thread]
-	switch {
-	case ok && w.start == e.Start:
-		delete(p.begun, e.Thread)
-		p.moveWait(e, w)
-	case len(p.waiting)+p.held == 0:
-		clear(p.ended)
-	case len(p.ended) >= p.most:
-		p.full++
-	default:
-		if p.ended == nil {
-			p.ended = make(map[waitID]endedWait)
-		}
-		p.ended[waitID{e.Thread, e.Start}] = *e
-	}
-}
-
-// moveWait moves a wait that ended to the stack that was found when it began.
-func (p *copied) moveWait(e *endedWait, w walkedWait) {
-	p.move(int(e.Window&1), e.Key.Task, e.Key.Waker, w.to, w.walkedStack, summed{1, int64(e.Value), e.Start, e.Last})
-}
-
 // stacksOf has the stacks of a window: those of waits are kept, as the programs' are.
 func (p *copied) stacksOf(window int) *moved {
 	if p.c.keepStacks {
@@ -535,192 +450,4 @@ func (p *copied) id(half *moved, w walkedStack) stackID {
 	half.ids[w] = id
 	half.stacks = append(half.stacks, copiedStack{id, w})
 	return id
-}
-
-// copiedTable is a table of counts from which samples were moved. A window's are read once all of its
-// copies have been walked: the programs count first.
-type copiedTable[K comparable, V any] struct {
-	mapx.Table[K, V]
-	p    *copied
-	key  func(task, waker taskKey) K
-	sum  func(*V) summed
-	each func(summed) V
-}
-
-// Snapshot implements mapx.Table. Copies that wait for a file to be compiled go on waiting: a later one has
-// their samples where they belong.
-func (t *copiedTable[K, V]) Snapshot() (mapx.Snapshot[K, V], error) {
-	t.p.mu.Lock()
-	defer t.p.mu.Unlock()
-	_ = t.p.take()
-	half := &t.p.halves[t.p.c.window.active]
-	s, err := t.Table.Snapshot()
-	t.apply(&s, half)
-	return s, err
-}
-
-// ReadAndClear implements mapx.Table.
-func (t *copiedTable[K, V]) ReadAndClear() (mapx.Snapshot[K, V], error) {
-	t.p.mu.Lock()
-	defer t.p.mu.Unlock()
-	_ = t.p.takeAll()
-	half := &t.p.halves[1-t.p.c.window.active]
-	s, err := t.Table.ReadAndClear()
-	if err == nil {
-		t.apply(&s, half)
-		half.samples = nil
-	}
-	return s, err
-}
-
-// apply moves samples to the stacks that were found.
-func (t *copiedTable[K, V]) apply(s *mapx.Snapshot[K, V], half *moved) {
-	if len(half.samples) == 0 {
-		return
-	}
-	at := make(map[K]int, len(half.samples))
-	for m := range half.samples {
-		at[t.key(m.from, m.waker)] = -1
-	}
-	for i := range s.Entries {
-		if _, ok := at[s.Entries[i].Key]; ok {
-			at[s.Entries[i].Key] = i
-		}
-	}
-	added := make(map[K]summed, len(half.samples))
-	for m, n := range half.samples {
-		i := at[t.key(m.from, m.waker)]
-		if i < 0 {
-			continue // it was not counted
-		}
-		v := t.sum(&s.Entries[i].Value)
-		v.Count -= n.Count
-		v.Sum -= n.Sum
-		s.Entries[i].Value = t.each(v)
-		k := t.key(m.to, m.waker)
-		to, ok := added[k]
-		if !ok {
-			to = summed{First: n.First}
-		}
-		added[k] = summed{to.Count + n.Count, to.Sum + n.Sum, min(to.First, n.First), max(to.Last, n.Last)}
-	}
-	s.Entries = slices.DeleteFunc(s.Entries, func(e mapx.Entry[K, V]) bool { return t.sum(&e.Value).Count == 0 })
-	for k, v := range added {
-		s.Entries = append(s.Entries, mapx.Entry[K, V]{Key: k, Value: t.each(v)})
-	}
-}
-
-// copiedSegmentTable is the table of segments with those of the stacks that samples were moved to.
-type copiedSegmentTable struct {
-	mapx.Table[segment, uint64]
-	p *copied
-}
-
-// Snapshot implements mapx.Table.
-func (t *copiedSegmentTable) Snapshot() (mapx.Snapshot[segment, uint64], error) {
-	s, err := t.Table.Snapshot()
-	return t.with(s, t.p.c.window.active), err
-}
-
-// ReadAndClear implements mapx.Table.
-func (t *copiedSegmentTable) ReadAndClear() (mapx.Snapshot[segment, uint64], error) {
-	s, err := t.Table.ReadAndClear()
-	if err != nil {
-		return s, err
-	}
-	half := 1 - t.p.c.window.active
-	s = t.with(s, half)
-	t.p.mu.Lock()
-	defer t.p.mu.Unlock()
-	t.p.halves[half].ids, t.p.halves[half].stacks = nil, nil
-	return s, nil
-}
-
-// with returns the segments that the programs made with those of a window's stacks.
-func (t *copiedSegmentTable) with(s mapx.Snapshot[segment, uint64], half int) mapx.Snapshot[segment, uint64] {
-	own := s.Entries
-	var found segments
-	t.each(half, func(id stackID) []uint64 {
-		if found.byID == nil {
-			for i := range own {
-				found.add(&own[i].Key, own[i].Value)
-			}
-		}
-		pcs, _ := found.addresses(id)
-		return pcs
-	}, func(g *segment, id uint64) {
-		s.Entries = append(s.Entries, mapx.Entry[segment, uint64]{Key: *g, Value: id})
-	})
-	return s
-}
-
-// each calls add with the segments of a window's stacks. found returns the addresses of a stack that the
-// program found.
-func (t *copiedSegmentTable) each(half int, found func(stackID) []uint64, add func(g *segment, id uint64)) {
-	t.p.mu.Lock()
-	defer t.p.mu.Unlock()
-	for _, c := range t.p.stacksOf(half).stacks {
-		var pcs []uint64
-		for b := []byte(c.pcs); len(b) > 0; b = b[8:] {
-			pcs = append(pcs, binary.NativeEndian.Uint64(b))
-		}
-		if c.inner != 0 {
-			for _, v := range found(c.inner) {
-				if bpfwalk.DecodeFrame(v, false).Source == stack.SourceInterpreter {
-					pcs = append(pcs, v)
-				}
-			}
-		}
-		n := (len(pcs) + segmentPCs - 1) / segmentPCs
-		for i := range n { // the outermost has the stack's id
-			g, id := segment{}, uint64(c.id)+uint64(n-1-i)
-			if i > 0 {
-				g.Parent = id + 1
-			}
-			copy(g.PCs[:], pcs[i*segmentPCs:])
-			add(&g, id)
-		}
-	}
-}
-
-// copiedCounters is the table of counters with the number of samples that were moved.
-type copiedCounters struct {
-	mapx.Table[uint32, []uint64]
-	p *copied
-}
-
-// Snapshot implements mapx.Table.
-func (t *copiedCounters) Snapshot() (mapx.Snapshot[uint32, []uint64], error) {
-	s, err := t.Table.Snapshot()
-	t.p.mu.Lock()
-	defer t.p.mu.Unlock()
-	for i := range s.Entries {
-		switch e := &s.Entries[i]; {
-		case len(e.Value) == 0:
-		case e.Key == counterCopied:
-			e.Value[0] = t.p.walked
-		case e.Key == counterCopyFull:
-			e.Value[0] += t.p.full
-		}
-	}
-	return s, err
-}
-
-// setCopying says whether someone walks copies.
-func (c *Collector) setCopying(on uint32) error {
-	c.window.mu.Lock()
-	defer c.window.mu.Unlock()
-	c.copy = on
-	if err := c.switchTo(c.mode, c.window.active); err != nil {
-		return fmt.Errorf("collect: switch copying: %w", err)
-	}
-	return nil
-}
-
-// close frees the ring.
-func (p *copied) close() error {
-	if p == nil {
-		return nil
-	}
-	return p.ring.Close()
 }

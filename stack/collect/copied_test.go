@@ -112,11 +112,11 @@ func TestMovedWaits(t *testing.T) {
 	if len(p.halves[0].stacks) != 1 {
 		t.Errorf("%d stacks are kept, want that of all windows", len(p.halves[0].stacks))
 	}
-	for i := range uint32(10) {
-		begin(100+i, 50)
-		end(200+i, 50)
+	for i := range uint32(maxBegun + 10) {
+		begin(10_000+i, 50)
+		end(100_000+i, 50)
 	}
-	if len(p.begun) != p.most || len(p.ended) != p.most || p.full == 0 {
-		t.Errorf("%d and %d waits are kept, %d had no room; want %d", len(p.begun), len(p.ended), p.full, p.most)
+	if len(p.begun) != maxBegun || len(p.ended) != maxBegun || p.full == 0 {
+		t.Errorf("%d and %d waits are kept, %d had no room; want %d", len(p.begun), len(p.ended), p.full, maxBegun)
 	}
 }

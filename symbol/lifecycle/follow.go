@@ -47,8 +47,8 @@ const (
 // Follow starts to follow the processes of this machine: it opens an event on every CPU for the
 // kernel's records about tasks and their code, which cost nothing until a process maps code,
 // executes a program or ends. changed is called after each event that changed what is known of a
-// process, or that is the end of one, from one goroutine at a time; it may be nil. The caller closes
-// the Follower; processes is borrowed.
+// process, or that is the end of one, from one goroutine at a time and within some 20 ms; it may be
+// nil. The caller closes the Follower; processes is borrowed.
 //
 // It needs CAP_PERFMON (Linux 5.8) or CAP_SYS_ADMIN, or a kernel.perf_event_paranoid of at most 0.
 func Follow(processes *symbol.Processes, changed func(*symbol.Event)) (*Follower, error) {
