@@ -133,7 +133,7 @@ func (p *copied) begin(processes *symbol.Processes) error {
 	return p.c.setCopying(1)
 }
 
-// run walks copies as they come, until ctx ends.
+// run walks copies as they come, or from time to time if few can come, until ctx ends.
 func (p *copied) run(ctx context.Context) {
 	if p == nil {
 		return
@@ -238,6 +238,7 @@ func (p *copied) end() error {
 	defer p.mu.Unlock()
 	err = errors.Join(err, p.takeAll())
 	p.processes = nil
+	p.begun, p.ended = nil, nil
 	clear(p.modules)
 	return err
 }

@@ -66,9 +66,9 @@ func (w *watcher) run(ctx context.Context) error {
 	return errors.Join(err, <-walked)
 }
 
-// lookEvery is how often first sights and copies are looked at while processes are followed. Each time wakes
-// this process: among programs that end at once every sample would, which takes more of their time than
-// looking does.
+// lookEvery is how often first sights, of processes that are followed, and copies of samples by a clock are
+// looked at. Each time wakes this process: among programs that end at once every sample would, which takes
+// more of their time than looking does.
 const lookEvery = 20 * time.Millisecond
 
 // pause waits until it is time to look again.
