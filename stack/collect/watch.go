@@ -97,7 +97,7 @@ func (w *watcher) observe(ctx context.Context) error {
 		if waited := time.Since(before) > lookEvery/100; waited && w.c.follower.Load() != nil {
 			pause(ctx) // and look at those that come meanwhile, too
 		}
-		w.c.learn() // what came before its mappings are read
+		w.c.learn()                  // what came before its mappings are read
 		_ = w.processes.Observe(pid) // frames of an ended process have no names
 		w.queue.Add(pid)
 	}
