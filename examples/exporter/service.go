@@ -14,6 +14,7 @@ import (
 
 	"github.com/borescope/borescope/examples/exporter/bpfprom"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
 // retry is how long a script that does not run waits until it is tried again: a file or module that it
@@ -92,8 +93,13 @@ func (s *service) unit(name string) *unit {
 }
 
 // load makes a text the version of a script that runs.
-func (s *service) load(u *unit, text string) error {
-	next, err := start(u.name, text, s.budget)
+func (s *service) load(u *unit, text string) (err error) {
+	if u.versions == nil {
+		if u.versions, err = bpf.NewHandover(); err != nil {
+			return fmt.Errorf("%s: %w", u.name, err)
+		}
+	}
+	next, err := start(u.name, text, s.budget, u.versions)
 	if err != nil {
 		return err
 	}

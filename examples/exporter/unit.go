@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/examples/exporter/bpfprom"
 	"github.com/borescope/borescope/probe/ir"
@@ -24,7 +23,8 @@ type unit struct {
 	err   error
 	tried time.Time
 
-	running    *running // nil if no version ever ran
+	versions   *bpf.Handover // nil if none was ever tried
+	running    *running      // nil if no version ever ran
 	collectors map[string]*bpfprom.Collector
 	losses     *bpfprom.Losses
 	reloads    int
@@ -52,8 +52,8 @@ func (r *running) ended() bool {
 	}
 }
 
-// start attaches a version of a script, whose probes do nothing yet.
-func start(name, text string, most ir.Budget) (r *running, err error) {
+// start attaches a version of a script, whose probes do nothing before its TakeOver.
+func start(name, text string, most ir.Budget, versions *bpf.Handover) (r *running, err error) {
 	h, err := readHead(name, text)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func start(name, text string, most ir.Budget) (r *running, err error) {
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if r.session, err = script.Attach(ctx, p, &script.AttachOptions{Disabled: true}); err != nil {
+	if r.session, err = script.Attach(ctx, p, &script.AttachOptions{Handover: versions}); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -112,24 +112,16 @@ func (r *running) stop() error {
 	return r.session.Close()
 }
 
-// membarrierGlobal is MEMBARRIER_CMD_GLOBAL, which is synchronize_rcu (kernel/sched/membarrier.c).
-const membarrierGlobal = 1
-
-// take makes a new version count in the place of the one that runs, whose counts stay. Between two
-// writes to maps, some microseconds, nothing is counted, and nothing is counted twice.
+// take makes a new version count in the place of the one that runs, whose counts stay.
 func (u *unit) take(next *running, registry *prometheus.Registry) error {
+	if err := next.session.TakeOver(); err != nil {
+		return errors.Join(err, next.stop())
+	}
 	var errs []error
 	old := u.running
-	if old != nil {
-		errs = append(errs, old.session.SetDisabled(true))
-	}
-	errs = append(errs, next.session.SetDisabled(false))
 	u.running = next
 	if old != nil {
 		u.reloads++
-		// Waits for the programs that had begun. Kernels with CPUs without a tick refuse it: there
-		// a program has the time that it takes to read the first map.
-		_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0)
 		errs = append(errs, u.resume(old, next, registry))
 	}
 	for i := range next.exports {
@@ -202,8 +194,9 @@ func (u *unit) remove(registry *prometheus.Registry) error {
 	if u.losses != nil {
 		registry.Unregister(u.losses)
 	}
-	if u.running == nil {
-		return nil
+	var err error
+	if u.running != nil {
+		err = u.running.stop()
 	}
-	return u.running.stop()
+	return errors.Join(err, u.versions.Close())
 }

@@ -168,7 +168,7 @@ type run struct {
 	// Of a Session: what is printed goes to its events, and mu is held while a record is handled
 	// or a map is read.
 	events   *events
-	disabled bool // the probes but begin do nothing at first
+	handover *bpf.Handover // nil if it is no version of several
 	detached bool
 	mu       sync.Mutex
 	// Of tests: each record, and the end, before the program is unloaded.
@@ -189,7 +189,12 @@ func (s *run) run(ctx context.Context) (err error) {
 
 // load loads the programs.
 func (s *run) load(ctx context.Context) (err error) {
-	if s.loaded, err = s.compiled.Load(ctx); err != nil {
+	if s.handover != nil {
+		s.loaded, err = s.compiled.LoadHandover(ctx, s.handover)
+	} else {
+		s.loaded, err = s.compiled.Load(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	s.reader = s.loaded
@@ -282,17 +287,11 @@ func (s *run) attach(ctx context.Context) (ends *probe.Plan, err error) {
 	return ends, s.follow(ctx)
 }
 
-// disable switches off what is attached from now on if that is wanted, or begin has called exit().
+// disable switches off what is attached from now on if begin has called exit().
 func (s *run) disable() error {
-	off := s.disabled
-	if !off {
-		var err error
-		if off, err = s.loaded.ExitRequested(); err != nil {
-			return err
-		}
-	}
-	if !off {
-		return nil
+	off, err := s.loaded.ExitRequested()
+	if err != nil || !off {
+		return err
 	}
 	return s.loaded.SetDisabled(true)
 }

@@ -22,9 +22,9 @@ type AttachOptions struct {
 	Events chan<- Event
 	// Raw leaves text of traced processes as it is, with what a terminal acts on.
 	Raw bool
-	// Disabled attaches the probes, but begin, so that they do nothing until Session.SetDisabled:
-	// a later version of a script takes over in the moment between two writes to maps.
-	Disabled bool
+	// Handover makes the script a version of those that were attached with it: its probes, but begin
+	// and end, do nothing before Session.TakeOver, nor after that of a later version. Nil: they run.
+	Handover *bpf.Handover
 }
 
 // Event is something that a script printed or said. It is plain data.
@@ -68,7 +68,7 @@ func Attach(ctx context.Context, p *Program, o *AttachOptions) (*Session, error)
 			return nil
 		},
 	})
-	r.events, r.disabled = e, o.Disabled
+	r.events, r.handover = e, o.Handover
 	if err := r.load(ctx); err != nil {
 		return nil, err
 	}
@@ -130,6 +130,17 @@ func (s *Session) SetDisabled(off bool) error {
 		return nil
 	}
 	return s.run.loaded.SetDisabled(off)
+}
+
+// TakeOver makes this version of a script, which was attached with a Handover, the one that counts.
+// bpf.Handover says what that means for events, timers and pairs of probes.
+func (s *Session) TakeOver() error {
+	s.run.mu.Lock()
+	defer s.run.mu.Unlock()
+	if s.closed {
+		return os.ErrClosed
+	}
+	return s.run.loaded.TakeOver()
 }
 
 // Stats returns the costs and losses so far. Lost is the number of records for which the ring had no

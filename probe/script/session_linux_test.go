@@ -214,15 +214,14 @@ func TestSessionShort(t *testing.T) {
 	}
 }
 
-// TestSessionDisabled: of a session that is switched off the begin and end probes run, and the others
-// while it is on.
+// TestSessionDisabled: a session is switched off and on again; its begin and end probes run in any case.
 func TestSessionDisabled(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
 	p := script.MustCompile(t, `begin { @begun = count(); }
 		tracepoint:syscalls:sys_enter_getppid /pid == $1/ { @n = count(); }
 		end { @ended = count(); }`, &script.Options{Params: []string{strconv.Itoa(os.Getpid())}, IncludeSelf: true})
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := script.Attach(ctx, p, &script.AttachOptions{Disabled: true})
+	s, err := script.Attach(ctx, p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

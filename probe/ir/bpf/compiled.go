@@ -40,10 +40,18 @@ func (c *Compiled) Plan() *probe.Plan { return c.plan }
 
 // Load loads the program as [LoadContext] does. It compiles again only in a process whose pid
 // namespace is not the initial one: there pid and tid are other numbers.
-func (c *Compiled) Load(ctx context.Context) (*Loaded, error) {
-	ns := kernel.OwnPIDNamespace()
+func (c *Compiled) Load(ctx context.Context) (*Loaded, error) { return c.load(ctx, nil) }
+
+// load loads the program, as a version of those of h unless that is nil.
+func (c *Compiled) load(ctx context.Context, h *Handover) (*Loaded, error) {
+	ns, spec := kernel.OwnPIDNamespace(), c.spec
 	if ns != nil {
-		return LoadContext(ctx, c.prog, c.plan)
+		var err error
+		if spec, err = compileIn(ctx, ns, c.prog, c.plan); err != nil {
+			return nil, err
+		}
+	} else {
+		spec = spec.Copy()
 	}
-	return loadSpec(ctx, nil, c.prog, c.plan, c.spec.Copy())
+	return loadSpec(ctx, ns, c.prog, c.plan, spec, h)
 }

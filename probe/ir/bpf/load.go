@@ -38,6 +38,9 @@ type Loaded struct {
 	coll *ebpf.Collection
 	walk *walkTables // nil if the program walks no stacks
 
+	handover *Handover // nil if it is no version of several
+	turn     uint8     // its number there
+
 	mu    sync.Mutex
 	rec   *recording.Recorder // guarded by mu
 	flips map[string]any      // guarded by mu: *mapx.Flip by the name of the map
@@ -67,12 +70,12 @@ func LoadContext(ctx context.Context, p *ir.Program, plan *probe.Plan) (*Loaded,
 	if err != nil {
 		return nil, err
 	}
-	return loadSpec(ctx, ns, p, plan, spec)
+	return loadSpec(ctx, ns, p, plan, spec, nil)
 }
 
-// loadSpec loads a program that was compiled for the namespace of this process, and takes spec.
+// loadSpec loads a program that was compiled for the namespace of this process, and takes spec. h may be nil.
 func loadSpec(ctx context.Context, ns *kernel.PIDNamespace, p *ir.Program, plan *probe.Plan,
-	spec *ebpf.CollectionSpec,
+	spec *ebpf.CollectionSpec, h *Handover,
 ) (*Loaded, error) {
 	if n := len(plan.Missing); len(spec.Programs) == 0 && n > 0 {
 		return nil, fmt.Errorf("load %s: %w", p.Name, plan.Missing[n-1].Err)
@@ -98,11 +101,16 @@ func loadSpec(ctx context.Context, ns *kernel.PIDNamespace, p *ir.Program, plan 
 	for _, prog := range spec.Programs {
 		prog.Instructions = ns.OwnIDs(prog.Instructions, codegen.GPLCompatible(prog.License))
 	}
-	coll, err := load.Collection(ctx, spec, ebpf.CollectionOptions{Cache: plan.Cache})
+	l := &Loaded{prog: p, plan: plan, lay: lay, handover: h}
+	if h != nil {
+		if l.turn, err = h.join(plan, spec); err != nil {
+			return nil, fmt.Errorf("load %s: %w", p.Name, err)
+		}
+	}
+	l.coll, err = load.Collection(ctx, spec, ebpf.CollectionOptions{Cache: plan.Cache})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.Name, explain(err))
 	}
-	l := &Loaded{prog: p, plan: plan, lay: lay, coll: coll}
 	if err := l.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("load %s: %w", p.Name, err), l.Close())
 	}

@@ -1,0 +1,162 @@
+package bpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/borescope/borescope/internal/kernel"
+	"github.com/borescope/borescope/probe"
+)
+
+// Handover lets versions of a program take over from each other without a gap: all of them are attached,
+// and an event counts in one of them, the one that took over last on the CPU. Load them by
+// [Compiled.LoadHandover]; a version counts nothing before its [Loaded.TakeOver], and nothing after that of
+// the next. Versions may differ in everything, probes included.
+//
+//	h, err := bpf.NewHandover()
+//	old, err := first.LoadHandover(ctx, h) // attach it, and:
+//	err = old.TakeOver()
+//	next, err := second.LoadHandover(ctx, h) // attach it, too, and:
+//	err = next.TakeOver() // what old has counted is final
+//
+// # What is exact
+//
+// An event at which both versions have programs counts once where the kernel runs these without preemption:
+// tracepoints, kprobes and their returns. It may preempt threads between the programs of trampolines
+// (fentry, fexit), of user probes, and of raw tracepoints (of system calls since Linux 6.13): a thread that is
+// preempted just there, while its CPU goes over to the next version, has this one event counted twice or
+// not at all. Kernels with preempt=none or voluntary do this to no thread. The same holds for events on CPUs
+// that a cpuset keeps from this process.
+//
+// Timers (profile, interval) are each version's own: the next one's begin when it is attached. So is what a
+// version keeps between two events: a return whose entry ran in the earlier version has no entry in the
+// next, and neither counts it.
+//
+// It needs Linux 5.10. A Handover is safe for concurrent use.
+type Handover struct {
+	turns *ebpf.Map
+	bytes *ebpf.Memory // of turns: the version whose turn it is, by CPU
+	cpus  int
+
+	mu     sync.Mutex
+	last   uint8 // the number of the version that was loaded last; 0 is none's
+	closed bool
+}
+
+// NewHandover returns a Handover for the versions of one program. The caller closes it, before or after
+// them.
+func NewHandover() (*Handover, error) {
+	fail := func(err error) (*Handover, error) { return nil, fmt.Errorf("make handover: %w", err) }
+	if err := kernel.RaiseMemlock(); err != nil {
+		return fail(err)
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fail(err)
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "turns", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(cpus), MaxEntries: 1, Flags: mmapable,
+	})
+	if err != nil {
+		return fail(err)
+	}
+	bytes, err := m.Memory()
+	if err != nil {
+		return fail(errors.Join(err, m.Close()))
+	}
+	return &Handover{turns: m, bytes: bytes, cpus: cpus}, nil
+}
+
+// mmapable is BPF_F_MMAPABLE.
+const mmapable = 1 << 10
+
+// Close frees the Handover: no further version can be loaded, and none can take over. It may be called again,
+// and on nil.
+func (h *Handover) Close() error {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil
+	}
+	h.closed = true
+	return h.turns.Close()
+}
+
+// LoadHandover loads the program as Load does, as the next version of those that h has. Its probes do
+// nothing before [Loaded.TakeOver]; what runs once, begin and end, does. Of up to 255 versions that are
+// loaded at a time each has its turns.
+func (c *Compiled) LoadHandover(ctx context.Context, h *Handover) (*Loaded, error) {
+	if h == nil {
+		return nil, fmt.Errorf("load %s: no handover", c.prog.Name)
+	}
+	return c.load(ctx, h)
+}
+
+// join makes the programs of a specification those of the next version, and returns its number.
+func (h *Handover) join(plan *probe.Plan, spec *ebpf.CollectionSpec) (uint8, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return 0, fmt.Errorf("handover: %w", os.ErrClosed)
+	}
+	if h.last++; h.last == 0 {
+		h.last++
+	}
+	for i := range plan.Programs {
+		g := &plan.Programs[i]
+		p := spec.Programs[g.Name]
+		if p == nil || g.Method == probe.MethodRun || g.Method == probe.MethodIter {
+			continue
+		}
+		idle := kernel.Idle(g.Type)
+		if g.AttachType == ebpf.AttachTraceKprobeSession {
+			// Without the entry, none of the return: the cookie would be an earlier call's.
+			idle = 1
+		}
+		var err error
+		p.Instructions, err = kernel.Turn(p.Instructions, h.turns.FD(), h.cpus, h.last, idle)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", g.Place(), err)
+		}
+	}
+	return h.last, nil
+}
+
+// TakeOver makes this version the one that counts, on one CPU after the other. When it returns, the others
+// count nothing any more, and what they have counted can be read. It runs for a moment on each CPU: some
+// 20 µs if it is idle, longer if it is busy.
+func (l *Loaded) TakeOver() error {
+	if l == nil {
+		return fmt.Errorf("take over: %w", errNoProgram)
+	}
+	fail := func(err error) error { return fmt.Errorf("take over %s: %w", l.prog.Name, err) }
+	h := l.handover
+	if h == nil {
+		return fail(errors.New("it was not loaded with a Handover"))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return fail(os.ErrClosed)
+	}
+	var failed error
+	err := kernel.OnEachCPU(h.cpus, func(cpu int) {
+		// One store of one byte, in user mode: this CPU is between two events.
+		if _, err := h.bytes.WriteAt([]byte{l.turn}, int64(cpu)); err != nil {
+			failed = err
+		}
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return fail(err)
+	}
+	kernel.Synchronize() // with programs that were preempted
+	return nil
+}
