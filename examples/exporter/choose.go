@@ -210,5 +210,5 @@ func (e *exported) equal(o *exported) bool {
 	a, b := &e.metric, &o.metric
 	return e.name == o.name && e.kind == o.kind && e.buckets == o.buckets &&
 		a.Name == b.Name && a.Kind == b.Kind && a.Scale == b.Scale && a.Classic == b.Classic &&
-		a.MaxSeries == b.MaxSeries && slices.Equal(a.Labels, b.Labels)
+		a.MaxSeries == b.MaxSeries && a.Expire == b.Expire && slices.Equal(a.Labels, b.Labels)
 }

@@ -22,8 +22,9 @@ import (
 	"time"
 
 	v1 "go.opentelemetry.io/proto/otlp/metrics/v1"
-	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/internal/vmtest/kernel"
 	"github.com/borescope/borescope/probe/tool/cli"
@@ -307,9 +308,16 @@ func reloads(t *testing.T, w *workload, probe string) {
 	}
 	w.end()
 	calls += n
-	e.wants("calls_total", calls)
+	got, _ := e.value("calls_total")
+	most := 0.0
+	if feature.KernelAtLeast("7.0") { // it preempts threads between the programs of tracepoints (bpf.Handover)
+		most = reloads
+	}
+	if math.Abs(got-calls) > most {
+		t.Errorf("%v calls are counted, of %v", got, calls)
+	}
 	e.wants(`borescope_lost_total{reason="missed",session="calls.bt"}`, 0)
-	t.Logf("%v calls, %d reloads", calls, reloads)
+	t.Logf("%v of %v calls, %d reloads", got, calls, reloads)
 }
 
 // TestBudgets: what a script may cost is enforced in the kernel, and shown.
@@ -368,7 +376,7 @@ func TestOTLP(t *testing.T) {
 		var m v1.MetricsData
 		b, err := io.ReadAll(r.Body)
 		if err == nil {
-			err = protojson.Unmarshal(b, &m)
+			err = proto.Unmarshal(b, &m)
 		}
 		if err != nil {
 			t.Error(err)

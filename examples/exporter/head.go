@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/borescope/borescope/examples/exporter/bpfprom"
 	"github.com/borescope/borescope/probe/ir"
@@ -102,10 +103,14 @@ func (d *declared) set(key, value string) (err error) {
 		if m.MaxSeries, err = strconv.Atoi(value); err == nil && m.MaxSeries < 1 {
 			err = fmt.Errorf("max %s is not a number of series", value)
 		}
+	case "expire":
+		if m.Expire, err = time.ParseDuration(value); err == nil && m.Expire <= 0 {
+			err = fmt.Errorf("expire %s is no time", value)
+		}
 	case "classic":
 		m.Classic = true
 	default:
-		err = fmt.Errorf("unknown option %q: want name, labels, type, scale, max, classic", key)
+		err = fmt.Errorf("unknown option %q: want name, labels, type, scale, max, expire, classic", key)
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func parse(args []string, stdout *cli.Output) (o options, err error) {
 		o.budget.MapBytes, err = size(s)
 		return err
 	})
-	flags.StringVar(&o.otlp, "otlp", "", "send metrics to the OpenTelemetry Collector at this `URL`, too: http://localhost:4318")
+	flags.StringVar(&o.otlp, "otlp", "", "send metrics to the OpenTelemetry Collector at this `URL`, too: http://localhost:4318, grpc://localhost:4317")
 	flags.DurationVar(&o.otlpEvery, "otlp-every", 10*time.Second, "`time` between two of its points")
 	flags.BoolVar(&o.noStats, "nostats", false, "leave the kernel's statistics of run times as they are")
 	if err := cli.Parse(flags, args, stdout); err != nil {
@@ -143,6 +143,7 @@ func (s *service) watch(ctx context.Context, o *options, stdout *cli.Output, ser
 	if o.otlp != "" {
 		host, _ := os.Hostname() // "" is no attribute that anybody needs
 		to = otlp.New(o.otlp, map[string]string{"service.name": "borescope-exporter", "host.name": host})
+		defer to.Close()
 	}
 	for {
 		var err error

@@ -86,6 +86,14 @@ func (a *amount) float() float64 {
 	return float64(a.n)
 }
 
+// empty reports whether nothing is counted.
+func (a *amount) empty() bool {
+	if a.dist != nil {
+		return a.dist.Count() == 0
+	}
+	return a.n == 0 && a.count == 0
+}
+
 // add adds another amount of the same shape, whose histogram it does not keep.
 func (a *amount) add(b amount) error {
 	if a.shape == noShape {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,6 +20,8 @@ type Collector struct {
 	metric        Metric
 	desc          *prometheus.Desc
 	over, failing *prometheus.Desc
+	expiring      *prometheus.Desc
+	now           func() time.Time
 
 	// mu guards what follows.
 	mu     sync.Mutex
@@ -30,6 +33,8 @@ type Collector struct {
 	keys   int                 // how many these are
 	errs   uint64
 	err    error // of the last reading
+
+	expired uint64 // series
 }
 
 // entry is one entry of a map.
@@ -48,6 +53,7 @@ type tracked struct {
 type series struct {
 	labels []string
 	total  amount
+	grew   time.Time
 }
 
 // New exports a table: one of probe/action, of script.Map, of bpf.OpenTable, or of mapx. Its values are
@@ -68,7 +74,9 @@ func New[K comparable, V any](table mapx.Table[K, V], m Metric) (*Collector, err
 			"Keys of the metric's map that have no series of their own.", nil, constant),
 		failing: prometheus.NewDesc("borescope_read_errors_total",
 			"Scrapes that could not read the metric's map.", nil, constant),
-		series: map[string]*series{}, last: map[string]*tracked{},
+		expiring: prometheus.NewDesc("borescope_series_expired_total",
+			"Series of the metric that ended as their keys had left the map.", nil, constant),
+		now: time.Now, series: map[string]*series{}, last: map[string]*tracked{},
 	}
 	c.read = reader(table, &c.metric)
 	return c, nil
@@ -195,6 +203,13 @@ func (c *Collector) take(entries []entry) error {
 	if c.kind() == Gauge {
 		return c.takeGauges(now, order)
 	}
+	for id := range c.last {
+		if now[id] == nil {
+			delete(c.last, id)
+		}
+	}
+	at := c.now()
+	c.expire(at)
 	c.keys = 0
 	for _, id := range order {
 		e, t := now[id], c.last[id]
@@ -203,6 +218,9 @@ func (c *Collector) take(entries []entry) error {
 			c.last[id] = t
 		}
 		added, err := e.value.since(t.last)
+		if !added.empty() {
+			t.in.grew = at
+		}
 		if err == nil {
 			err = t.in.total.add(added)
 		}
@@ -214,12 +232,24 @@ func (c *Collector) take(entries []entry) error {
 			c.keys++
 		}
 	}
-	for id := range c.last {
-		if now[id] == nil {
-			delete(c.last, id)
+	return nil
+}
+
+// expire ends the series whose keys have been gone for long.
+func (c *Collector) expire(now time.Time) {
+	if c.metric.Expire == 0 {
+		return
+	}
+	used := map[*series]bool{}
+	for _, t := range c.last {
+		used[t.in] = true
+	}
+	for id, s := range c.series {
+		if !used[s] && now.Sub(s.grew) >= c.metric.Expire {
+			delete(c.series, id)
+			c.expired++
 		}
 	}
-	return nil
 }
 
 // takeGauges replaces all series by those of a map. Keys that had one before have one first.
@@ -292,7 +322,7 @@ func (c *Collector) seriesOf(key []string) *series {
 	others := slices.Repeat([]string{Other}, len(labels))
 	// A key that is called like the others is one of them.
 	if named := len(labels) > 0 && slices.Equal(labels, others); !named && len(c.series) < c.metric.MaxSeries {
-		s := &series{labels: labels}
+		s := &series{labels: labels, grew: c.now()}
 		c.series[id] = s
 		return s
 	}
@@ -306,7 +336,7 @@ var _ prometheus.Collector = (*Collector)(nil)
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.desc, c.over, c.failing} {
+	for _, d := range []*prometheus.Desc{c.desc, c.over, c.failing, c.expiring} {
 		to <- d
 	}
 }
@@ -327,6 +357,9 @@ func (c *Collector) collect() []prometheus.Metric {
 	out := []prometheus.Metric{
 		prometheus.MustNewConstMetric(c.over, prometheus.GaugeValue, float64(c.keys)),
 		prometheus.MustNewConstMetric(c.failing, prometheus.CounterValue, float64(c.errs)),
+	}
+	if c.metric.Expire > 0 {
+		out = append(out, prometheus.MustNewConstMetric(c.expiring, prometheus.CounterValue, float64(c.expired)))
 	}
 	if c.kind() == Gauge && c.err != nil {
 		return out // nobody knows what they are now

@@ -23,7 +23,10 @@
 //
 // A map may have more keys than Prometheus takes series. A metric has at most MaxSeries of them; the
 // counts of all other keys are one more series, whose labels are all [Other], and borescope_series_over
-// says how many keys these are. A series of a counter stays as long as its collector.
+// says how many keys these are. A series of a counter stays as long as its collector, as those of
+// client_golang do, or until Metric.Expire after its key has left the map (deleted, evicted, or not there
+// since a takeover); borescope_series_expired_total says how many have ended. A gauge ends with its key. A
+// key that is among the others stays there while it is in the map.
 //
 // A scrape that cannot read a map exports what was read before, and counts it
 // (borescope_read_errors_total). [Losses] exports what a session costs and has lost.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
@@ -60,6 +61,11 @@ type Metric struct {
 	Buckets hist.Distribution // a *hist.Log2 or *hist.Linear
 	// MaxSeries bounds the metric's series; 0 is 1,000.
 	MaxSeries int
+	// Expire ends series of counters, averages and histograms whose keys are not in the map any more,
+	// once nothing was added to them for that long: others have room then. To Prometheus such a series
+	// ends, and one whose key comes back begins anew at 0, which rate and increase understand; sums of
+	// the totals fall. 0 ends none, as long as the collector lives. Gauges end with their keys.
+	Expire time.Duration
 	// MaxLabel bounds the value of a label, in bytes; 0 is 128.
 	MaxLabel int
 
@@ -92,7 +98,7 @@ func (m *Metric) check() error {
 	if m.Scale < 0 || math.IsInf(m.Scale, 0) || math.IsNaN(m.Scale) {
 		return fmt.Errorf("%s: scale %v", m.Name, m.Scale)
 	}
-	if m.MaxSeries < 0 || m.MaxLabel < 0 {
+	if m.MaxSeries < 0 || m.MaxLabel < 0 || m.Expire < 0 {
 		return fmt.Errorf("%s: a bound is negative", m.Name)
 	}
 	if m.MaxSeries == 0 {

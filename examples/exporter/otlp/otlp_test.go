@@ -2,17 +2,20 @@ package otlp_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/proto/otlp/metrics/v1"
-	"google.golang.org/protobuf/encoding/protojson"
+	v1 "go.opentelemetry.io/proto/otlp/metrics/v1"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/borescope/borescope/examples/exporter/otlp"
 	"github.com/borescope/borescope/internal/testenv"
@@ -20,23 +23,69 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// collector is a server that understands requests as OpenTelemetry's own types do.
-func collector(t *testing.T, answer string, status int) (url string, got *v1.MetricsData) {
-	got = &v1.MetricsData{}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// collector is a server that understands requests as OpenTelemetry's own types do: those of a path, or of
+// gRPC, to which it gives an answer with a status.
+func collector(t *testing.T, path string, got proto.Message, answer []byte, status string) (url string) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
-		if err != nil || r.URL.Path != "/v1/metrics" || r.Header.Get("Content-Type") != "application/json" {
+		kind := "application/x-protobuf"
+		if r.ProtoMajor == 2 && len(b) >= 5 && err == nil {
+			kind = "application/grpc"
+			if n := binary.BigEndian.Uint32(b[1:]); b[0] != 0 || int(n) != len(b)-5 || r.Header.Get("TE") != "trailers" {
+				t.Errorf("a prefix of %x, %v", b[:5], r.Header)
+			}
+			b = b[5:]
+		}
+		if err != nil || r.URL.Path != path || r.Header.Get("Content-Type") != kind {
 			t.Errorf("%s %s: %v", r.URL, r.Header, err)
 		}
-		if err := protojson.Unmarshal(b, got); err != nil {
-			t.Errorf("%v in\n%s", err, b)
+		if err := proto.Unmarshal(b, got); err != nil {
+			t.Errorf("%v in %x", err, b)
 		}
-		w.WriteHeader(status)
-		io.WriteString(w, answer)
+		if r.ProtoMajor == 1 {
+			n, _ := strconv.Atoi(status)
+			w.WriteHeader(n)
+			w.Write(answer)
+			return
+		}
+		w.Header().Set("Trailer", "Grpc-Status, Grpc-Message")
+		if status == "0" {
+			w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))), answer...))
+		}
+		w.Header().Set("Grpc-Status", status)
+		w.Header().Set("Grpc-Message", string(answer))
 	}))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
 	t.Cleanup(s.Close)
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	return s.URL, got
+	return s.URL
+}
+
+// partial is the answer that some were refused.
+func partial(n uint64, message string) []byte {
+	in := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), n)
+	in = protowire.AppendString(protowire.AppendTag(in, 2, protowire.BytesType), message)
+	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), in)
+}
+
+const (
+	metricsPath  = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+	profilesPath = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export"
+)
+
+// overBoth runs a test with a client of HTTP and one of gRPC.
+func overBoth(t *testing.T, path, grpcPath string, got proto.Message, test func(t *testing.T, c *otlp.Client)) {
+	for _, c := range []struct{ name, path, status string }{{"http", path, "200"}, {"grpc", grpcPath, "0"}} {
+		t.Run(c.name, func(t *testing.T) {
+			proto.Reset(got)
+			url := collector(t, c.path, got, partial(0, ""), c.status)
+			client := otlp.New(strings.Replace(url, "http", c.name, 1)+"/", map[string]string{"service.name": "x"})
+			defer client.Close()
+			test(t, client)
+		})
+	}
 }
 
 // filled is a registry with metrics of every kind.
@@ -66,11 +115,16 @@ func filled(t *testing.T) *prometheus.Registry {
 
 // TestSend: what arrives is what the registry has.
 func TestSend(t *testing.T) {
-	url, got := collector(t, `{"partialSuccess":{}}`, http.StatusOK)
-	c := otlp.New(url+"/", map[string]string{"service.name": "x"})
-	if err := c.Send(t.Context(), filled(t)); err != nil {
-		t.Fatal(err)
-	}
+	got := &v1.MetricsData{}
+	overBoth(t, "/v1/metrics", metricsPath, got, func(t *testing.T, c *otlp.Client) {
+		if err := c.Send(t.Context(), filled(t)); err != nil {
+			t.Fatal(err)
+		}
+		checkMetrics(t, got)
+	})
+}
+
+func checkMetrics(t *testing.T, got *v1.MetricsData) {
 	if a := got.ResourceMetrics[0].Resource.Attributes[0]; a.Key != "service.name" || a.Value.GetStringValue() != "x" {
 		t.Errorf("the resource is %v", a)
 	}
@@ -110,20 +164,28 @@ func TestSend(t *testing.T) {
 
 // TestRefused: what a Collector refuses is an error.
 func TestRefused(t *testing.T) {
-	for _, c := range []struct {
-		answer string
-		status int
-		want   string
-	}{
-		{"no\x1b", http.StatusBadRequest, "400 Bad Request: no?"},
-		{`{"partialSuccess":{"rejectedDataPoints":"3","errorMessage":"old"}}`, http.StatusOK, "3 points are refused: old"},
-		{"<html>", http.StatusOK, "answer: invalid"},
+	for _, c := range []struct{ scheme, answer, status, want string }{
+		{"http", "no\x1b", "400", "400 Bad Request: no?"},
+		{"http", string(partial(3, "old")), "200", "3 of them are refused: old"},
+		{"http", "<html>", "200", "answer: "},
+		{"grpc", string(partial(3, "old")), "0", "3 of them are refused: old"},
+		{"grpc", "data%20lost", "15", "gRPC status 15: data lost"},
 	} {
-		url, _ := collector(t, c.answer, c.status)
-		err := otlp.New(url, nil).Send(t.Context(), filled(t))
+		path := map[string]string{"http": "/v1/metrics", "grpc": metricsPath}[c.scheme]
+		url := collector(t, path, &v1.MetricsData{}, []byte(c.answer), c.status)
+		client := otlp.New(strings.Replace(url, "http", c.scheme, 1), nil)
+		err := client.Send(t.Context(), filled(t))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.answer, err, c.want)
 		}
+		client.Close()
+	}
+	plain := httptest.NewServer(http.NotFoundHandler()) // of HTTP/1
+	defer plain.Close()
+	client := otlp.New(strings.Replace(plain.URL, "http", "grpc", 1), nil)
+	defer client.Close()
+	if err := client.Send(t.Context(), filled(t)); err == nil {
+		t.Error("a server without gRPC takes it")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -135,6 +197,7 @@ func TestRefused(t *testing.T) {
 // A service sends its metrics once.
 func ExampleClient_Send() {
 	c := otlp.New("http://127.0.0.1:1", map[string]string{"service.name": "ledger"})
+	defer c.Close()
 	err := c.Send(context.Background(), prometheus.NewRegistry())
 	fmt.Println(err != nil)
 	// Output: true

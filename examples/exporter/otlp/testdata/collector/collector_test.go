@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,20 +21,26 @@ import (
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/xexporter"
+	"go.opentelemetry.io/collector/featuregate"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 
 	"github.com/borescope/borescope/examples/exporter/otlp"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/profile"
 )
 
 // seen is an exporter of the Collector that hands over what went through it.
 type seen struct {
 	component.StartFunc
 	component.ShutdownFunc
-	metrics chan pmetric.Metrics
+	metrics  chan pmetric.Metrics
+	profiles chan pprofile.Profiles
 }
 
 func (seen) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
@@ -45,22 +52,52 @@ func (s seen) ConsumeMetrics(_ context.Context, m pmetric.Metrics) error {
 	return nil
 }
 
-// start runs a Collector that receives OTLP over HTTP at an address, until the test ends.
-func start(t *testing.T, address string) <-chan pmetric.Metrics {
+func (s seen) ConsumeProfiles(_ context.Context, p pprofile.Profiles) error {
+	c := pprofile.NewProfiles()
+	p.CopyTo(c)
+	s.profiles <- c
+	return nil
+}
+
+// start runs a Collector that receives OTLP over HTTP and gRPC, until the test ends, and returns its URLs.
+func start(t *testing.T) (urls map[string]string, to seen) {
+	urls = map[string]string{}
+	addresses := map[string]string{}
+	var listeners []net.Listener // all are open, so that no two have one address
+	for _, kind := range []string{"http", "grpc"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners = append(listeners, l)
+		addresses[kind] = l.Addr().String()
+		urls[kind] = kind + "://" + addresses[kind]
+	}
+	for _, l := range listeners {
+		l.Close()
+	}
+	if err := featuregate.GlobalRegistry().Set("service.profilesSupport", true); err != nil {
+		t.Fatal(err)
+	}
+	to = seen{metrics: make(chan pmetric.Metrics, 1), profiles: make(chan pprofile.Profiles, 1)}
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	text := fmt.Sprintf(`receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
+	text := fmt.Sprintf(`receivers: {otlp: {protocols: {http: {endpoint: %q}, grpc: {endpoint: %q}}}}
 exporters: {seen: {}}
 service:
   telemetry: {metrics: {level: none}, logs: {level: error}}
-  pipelines: {metrics: {receivers: [otlp], exporters: [seen]}}
-`, address)
+  pipelines:
+    metrics: {receivers: [otlp], exporters: [seen]}
+    profiles: {receivers: [otlp], exporters: [seen]}
+`, addresses["http"], addresses["grpc"])
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	metrics := make(chan pmetric.Metrics, 1)
-	out := exporter.NewFactory(component.MustNewType("seen"), func() component.Config { return &struct{}{} },
-		exporter.WithMetrics(func(context.Context, exporter.Settings, component.Config) (exporter.Metrics, error) {
-			return seen{metrics: metrics}, nil
+	out := xexporter.NewFactory(component.MustNewType("seen"), func() component.Config { return &struct{}{} },
+		xexporter.WithMetrics(func(context.Context, exporter.Settings, component.Config) (exporter.Metrics, error) {
+			return to, nil
+		}, component.StabilityLevelAlpha),
+		xexporter.WithProfiles(func(context.Context, exporter.Settings, component.Config) (xexporter.Profiles, error) {
+			return to, nil
 		}, component.StabilityLevelAlpha))
 	in := otlpreceiver.NewFactory()
 	c, err := otelcol.NewCollector(otelcol.CollectorSettings{
@@ -96,20 +133,13 @@ service:
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return metrics
+	return urls, to
 }
 
-// TestCollector: a Collector has the counts of a registry exactly, with the types and buckets that they
-// have there.
+// TestCollector: over HTTP and gRPC, a Collector has the counts of a registry exactly, with the types and buckets
+// that they have there, and the stacks of a profile by their kinds of values, with build-ids.
 func TestCollector(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	got := start(t, address)
-
+	urls, to := start(t)
 	r := prometheus.NewRegistry()
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "calls_total"}, []string{"comm"})
 	calls.WithLabelValues("sh").Add(4023)
@@ -122,10 +152,24 @@ func TestCollector(t *testing.T) {
 	summary := prometheus.NewSummary(prometheus.SummaryOpts{Name: "summary"})
 	summary.Observe(7)
 	r.MustRegister(calls, native, classic, summary)
-	if err := otlp.New("http://"+address, map[string]string{"service.name": "x"}).Send(t.Context(), r); err != nil {
-		t.Fatal(err)
+	for kind, url := range urls {
+		t.Run(kind, func(t *testing.T) {
+			c := otlp.New(url, map[string]string{"service.name": "x"})
+			defer c.Close()
+			if err := c.Send(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			checkMetrics(t, <-to.metrics)
+			if err := c.SendProfile(t.Context(), sampled()); err != nil {
+				t.Fatal(err)
+			}
+			checkProfiles(t, <-to.profiles)
+		})
 	}
-	resource := (<-got).ResourceMetrics().At(0)
+}
+
+func checkMetrics(t *testing.T, got pmetric.Metrics) {
+	resource := got.ResourceMetrics().At(0)
 	if v, _ := resource.Resource().Attributes().Get("service.name"); v.Str() != "x" {
 		t.Errorf("the service is %q", v.Str())
 	}
@@ -160,5 +204,60 @@ func TestCollector(t *testing.T) {
 	}
 	if seen != 4 {
 		t.Errorf("%d of 4 metrics", seen)
+	}
+}
+
+// sampled is a profile with two kinds of values.
+func sampled() *profile.Profile {
+	file := &profile.Mapping{Start: 0x1000, Limit: 0x2000, File: "/lib/libc.so", BuildID: "abcdef"}
+	leaf := &profile.NamedFrame{
+		Frame: stack.Frame{PC: 0x1010}, Mapping: file,
+		Functions: []profile.Function{{Name: "inlined", File: "a.c", Line: 3}, {Name: "outer", File: "a.c", Line: 9}},
+	}
+	root := &profile.NamedFrame{Frame: stack.Frame{PC: 0x1020}, Mapping: file, Functions: []profile.Function{{Name: "main"}}}
+	return &profile.Profile{
+		SampleTypes: []profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
+		PeriodType:  profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, Period: 10101010,
+		Time: time.Unix(1_000_000, 7), Duration: time.Second,
+		Samples: []profile.Sample{{Frames: []*profile.NamedFrame{leaf, root}, Values: []int64{3, 30}, Comm: "sh"}},
+	}
+}
+
+func checkProfiles(t *testing.T, got pprofile.Profiles) {
+	d, list := got.Dictionary(), got.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles()
+	if v, _ := got.ResourceProfiles().At(0).Resource().Attributes().Get("service.name"); v.Str() != "x" {
+		t.Errorf("the service is %q", v.Str())
+	}
+	var lines []string
+	for _, p := range list.All() {
+		text := func(i int32) string { return d.StringTable().At(int(i)) }
+		attribute := func(i int32) string {
+			a := d.AttributeTable().At(int(i))
+			return text(a.KeyStrindex()) + "=" + a.Value().AsString()
+		}
+		if p.Period() != 10101010 || text(p.PeriodType().TypeStrindex()) != "cpu" || p.Time() != 1e15+7 || p.DurationNano() != 1e9 {
+			t.Errorf("each %d %s at %d for %d", p.Period(), text(p.PeriodType().TypeStrindex()), p.Time(), p.DurationNano())
+		}
+		for _, s := range p.Samples().All() {
+			line := fmt.Sprint(text(p.SampleType().TypeStrindex()), " ", text(p.SampleType().UnitStrindex()), " ", s.Values().AsRaw(),
+				" ", attribute(s.AttributeIndices().At(0)))
+			for _, i := range d.StackTable().At(int(s.StackIndex())).LocationIndices().All() {
+				l := d.LocationTable().At(int(i))
+				m := d.MappingTable().At(int(l.MappingIndex()))
+				line += fmt.Sprintf(" | %x %s %s", l.Address(), text(m.FilenameStrindex()), attribute(m.AttributeIndices().At(0)))
+				for _, n := range l.Lines().All() {
+					line += fmt.Sprint(" ", text(d.FunctionTable().At(int(n.FunctionIndex())).NameStrindex()), ":", n.Line())
+				}
+			}
+			lines = append(lines, line)
+		}
+	}
+	const (
+		lib   = " /lib/libc.so process.executable.build_id.gnu=abcdef"
+		where = " thread.name=sh | 1010" + lib + " inlined:3 outer:9 | 1020" + lib + " main:0"
+	)
+	want := []string{"samples count [3]" + where, "cpu nanoseconds [30]" + where}
+	if !slices.Equal(lines, want) {
+		t.Errorf("the profiles are\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
 }
