@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe/ir"
+	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/script"
 )
 
 // tenScripts is a service of ten scripts, each with a counter of 100 keys and a histogram.
@@ -90,6 +93,42 @@ func BenchmarkReload(b *testing.B) {
 		}
 		if err := s.reload(false); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkEvent is a system call: untraced, counted by a script that is attached for itself, and counted by
+// one that a later version can take over from, as the exporter's are.
+func BenchmarkEvent(b *testing.B) {
+	testenv.Need(b, testenv.Root, testenv.Ringbuf, testenv.Tracefs)
+	run := func(b *testing.B) {
+		for b.Loop() {
+			_, _, _ = syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
+		}
+	}
+	b.Run("untraced", run)
+	p, err := script.Compile("calls.bt", "tracepoint:syscalls:sys_enter_getppid { @n = count(); }", &script.Options{IncludeSelf: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	versions, err := bpf.NewHandover()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer versions.Close()
+	for name, h := range map[string]*bpf.Handover{"script": nil, "version": versions} {
+		s, err := script.Attach(b.Context(), p, &script.AttachOptions{Handover: h})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if h != nil {
+			if err := s.TakeOver(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(name, run)
+		if err := s.Close(); err != nil {
+			b.Error(err)
 		}
 	}
 }

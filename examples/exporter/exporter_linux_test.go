@@ -276,24 +276,13 @@ func TestOtherBuckets(t *testing.T) {
 	e.wants(`borescope_read_errors_total{metric="h"}`, 0)
 }
 
-// TestReloadUnderLoad: whatever a process does while versions take over from each other, each event counts
-// once.
+// TestReloadUnderLoad: while versions take over from each other and a process calls without a pause, each
+// call counts once. For probes of other kinds see TestHandover in probe/script.
 func TestReloadUnderLoad(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs, testenv.CPUs(2))
 	w := startWork(t)
-	reloads(t, w, fmt.Sprintf("tracepoint:syscalls:sys_enter_getppid /pid == %d/", w.pid))
-}
-
-// TestKprobeReload is TestReloadUnderLoad with a kprobe.
-func TestKprobeReload(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Ringbuf, testenv.Tracefs, testenv.CPUs(2), testenv.Kprobes, testenv.Arch("amd64"))
-	w := startWork(t)
-	reloads(t, w, fmt.Sprintf("kprobe:__x64_sys_getppid /pid == %d/", w.pid))
-}
-
-// reloads has a script that counts calls of getppid at a probe reloaded twenty times during these.
-func reloads(t *testing.T, w *workload, probe string) {
-	text := "// metric @calls name=calls_total: Calls of getppid.\n" + probe + " { @calls = count(); }"
+	text := fmt.Sprintf("// metric @calls name=calls_total: Calls of getppid.\n"+
+		"tracepoint:syscalls:sys_enter_getppid /pid == %d/ { @calls = count(); }", w.pid)
 	e := startExporter(t, map[string]string{"calls.bt": text})
 	const reloads, n = 20, 100_000
 	calls := float64(0)
