@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnEachCPU calls f for each of cpus possible CPUs, on a thread that runs there. For CPUs that are
+// onEachCPU calls f for each of cpus possible CPUs, on a thread that runs there. For CPUs that are
 // offline, or that a cpuset keeps from this process, it calls f on another.
-func OnEachCPU(cpus int, f func(cpu int)) (err error) {
+func onEachCPU(cpus int, f func(cpu int)) (err error) {
 	runtime.LockOSThread()
 	before, one := unix.NewCPUSet(cpus), unix.NewCPUSet(cpus)
 	if err := unix.SchedGetaffinityDynamic(0, before); err != nil {
@@ -37,9 +37,23 @@ func OnEachCPU(cpus int, f func(cpu int)) (err error) {
 	return nil
 }
 
+// mapShared maps the beginning of an array, which is mapped in whole pages.
+func mapShared(fd, n int) ([]byte, error) {
+	page := os.Getpagesize()
+	b, err := unix.Mmap(fd, 0, (n+page-1)/page*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return b, os.NewSyscallError("mmap", err)
+}
+
+func unmap(b []byte) error {
+	if b == nil {
+		return nil
+	}
+	return os.NewSyscallError("munmap", unix.Munmap(b))
+}
+
 // membarrierGlobal is MEMBARRIER_CMD_GLOBAL, which is synchronize_rcu (kernel/sched/membarrier.c).
 const membarrierGlobal = 1
 
-// Synchronize waits until the programs that run have ended, sleepable ones left out. Kernels with CPUs
+// synchronize waits until the programs that run have ended, sleepable ones left out. Kernels with CPUs
 // without a tick refuse it: there it returns at once.
-func Synchronize() { _, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0) }
+func synchronize() { _, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0) }

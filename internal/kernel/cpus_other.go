@@ -4,8 +4,10 @@ package kernel
 
 import "errors"
 
-// OnEachCPU is for Linux.
-func OnEachCPU(int, func(int)) error { return errors.ErrUnsupported }
+func onEachCPU(int, func(int)) error { return errors.ErrUnsupported }
 
-// Synchronize is for Linux.
-func Synchronize() {}
+func synchronize() {}
+
+func mapShared(int, int) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func unmap([]byte) error { return nil }

@@ -81,9 +81,10 @@ type Collector struct {
 	spec      *ebpf.CollectionSpec
 	coll      *ebpf.Collection
 	ring      *mapx.Ring
-	mode      uint32  // what mapMode has; guarded by window.mu
-	copy      uint32  // 1 if someone walks copies; guarded by window.mu
-	copied    *copied // nil if none are made
+	turns     *kernel.Turns // which form of the programs counts; nil without user stacks
+	form      uint8         // whose turn it is
+	copy      uint32        // 1 if someone walks copies; guarded by window.mu
+	copied    *copied       // nil if none are made
 	maxStacks int
 	epoch     uint32 // the last one of a process
 	window    window
@@ -262,6 +263,12 @@ func (c *Collector) load(o *Options) error {
 		}
 		c.filter.copySpecs(spec.Maps, cpus)
 	}
+	if !c.filter.noUser {
+		var err error
+		if c.turns, err = kernel.NewTurns(); err != nil {
+			return refusal(err)
+		}
+	}
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
 		insns, err := c.filter.program(&c.plan.Programs[i], i, false)
@@ -274,6 +281,9 @@ func (c *Collector) load(o *Options) error {
 		p.Instructions = insns
 		p.License = license
 		p.Instructions = c.ns.OwnIDs(p.Instructions, true)
+		if err := c.guard(p, formHelper); err != nil {
+			return err
+		}
 		spec.Programs[c.plan.Programs[i].Name] = p
 	}
 	// Kernels before 5.11 charge maps against a limit. If it can't be raised, loading
@@ -286,21 +296,31 @@ func (c *Collector) load(o *Options) error {
 	c.coll = coll
 	if o.Hold {
 		c.pids = o.PIDs
-		if err := c.setMode(modeHold); err != nil {
+		if err := c.give(formNone); err != nil {
 			return err
 		}
 	}
 	return fillPIDs(coll, o.PIDs)
 }
 
-// setMode selects the programs that count.
-func (c *Collector) setMode(mode uint32) error {
-	c.window.mu.Lock()
-	defer c.window.mu.Unlock()
-	if err := c.switchTo(mode, c.window.active); err != nil {
+// give makes it the turn of one form of the programs, or of none.
+func (c *Collector) give(form uint8) error {
+	if c.turns == nil {
+		return nil
+	}
+	if err := c.turns.Give(form); err != nil {
 		return fmt.Errorf("collect: switch programs: %w", err)
 	}
+	c.form = form
 	return nil
+}
+
+// guard has a program run when it is its form's turn.
+func (c *Collector) guard(p *ebpf.ProgramSpec, form uint8) (err error) {
+	if c.turns != nil {
+		p.Instructions, err = c.turns.Guard(p.Instructions, form, kernel.Idle(p.Type))
+	}
+	return err
 }
 
 // fillPIDs writes the processes to keep.
@@ -533,7 +553,7 @@ func (c *Collector) Close() error {
 		return nil
 	}
 	c.closed.Store(true)
-	return errors.Join(c.Detach(), c.copied.close(), release(c.ring, c.coll))
+	return errors.Join(c.Detach(), c.copied.close(), c.turns.Close(), release(c.ring, c.coll))
 }
 
 // release closes a ring and the maps, as far as there are any.

@@ -104,7 +104,9 @@ func TestBrief(t *testing.T) {
 					t.Errorf("%d samples from %d to %d", s.Count, s.First, s.Last)
 				}
 			}
-			if all != uint64(times)*workload || whole < all*98/100 {
+			// On a busy machine files are compiled late, and copies of others wait for them.
+			uncopied := stats.CopyFull + stats.CopyLimit
+			if all != uint64(times)*workload || whole+uncopied < all*98/100 || whole < all/4 {
 				t.Errorf("%d of %d calls counted, %d with whole stacks, others %v: %+v", all, times*workload, whole, cut, stats)
 			}
 			if stats.Copied == 0 || stats.Copied > stats.Unwalked ||

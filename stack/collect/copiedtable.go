@@ -184,7 +184,7 @@ func (c *Collector) setCopying(on uint32) error {
 	c.window.mu.Lock()
 	defer c.window.mu.Unlock()
 	c.copy = on
-	if err := c.switchTo(c.mode, c.window.active); err != nil {
+	if err := c.writeTo(c.window.active); err != nil {
 		return fmt.Errorf("collect: switch copying: %w", err)
 	}
 	return nil

@@ -39,10 +39,9 @@ func whole(name string) string     { return name + "_of" }
 
 // The words of mapMode.
 const (
-	wordMode   = 0 // modeHelper, modeWalker or modeHold
-	wordWindow = 4 // which halves are written to
-	wordCopy   = 8 // 1 if someone walks copies
-	modeSize   = 12
+	wordWindow = 0 // which halves are written to
+	wordCopy   = 4 // 1 if someone walks copies
+	modeSize   = 8
 )
 
 // mapSpecs returns the maps of a collector with room for maxStacks stacks.
@@ -198,9 +197,6 @@ func (f *filter) sums() bool { return f.value != "" || f.waits != 0 }
 func (f *filter) program(p *probe.Program, index int, walk bool) (asm.Instructions, error) {
 	b := builder{key: scratchKey, windowed: f.windowed()}
 	b.begin(p)
-	if !f.noUser {
-		b.returnUnlessMode(walk)
-	}
 	var err error
 	switch {
 	case f.waits == 0:
@@ -266,28 +262,13 @@ func (f *filter) findStacks(b *builder, walk bool) {
 	}
 }
 
-// Values of mapMode.
+// The forms of programs that take user stacks. Two are attached for a moment when one replaces the other;
+// Collector.turns says which counts.
 const (
-	modeHelper = iota // those that ask the kernel's helper for user stacks count
-	modeWalker        // those with the walker do
-	modeHold          // none does yet
+	formHelper uint8 = iota // asks the kernel's helper
+	formWalker              // has the walker
+	formNone                // counts nothing yet
 )
-
-// returnUnlessMode leaves when the other form counts. Both forms, with the walker and
-// without, are attached for a moment when one replaces the other; mapMode says which
-// counts.
-func (b *builder) returnUnlessMode(walk bool) {
-	mode := int32(modeHelper)
-	if walk {
-		mode = modeWalker
-	}
-	b.lookupIndex(mapMode, 0)
-	b.add(
-		asm.JEq.Imm(asm.R0, 0, "return"),
-		asm.LoadMem(asm.R1, asm.R0, wordMode, asm.Word),
-		asm.JNE.Imm(asm.R1, mode, "return"),
-	)
-}
 
 // filterTask leaves when the current task is not to be counted.
 func (f *filter) filterTask(b *builder) {

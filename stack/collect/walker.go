@@ -42,8 +42,8 @@ func (c *Collector) LoadWalker() error {
 	if err == nil { // types, for which nothing more is loaded
 		c.members, c.plan.Cache = members{}, nil
 	}
-	if err != nil && c.mode == modeHold {
-		err = errors.Join(err, c.setMode(modeHelper))
+	if err != nil && c.form == formNone {
+		err = errors.Join(err, c.give(formHelper))
 	}
 	return err
 }
@@ -112,6 +112,9 @@ func (c *Collector) loadWalker() error {
 		}
 		p.Instructions = c.ns.OwnIDs(withFuncInfo(p.Name, insns), true)
 		p.License = license
+		if err := c.guard(p, formWalker); err != nil {
+			return err
+		}
 		spec.Programs[p.Name] = p
 	}
 	coll, err := ebpf.NewCollectionWithOptions(spec,
@@ -158,8 +161,8 @@ func (c *Collector) taskOffsets() *bpfwalk.TaskOffsets {
 	}
 }
 
-// takeOver attaches the programs that walk beside those that ask the helper, switches to
-// them by one write, so that no event is counted twice or not at all, and detaches the
+// takeOver attaches the programs that walk beside those that ask the helper, gives them the
+// turn, so that no event is counted twice or not at all (kernel.Turns), and detaches the
 // others. (A program array to jump through would need no second link, but while it is torn
 // down a map listing of another process can make the kernel leak it: prog_array_map_clear,
 // kernel/bpf/arraymap.c, takes a reference for work that is queued already.)
@@ -168,7 +171,7 @@ func (c *Collector) takeOver(coll *ebpf.Collection) error {
 	if err != nil {
 		return err
 	}
-	if err := c.setMode(modeWalker); err != nil {
+	if err := c.give(formWalker); err != nil {
 		return errors.Join(err, link.Close())
 	}
 	return c.replaceLink(link)

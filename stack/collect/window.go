@@ -101,18 +101,18 @@ func (c *Collector) turn() error {
 		return nil
 	}
 	next := 1 - c.window.active
-	if err := c.switchTo(c.mode, next); err != nil {
+	if err := c.writeTo(next); err != nil {
 		return err
 	}
 	name := c.filter.table()
 	return c.coll.Maps[whole(name)].Put(uint32(0), c.coll.Maps[halves(name)[0]])
 }
 
-// switchTo says which programs count, and to which halves. The caller holds window.mu.
-func (c *Collector) switchTo(mode uint32, active int) error {
-	err := c.coll.Maps[mapMode].Put(uint32(0), [3]uint32{mode, uint32(active), c.copy})
+// writeTo says to which halves programs write, and whether they copy. The caller holds window.mu.
+func (c *Collector) writeTo(active int) error {
+	err := c.coll.Maps[mapMode].Put(uint32(0), [2]uint32{uint32(active), c.copy})
 	if err == nil {
-		c.mode, c.window.active = mode, active
+		c.window.active = active
 	}
 	return err
 }

@@ -41,9 +41,7 @@ import (
 //
 // It needs Linux 5.10. A Handover is safe for concurrent use.
 type Handover struct {
-	turns *ebpf.Map
-	bytes *ebpf.Memory // of turns: the version whose turn it is, by CPU
-	cpus  int
+	turns *kernel.Turns // of the versions' numbers
 
 	mu     sync.Mutex
 	last   uint8 // the number of the version that was loaded last; 0 is none's
@@ -53,29 +51,12 @@ type Handover struct {
 // NewHandover returns a Handover for the versions of one program. The caller closes it, before or after
 // them.
 func NewHandover() (*Handover, error) {
-	fail := func(err error) (*Handover, error) { return nil, fmt.Errorf("make handover: %w", err) }
-	if err := kernel.RaiseMemlock(); err != nil {
-		return fail(err)
-	}
-	cpus, err := ebpf.PossibleCPU()
+	turns, err := kernel.NewTurns()
 	if err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("make handover: %w", err)
 	}
-	m, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "turns", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(cpus), MaxEntries: 1, Flags: mmapable,
-	})
-	if err != nil {
-		return fail(err)
-	}
-	bytes, err := m.Memory()
-	if err != nil {
-		return fail(errors.Join(err, m.Close()))
-	}
-	return &Handover{turns: m, bytes: bytes, cpus: cpus}, nil
+	return &Handover{turns: turns}, nil
 }
-
-// mmapable is BPF_F_MMAPABLE.
-const mmapable = 1 << 10
 
 // Close frees the Handover: no further version can be loaded, and none can take over. It may be called again,
 // and on nil.
@@ -124,7 +105,7 @@ func (h *Handover) join(plan *probe.Plan, spec *ebpf.CollectionSpec) (uint8, err
 			idle = 1
 		}
 		var err error
-		p.Instructions, err = kernel.Turn(p.Instructions, h.turns.FD(), h.cpus, h.last, idle)
+		p.Instructions, err = h.turns.Guard(p.Instructions, h.last, idle)
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", g.Place(), err)
 		}
@@ -149,16 +130,8 @@ func (l *Loaded) TakeOver() error {
 	if h.closed {
 		return fail(os.ErrClosed)
 	}
-	var failed error
-	err := kernel.OnEachCPU(h.cpus, func(cpu int) {
-		// One store of one byte, in user mode: this CPU is between two events.
-		if _, err := h.bytes.WriteAt([]byte{l.turn}, int64(cpu)); err != nil {
-			failed = err
-		}
-	})
-	if err = errors.Join(err, failed); err != nil {
+	if err := h.turns.Give(l.turn); err != nil {
 		return fail(err)
 	}
-	kernel.Synchronize() // with programs that were preempted
 	return nil
 }
