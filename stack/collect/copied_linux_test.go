@@ -243,8 +243,9 @@ func TestBriefWaits(t *testing.T) {
 					t.Errorf("%d waits of %d ns from %d to %d", s.Count, s.Value, s.First, s.Last)
 				}
 			}
-			// A thread of Go's may have waited before. What is not copied on a busy machine is counted.
-			if all+stats.Missed+stats.Lost() < times*workload || whole+stats.CopyFull+stats.CopyLimit < all*98/100 || whole < all/4 {
+			// A thread of Go's may have waited before, with the race detector in C code that has no rules. What is
+			// not copied on a busy machine is counted.
+			if all+stats.Missed+stats.Lost() < times*workload || whole+stats.CopyFull+stats.CopyLimit < times*workload*98/100 || whole < all/4 {
 				t.Errorf("%d waits counted, want %d or more; %d with whole stacks, others %v: %+v", all, times*workload, whole, cut, stats)
 			}
 			if stats.Copied == 0 || stats.Copied > stats.Unwalked {
