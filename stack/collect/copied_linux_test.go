@@ -68,6 +68,10 @@ func TestBrief(t *testing.T) {
 					samples = append(samples, w...)
 				}
 			}
+			// Samples does not wait for a file to be compiled, the end of watching does.
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
 			replay := func([]collect.Sample, collect.Stats) {}
 			if name == "replayed" {
 				replay = recorded(t, c)
@@ -81,9 +85,6 @@ func TestBrief(t *testing.T) {
 				t.Fatal(err)
 			}
 			samples = append(samples, last...)
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
 			testenv.SkipUnsupported(t, unwalked)
 			var all, whole uint64
 			cut := map[stack.StopReason]uint64{}
