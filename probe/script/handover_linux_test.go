@@ -99,7 +99,7 @@ func TestHandover(t *testing.T) {
 				t.Fatal(err)
 			}
 			stop := calling()
-			const turns = 100
+			turns := testenv.Times(40, 10)
 			for i := range turns {
 				if err := list[(i+1)%2].TakeOver(); err != nil {
 					t.Error(err)
