@@ -202,7 +202,7 @@ func TestBriefWaits(t *testing.T) {
 				}
 				samples = append(samples, next...)
 			}
-			const times = 5
+			times := testenv.Times(5, 3)
 			for range times {
 				cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestBriefWaitsWork$")
 				cmd.Env = append(os.Environ(), "COLLECT_WORKLOAD=wait")
@@ -244,10 +244,11 @@ func TestBriefWaits(t *testing.T) {
 					t.Errorf("%d waits of %d ns from %d to %d", s.Count, s.Value, s.First, s.Last)
 				}
 			}
+			made := uint64(times) * workload
 			// A thread of Go's may have waited before, with the race detector in C code that has no rules. What is
 			// not copied on a busy machine is counted.
-			if all+stats.Missed+stats.Lost() < times*workload || whole+stats.CopyFull+stats.CopyLimit < times*workload*98/100 || whole < all/4 {
-				t.Errorf("%d waits counted, want %d or more; %d with whole stacks, others %v: %+v", all, times*workload, whole, cut, stats)
+			if all+stats.Missed+stats.Lost() < made || whole+stats.CopyFull+stats.CopyLimit < made*98/100 || whole < all/4 {
+				t.Errorf("%d waits counted, want %d or more; %d with whole stacks, others %v: %+v", all, made, whole, cut, stats)
 			}
 			if stats.Copied == 0 || stats.Copied > stats.Unwalked {
 				t.Errorf("copies: %+v", stats)
