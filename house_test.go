@@ -277,18 +277,10 @@ var L int`, 0)
 // TestPublicSignatures checks that users can write down and look up every type in what a package offers: a
 // type of an internal package is there under a public name, as an alias with its own documentation.
 func TestPublicSignatures(t *testing.T) {
-	for _, p := range packages(t) {
-		if !p.library() {
-			continue
-		}
-		for name, f := range p.files {
-			if p.isTest(name) {
-				continue
-			}
-			for _, sel := range internalTypes(f) {
-				t.Errorf("%s: %s.%s can be named by this module only: give it a public name (type X = …)",
-					fset.Position(sel.Pos()), sel.X, sel.Sel)
-			}
+	for _, f := range libraryFiles(t) {
+		for _, sel := range internalTypes(f) {
+			t.Errorf("%s: %s.%s can be named by this module only: give it a public name (type X = …)",
+				fset.Position(sel.Pos()), sel.X, sel.Sel)
 		}
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x

@@ -391,19 +391,24 @@ func TestExamples(t *testing.T) {
 }
 
 func TestExportedNamesAreDocumented(t *testing.T) {
-	for _, p := range packages(t) {
-		if !p.library() {
-			continue
+	for _, f := range libraryFiles(t) {
+		for _, missing := range undocumented(f) {
+			t.Errorf("%s: %s has no comment", fset.Position(missing.Pos()), missing.Name)
 		}
+	}
+}
+
+// libraryFiles returns the files that users of the module import, without tests.
+func libraryFiles(t *testing.T) (files []*ast.File) {
+	t.Helper()
+	for _, p := range packages(t) {
 		for name, f := range p.files {
-			if p.isTest(name) {
-				continue
-			}
-			for _, missing := range undocumented(f) {
-				t.Errorf("%s: %s has no comment", fset.Position(missing.Pos()), missing.Name)
+			if p.library() && !p.isTest(name) {
+				files = append(files, f)
 			}
 		}
 	}
+	return files
 }
 
 // undocumented lists the exported names of a file without a comment.

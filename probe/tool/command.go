@@ -72,9 +72,7 @@ func StartCommand(command string, stdout *os.File) (*Command, error) {
 }
 
 // Go lets the program run.
-func (c *Command) Go() error { return c.open() }
-
-func (c *Command) open() error {
+func (c *Command) Go() error {
 	_, err := c.gate.Write([]byte("go\n"))
 	return err
 }

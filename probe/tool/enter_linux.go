@@ -23,10 +23,10 @@ func (c *Command) enter(f func()) {
 	p := traced(c.PID)
 	// Without the capability a set-user-ID program would lose its rights by being traced.
 	if caps.Lacks(probe.NewEnv(nil), "CAP_SYS_PTRACE") || p.seize() != nil {
-		_ = c.open() // it may be gone
+		_ = c.Go() // it may be gone
 		return
 	}
-	if c.open() != nil || !p.until(func(st syscall.WaitStatus) bool { return st.TrapCause() == syscall.PTRACE_EVENT_EXEC }) {
+	if c.Go() != nil || !p.until(func(st syscall.WaitStatus) bool { return st.TrapCause() == syscall.PTRACE_EVENT_EXEC }) {
 		return
 	}
 	// Signals that come while it does not run are delivered when it goes on.

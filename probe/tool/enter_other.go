@@ -3,4 +3,4 @@
 package tool
 
 // enter lets the program run.
-func (c *Command) enter(func()) { _ = c.open() }
+func (c *Command) enter(func()) { _ = c.Go() }

@@ -86,8 +86,22 @@ func (f *filter) copyUnwalked(b *builder, walk bool) {
 	if f.copier == nil {
 		return
 	}
-	want, none, same := b.unique("unwalked"), b.unique("walked"), b.unique("slice")
+	none := b.unique("walked")
+	f.leaveUncopied(b, walk, none)
+	f.countUnwalked(b)
+	limited := b.unique("limited")
+	claimCopy(b, limited, none)
+	f.fillCopy(b, none)
+	f.sendCopy(b, none)
+	b.label(limited)
+	b.count(counterCopyLimit)
+	b.label(none)
+}
+
+// leaveUncopied goes to none if the walk had the rules, there is no user's stack, or nobody walks copies.
+func (f *filter) leaveUncopied(b *builder, walk bool, none string) {
 	if walk {
+		want := b.unique("unwalked")
 		b.add(
 			asm.LoadMem(asm.R1, regScratch, b.key+keyUserEnd, asm.Word),
 			asm.JEq.Imm(asm.R1, userWalked|int32(stack.StopNone), none),
@@ -107,11 +121,20 @@ func (f *filter) copyUnwalked(b *builder, walk bool) {
 		asm.LoadMem(asm.R1, asm.R0, wordCopy, asm.Word),
 		asm.JEq.Imm(asm.R1, 0, none),
 	)
+}
+
+// countUnwalked counts a sample, or has the end of a wait count that.
+func (f *filter) countUnwalked(b *builder) {
 	if f.waits != 0 {
 		b.add(asm.Mov.Imm(asm.R1, unwalked), asm.StoreMem(regScratch, scratchWait+waitCopy, asm.R1, asm.DWord))
 	} else {
 		b.count(counterUnwalked)
 	}
+}
+
+// claimCopy goes to limited if a slice of time has its copies, and to none without the buffer.
+func claimCopy(b *builder, limited, none string) {
+	same := b.unique("slice")
 	b.add(
 		// The buffer is the first slot's.
 		asm.LoadMem(asm.R1, asm.RFP, slotClaim, asm.Word),
@@ -124,13 +147,18 @@ func (f *filter) copyUnwalked(b *builder, walk bool) {
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(regScratch, scratchCopies, asm.R1, asm.DWord),
 	)
-	limited := b.unique("limited")
 	b.label(same)
 	b.add(
 		asm.LoadMem(asm.R1, regScratch, scratchCopies, asm.DWord),
 		asm.JGE.Imm(asm.R1, copiesASlice, limited),
 		asm.Add.Imm(asm.R1, 1),
 		asm.StoreMem(regScratch, scratchCopies, asm.R1, asm.DWord),
+	)
+}
+
+// fillCopy writes a copy to the CPU's buffer, to which regTmp points then, and its size to R3.
+func (f *filter) fillCopy(b *builder, none string) {
+	b.add(
 		asm.FnGetSmpProcessorId.Call(),
 		asm.StoreMem(asm.RFP, slotIndex, asm.R0, asm.Word),
 	)
@@ -162,6 +190,10 @@ func (f *filter) copyUnwalked(b *builder, walk bool) {
 		asm.Mov.Reg(asm.R3, asm.R0),
 		asm.Add.Imm(asm.R3, unwalkedState),
 	)
+}
+
+// sendCopy sends the buffer's R3 bytes, and goes to none if they are sent or counted as lost.
+func (f *filter) sendCopy(b *builder, none string) {
 	b.loadMap(asm.R1, mapCopying)
 	b.add(
 		asm.Mov.Reg(asm.R2, regTmp),
@@ -183,9 +215,6 @@ func (f *filter) copyUnwalked(b *builder, walk bool) {
 			asm.Ja.Label(none),
 		)
 	}
-	b.label(limited)
-	b.count(counterCopyLimit)
-	b.label(none)
 }
 
 // endCopied counts the wait in regTmp if its stack was not walked, and says what it was counted under and
