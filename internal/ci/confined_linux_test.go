@@ -25,7 +25,7 @@ import (
 const roleEnv = "CI_LEAVE"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 3 && os.Args[1] == confineFlag {
+	if len(os.Args) > 2 && (os.Args[1] == confineFlag || os.Args[1] == nobodyFlag) {
 		main()
 	}
 	if role := os.Getenv(roleEnv); role != "" {

@@ -32,14 +32,15 @@ func asNobody(argv []string) int {
 	return code
 }
 
-func runAsNobody(argv []string) (int, error) {
+func runAsNobody(argv []string) (code int, err error) {
 	tmp, err := os.MkdirTemp("", "nobody")
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	bin := filepath.Join(tmp, filepath.Base(argv[0]))
-	if err := errors.Join(copyProgram(bin, argv[0]), os.Chown(tmp, nobody, nobody)); err != nil {
+	err = errors.Join(noTelemetry(tmp), copyProgram(bin, argv[0]), os.Chown(tmp, nobody, nobody))
+	if err != nil {
 		return 0, err
 	}
 	// The namespace belongs to this thread and the child that it starts.
@@ -53,7 +54,7 @@ func runAsNobody(argv []string) (int, error) {
 	}
 	cmd := exec.Command(bin, argv[1:]...)
 	cmd.Env = append(os.Environ(), "HOME="+tmp, "TMPDIR="+tmp, "GOCACHE="+filepath.Join(tmp, "cache"),
-		"GOPROXY=off", "USER=nobody", "XDG_CACHE_HOME=")
+		"GOPROXY=off", "USER=nobody", "XDG_CACHE_HOME=", "XDG_CONFIG_HOME=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
@@ -65,6 +66,14 @@ func runAsNobody(argv []string) (int, error) {
 		return exit.ExitCode(), nil
 	}
 	return 0, err
+}
+
+// noTelemetry turns the go command's telemetry off for a home directory. With it, the first go
+// command of a user starts another one, which nobody waits for: it writes to the home directory
+// when that may be removed already, and makes it again.
+func noTelemetry(home string) error {
+	dir := filepath.Join(home, ".config/go/telemetry")
+	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "mode"), []byte("off\n"), 0o644))
 }
 
 func copyProgram(to, from string) error {
