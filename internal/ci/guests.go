@@ -73,7 +73,7 @@ func guests(ctx context.Context, c *check) (testlog.Counts, error) {
 }
 
 // long lists the guests that take minutes, the slowest first.
-var long = []string{"7.2", "arm64-6.12", "5.10", "6.12"}
+var long = []string{"5.10", "arm64-6.12", "7.2", "6.12"}
 
 // longestFirst puts those first, so that no lane has one left at the end.
 func longestFirst(columns []string) []string {
@@ -100,9 +100,15 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 	if k == nil && err == nil {
 		return sum, nil
 	}
+	var passed map[string]here
+	if column == c.standsFor() {
+		c.mu.Lock()
+		passed = c.table.passedHere(column)
+		c.mu.Unlock()
+	}
 	var r *guest.Report
 	if err == nil {
-		r, err = c.boot(ctx, k, tests.Only(c.matrix.packagesFor(column)), c.matrix.onlyFor(column))
+		r, err = c.boot(ctx, k, column, tests, passed)
 	}
 	if err != nil {
 		sum.Failed++
@@ -111,8 +117,13 @@ func (c *check) guest(ctx context.Context, column string, tests *guest.Tests) (t
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var problems []string
+	for pkg, h := range passed {
+		if h.all && slices.Contains(c.matrix.packagesFor(column), pkg) {
+			c.table.set(pkg, column, cell{here: len(h.tests)})
+		}
+	}
 	for i := range r.Jobs {
-		n, p := c.record(column, &r.Jobs[i])
+		n, p := c.record(column, &r.Jobs[i], len(passed[r.Jobs[i].Name].tests))
 		sum.Add(n)
 		problems = append(problems, p...)
 	}
@@ -156,11 +167,11 @@ const soaked = "7.2"
 const pure = "^(TestMinimalBTFIsEnough|TestWriteSVGDeep|TestStreamCut|TestMapSnapshot|TestModulesBudget|" +
 	"TestDamaged|TestDamagedWalks|TestBombs|TestBombErrors|TestBombReasons|TestBombMatches|TestGoTableBombs|TestOptimisedMeansTheSame|TestJITBombs|TestRecordingBombs|FuzzParseEvent|TestEncodings|TestStringInverse|TestGoFunctions|TestReadAhead|TestManyFiles|TestHonestGiants)$"
 
-// boot runs the tests in a guest. For the packages in only, it runs the tests that match the
-// expression there.
-func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests,
-	only map[string]string,
+// boot runs what is declared for a column in its guest, without what passed on this machine.
+func (c *check) boot(ctx context.Context, k *kernel.Kernel, column string, tests *guest.Tests,
+	passed map[string]here,
 ) (*guest.Report, error) {
+	packages := slices.DeleteFunc(c.matrix.packagesFor(column), func(pkg string) bool { return passed[pkg].all })
 	var log bytes.Buffer
 	o := guest.Options{Kernel: k, Log: &log, Modules: []string{"fuse", "overlay"}}
 	switch {
@@ -169,10 +180,17 @@ func (c *check) boot(ctx context.Context, k *kernel.Kernel, tests *guest.Tests,
 	case c.all:
 		o.Env = []string{"PROBE_SOAK=10s"}
 	}
-	tests.AddTo(&o, 8*time.Minute, "-test.skip="+pure)
+	tests.Only(packages).AddTo(&o, 8*time.Minute)
+	only := c.matrix.onlyFor(column)
 	for i := range o.Jobs {
-		if run := only[o.Jobs[i].Name]; run != "" {
-			o.Jobs[i].Argv = append(o.Jobs[i].Argv, "-test.run="+run)
+		job := &o.Jobs[i]
+		skip := pure
+		if h := passed[job.Name]; len(h.tests) > 0 {
+			skip += "|^(" + strings.Join(h.tests, "|") + ")$"
+		}
+		job.Argv = append(job.Argv, "-test.skip="+skip)
+		if run := only[job.Name]; run != "" {
+			job.Argv = append(job.Argv, "-test.run="+run)
 		}
 	}
 	r, err := guest.Run(ctx, o)
@@ -245,8 +263,9 @@ func (c *check) buildTests(arch string) (*guest.Tests, error) {
 	return guest.BuildTests(filepath.Join(c.tmp, "tests"), arch, patterns...)
 }
 
-// record adds a job's result to the table.
-func (c *check) record(column string, j *guest.JobReport) (testlog.Counts, []string) {
+// record adds a job's result to the table, beside the number of tests that passed on this
+// machine.
+func (c *check) record(column string, j *guest.JobReport, here int) (testlog.Counts, []string) {
 	n := testlog.Count(j.Tests)
 	var problems []string
 	if names := failures(j.Tests); len(names) > 0 {
@@ -265,7 +284,7 @@ func (c *check) record(column string, j *guest.JobReport) (testlog.Counts, []str
 	if problem != "" && n.Failed == 0 {
 		n.Failed = 1
 	}
-	c.table.set(j.Name, column, cell{counts: n, results: j.Tests, took: j.Took, problem: problem})
+	c.table.set(j.Name, column, cell{counts: n, here: here, results: j.Tests, took: j.Took, problem: problem})
 	if problem == "" {
 		return n, nil
 	}

@@ -237,12 +237,14 @@ func (c *check) do(ctx context.Context, s step, stdout io.Writer) verdict {
 	limit := c.within(s.limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %v", limit))
 	defer cancel()
-	start := time.Now()
+	start, before := time.Now(), busy()
 	v.counts, v.err = s.run(ctx, c)
 	if ctx.Err() != nil {
 		v.err = errors.Join(context.Cause(ctx), v.err)
 	}
 	v.took = time.Since(start)
+	spent := fmt.Sprintf("%.0f s, %.1f CPUs busy, %s", v.took.Seconds(), (busy()-before).Seconds()/v.took.Seconds(),
+		room(c.tmp))
 	if v.counts == (testlog.Counts{}) && v.err == nil {
 		v.counts.Passed = 1
 	}
@@ -257,10 +259,9 @@ func (c *check) do(ctx context.Context, s step, stdout io.Writer) verdict {
 		for line := range strings.Lines(c.worth.String()) {
 			fmt.Fprint(stdout, "    ", line)
 		}
-		fmt.Fprintf(stdout, "FAIL %s (%.0f s, %s), the whole log is %s\n", s.name, v.took.Seconds(),
-			room(c.tmp), path)
+		fmt.Fprintf(stdout, "FAIL %s (%s), the whole log is %s\n", s.name, spent, path)
 	} else {
-		fmt.Fprintf(stdout, "ok   %s (%.0f s, %s)\n", s.name, v.took.Seconds(), room(c.tmp))
+		fmt.Fprintf(stdout, "ok   %s (%s)\n", s.name, spent)
 	}
 	return v
 }

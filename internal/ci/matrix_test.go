@@ -72,6 +72,46 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// TestPassedHere: a guest that this machine stands for runs what was skipped here, even in part,
+// what failed, and what is declared for it by name.
+func TestPassedHere(t *testing.T) {
+	m, err := parseMatrix(strings.NewReader("a 7.2\na:TestNamed 7.2 6.1\nb 7.2\nb:TestOld 5.10\nc 7.2\n"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := newTable(m)
+	set := func(pkg string, results ...string) {
+		var rs []testlog.Result
+		for _, r := range results {
+			name, status, _ := strings.Cut(r, " ")
+			rs = append(rs, testlog.Result{Name: name, Status: testlog.Status(status)})
+		}
+		tab.set(pkg, "native", cell{counts: testlog.Count(rs), results: rs})
+	}
+	set("a", "TestPart/x PASS", "TestPart/y SKIP", "TestPart PASS", "TestNamed PASS", "TestWhole/x PASS",
+		"TestWhole PASS", "TestSkipped SKIP", "ExampleA PASS")
+	set("b", "TestOld PASS", "TestNew PASS")
+	set("c", "TestBad FAIL")
+	got := tab.passedHere("7.2")
+	for pkg, want := range map[string]here{
+		"a": {tests: []string{"TestWhole", "ExampleA"}},
+		"b": {tests: []string{"TestOld", "TestNew"}, all: true},
+		"c": {},
+	} {
+		if h := got[pkg]; h.all != want.all || !slices.Equal(h.tests, want.tests) {
+			t.Errorf("%s: %+v", pkg, h)
+		}
+	}
+	tab.set("b", "7.2", cell{here: 2})
+	broken := tab.broken("7.2")
+	if slices.ContainsFunc(broken, func(s string) bool { return strings.HasPrefix(s, "b ") }) || len(broken) != 3 {
+		t.Errorf("%q", broken)
+	}
+	if s := tab.cellText("b", "7.2"); s != "0+2" {
+		t.Error(s)
+	}
+}
+
 func TestOnlyFor(t *testing.T) {
 	m, err := parseMatrix(strings.NewReader("a 6.12\na:TestX 6.12 6.1\na:TestY 6.1\nb 6.1\nb:TestZ native\n"), false)
 	if err != nil {

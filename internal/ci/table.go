@@ -24,6 +24,7 @@ type table struct {
 // cell is the result of one package in one column.
 type cell struct {
 	counts  testlog.Counts
+	here    int // tests that passed on this machine and were not run again
 	results []testlog.Result
 	took    time.Duration
 	problem string // another problem: a timeout, something left behind
@@ -41,20 +42,25 @@ func (t *table) set(pkg, column string, c cell) {
 	t.ran[column] = true
 }
 
-// text returns a cell as it is printed: "12", "12 (3s)", "FAIL", "skipped", "none".
+// text returns a cell as it is printed: "12", "12+7 (3s)", "FAIL", "skipped", "none".
 func (c cell) text() string {
 	n := c.counts
 	switch {
 	case n.Failed > 0 || c.problem != "":
 		return "FAIL"
-	case n.Passed == 0 && n.Skipped > 0:
+	case n.Passed+c.here == 0 && n.Skipped > 0:
 		return "skipped"
-	case n.Passed == 0:
+	case n.Passed+c.here == 0:
 		return "none"
-	case n.Skipped > 0:
-		return fmt.Sprintf("%d (%ds)", n.Passed, n.Skipped)
 	}
-	return fmt.Sprint(n.Passed)
+	s := fmt.Sprint(n.Passed)
+	if c.here > 0 {
+		s += fmt.Sprintf("+%d", c.here)
+	}
+	if n.Skipped > 0 {
+		s += fmt.Sprintf(" (%ds)", n.Skipped)
+	}
+	return s
 }
 
 // broken returns the entries that are declared for a column and did not run (no test of the
@@ -69,7 +75,7 @@ func (t *table) broken(column string) []string {
 			problems = append(problems, declared+" on "+column+": declared to run, but it did not")
 		case byName && !slices.ContainsFunc(c.results, passed(test)):
 			problems = append(problems, declared+" on "+column+": declared to pass, but it did not")
-		case c.counts.Passed == 0:
+		case c.counts.Passed+c.here == 0:
 			problems = append(problems, declared+" on "+column+": declared to run, but no test passed")
 		}
 	}
@@ -100,7 +106,7 @@ func (t *table) print(w io.Writer) {
 	if len(columns) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\npassed tests by package and place; (Ns): N skipped; -: not declared to run there\n\n%-26s", "")
+	fmt.Fprintf(w, "\npassed tests by package and place; (Ns): N skipped; +N: N passed natively\nand were not run again; -: not declared to run there\n\n%-26s", "")
 	for _, col := range columns {
 		fmt.Fprintf(w, "%11s", col)
 	}

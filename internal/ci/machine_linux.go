@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,4 +15,13 @@ func room(dir string) string {
 		return err.Error()
 	}
 	return fmt.Sprintf("%.1f GiB free", float64(fs.Bavail)*float64(fs.Bsize)/(1<<30))
+}
+
+// busy returns the CPU time of all commands that have ended, with what they waited for.
+func busy() time.Duration {
+	var ru unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &ru); err != nil {
+		return 0
+	}
+	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }
