@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -25,7 +24,7 @@ func TestNobodyLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, nobodyFlag, "/bin/sh", "-c", "go env GOARCH")
+	cmd := testenv.Command(t, self, nobodyFlag, "/bin/sh", "-c", "go env GOARCH")
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != runtime.GOARCH+"\n" {
 		t.Fatalf("%v: %s", err, out)
