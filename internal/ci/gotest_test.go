@@ -44,14 +44,20 @@ not json
 }
 
 // TestStepsAllRun: a step that fails, panics not, and runs out of time must
-// not keep the next from running, and the last line must add up.
+// not keep the next from running, and the last line must add up. One that only compiles runs
+// beside those before it, and its result comes at its place.
 func TestStepsAllRun(t *testing.T) {
 	c := &check{logs: t.TempDir(), table: newTable(nil)}
 	var out strings.Builder
-	var vs []verdict
-	for _, s := range []step{
+	together := make(chan bool)
+	vs := c.doAll(context.Background(), []step{
 		{"fails", "", time.Minute, func(context.Context, *check) (testlog.Counts, error) {
+			together <- true
 			return testlog.Counts{Passed: 5, Skipped: 2}, errors.New("broken")
+		}},
+		{"vet", "", time.Minute, func(_ context.Context, c *check) (testlog.Counts, error) {
+			<-together
+			return testlog.Counts{}, errors.New("vetted")
 		}},
 		{"late", "", time.Millisecond, func(ctx context.Context, c *check) (testlog.Counts, error) {
 			<-ctx.Done()
@@ -61,15 +67,17 @@ func TestStepsAllRun(t *testing.T) {
 		{"works", "", time.Minute, func(context.Context, *check) (testlog.Counts, error) {
 			return testlog.Counts{}, nil
 		}},
-	} {
-		vs = append(vs, c.do(context.Background(), s, &out))
-	}
+	}, &out)
 	if c.conclude(&out, vs) {
 		t.Error("success in spite of failed steps")
 	}
-	if got := out.String(); !strings.HasSuffix(got, "\nfailed: fails, late\n6 passed, 2 failed, 2 skipped\n") ||
+	if got := out.String(); !strings.HasSuffix(got, "\nfailed: fails, vet, late\n6 passed, 3 failed, 2 skipped\n") ||
 		!strings.Contains(got, "was here") || !strings.Contains(got, "not done within 1ms") {
 		t.Errorf("%s", got)
+	}
+	if a, b, c := strings.Index(out.String(), "FAIL fails"), strings.Index(out.String(), "FAIL vet"),
+		strings.Index(out.String(), "FAIL late"); a < 0 || a > b || b > c {
+		t.Errorf("not in their order: %s", out.String())
 	}
 }
 

@@ -12,12 +12,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -171,11 +173,52 @@ func run(ctx context.Context, args []string, stdout io.Writer) (bool, error) {
 	defer cleanup()
 	ctx, cancel := context.WithTimeoutCause(ctx, c.within(total), errors.New("out of time"))
 	defer cancel()
-	var vs []verdict
+	return c.conclude(stdout, c.doAll(ctx, chosen, stdout)), nil
+}
+
+// beside are the steps that only compile. They run beside the others, one after the other and
+// at the lowest priority: tests wait for a third of their time.
+var beside = []string{"tidy", "vet", "staticcheck", "gofumpt", "cross"}
+
+// doAll runs the steps and prints their results in their order.
+func (c *check) doAll(ctx context.Context, chosen []step, stdout io.Writer) (vs []verdict) {
+	if len(chosen) > 0 && chosen[0].name == "setup" {
+		vs = append(vs, c.do(ctx, chosen[0], stdout))
+		chosen = chosen[1:]
+	}
+	type result struct {
+		verdict
+		printed bytes.Buffer
+	}
+	results := map[string]chan *result{}
+	var behind []step
 	for _, s := range chosen {
+		if slices.Contains(beside, s.name) {
+			results[s.name] = make(chan *result, 1)
+			behind = append(behind, s)
+		}
+	}
+	b := &check{logs: c.logs, tmp: c.tmp, all: c.all, patience: c.patience}
+	if nice, err := exec.LookPath("nice"); err == nil {
+		b.via = []string{nice, "-n", "19"}
+	}
+	go func() {
+		for _, s := range behind {
+			var r result
+			r.verdict = b.do(ctx, s, &r.printed)
+			results[s.name] <- &r
+		}
+	}()
+	for _, s := range chosen {
+		if done := results[s.name]; done != nil {
+			r := <-done
+			stdout.Write(r.printed.Bytes())
+			vs = append(vs, r.verdict)
+			continue
+		}
 		vs = append(vs, c.do(ctx, s, stdout))
 	}
-	return c.conclude(stdout, vs), nil
+	return vs
 }
 
 func choose(only string) ([]step, error) {
@@ -243,8 +286,10 @@ func (c *check) do(ctx context.Context, s step, stdout io.Writer) verdict {
 		v.err = errors.Join(context.Cause(ctx), v.err)
 	}
 	v.took = time.Since(start)
-	spent := fmt.Sprintf("%.0f s, %.1f CPUs busy, %s", v.took.Seconds(), (busy()-before).Seconds()/v.took.Seconds(),
-		room(c.tmp))
+	spent := fmt.Sprintf("%.0f s, %s", v.took.Seconds(), room(c.tmp))
+	if !slices.Contains(beside, s.name) { // their time is in that of the others
+		spent = fmt.Sprintf("%.1f CPUs busy for %s", (busy()-before).Seconds()/v.took.Seconds(), spent)
+	}
 	if v.counts == (testlog.Counts{}) && v.err == nil {
 		v.counts.Passed = 1
 	}
