@@ -109,6 +109,7 @@ var imports = map[string][]string{
 		"github.com/ulikunitz/xz/...", "github.com/pierrec/lz4/v4/...",
 	},
 	"internal/kernel": {cilium, asm, btf, "golang.org/x/sys/..."},
+	"internal/bpfasm": {asm},
 	"internal/cdecl":  {btf},
 	"internal/ctype":  {btf},
 }

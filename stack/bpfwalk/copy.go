@@ -72,8 +72,8 @@ func (c *Copier) StateSize() int { return copyData + c.bytes() + pageSize }
 // Instructions returns the function.
 func (c *Copier) Instructions() asm.Instructions {
 	g := &bpfGen{w: &Walker{Returns: c.Returns}, arm: c.Machine == elf.EM_AARCH64}
-	g.label(CopyFunc)
-	g.add(
+	g.Label(CopyFunc)
+	g.Add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(asm.R6, copyAddr, asm.R1, asm.DWord),
@@ -88,7 +88,7 @@ func (c *Copier) Instructions() asm.Instructions {
 	} else {
 		g.load(asm.R8, copyRegs+amd64RegsSP)
 	}
-	g.add(
+	g.Add(
 		asm.Add.Imm(asm.R8, -redZone),
 		asm.StoreMem(asm.R6, copyAddr, asm.R8, asm.DWord),
 		asm.Mov.Imm(asm.R1, int32(stack.StopBadMemory)),
@@ -109,10 +109,10 @@ func (c *Copier) Instructions() asm.Instructions {
 		// helper leaves zeros.
 		asm.JGT.Imm(asm.R7, redZone, "stack_copy_done"),
 	)
-	g.label("stack_copy_first")
-	g.add(asm.StoreMem(asm.R6, copyLen, asm.R7, asm.Word))
+	g.Label("stack_copy_first")
+	g.Add(asm.StoreMem(asm.R6, copyLen, asm.R7, asm.Word))
 	for at := 0; at < c.bytes(); at += pageSize {
-		g.add(
+		g.Add(
 			asm.Mov.Reg(asm.R1, asm.R6),
 			asm.Add.Imm(asm.R1, int32(copyData+at)),
 			asm.Add.Reg(asm.R1, asm.R7),
@@ -127,23 +127,23 @@ func (c *Copier) Instructions() asm.Instructions {
 			asm.StoreMem(asm.R6, copyLen, asm.R1, asm.Word),
 		)
 	}
-	g.add(
+	g.Add(
 		asm.Mov.Imm(asm.R1, int32(stack.StopTruncated)),
 		asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
 	)
-	g.label("stack_copy_done")
-	g.add(
+	g.Label("stack_copy_done")
+	g.Add(
 		asm.LoadMem(asm.R0, asm.R6, copyLen, asm.Word),
 		asm.Add.Imm(asm.R0, copyData),
 		asm.Return(),
 	)
-	return g.insns
+	return g.Finish()
 }
 
 // copyReturns copies the list of return probes that the thread is in.
 func (g *bpfGen) copyReturns() {
 	const none = "stack_copy_noret"
-	g.add(asm.Mov.Imm(asm.R1, 0))
+	g.Add(asm.Mov.Imm(asm.R1, 0))
 	g.store(copyRets, asm.R1)
 	if g.w.Returns == nil {
 		return
@@ -152,12 +152,12 @@ func (g *bpfGen) copyReturns() {
 	for at := int16(copyRets); at < copyData; at += 16 {
 		g.readReturn(copyData, at, at+8, none)
 		if next := at + 16; next < copyData {
-			g.add(asm.Mov.Imm(asm.R1, 0))
+			g.Add(asm.Mov.Imm(asm.R1, 0))
 			g.store(next, asm.R1)
 		}
-		g.add(asm.JEq.Imm(asm.R3, 0, none))
+		g.Add(asm.JEq.Imm(asm.R3, 0, none))
 	}
-	g.label(none)
+	g.Label(none)
 }
 
 // CopiedStack is the user stack that the program copied.

@@ -49,47 +49,47 @@ func (c *KernelCopier) StateSize() int { return kcBytes + rules.ThreadSize }
 // Instructions returns the function.
 func (c *KernelCopier) Instructions() asm.Instructions {
 	g := &bpfGen{w: &Walker{}}
-	g.label(KernelCopyFunc)
-	g.add(asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Reg(asm.R9, asm.R2), asm.Mov.Imm(asm.R1, 0))
+	g.Label(KernelCopyFunc)
+	g.Add(asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Reg(asm.R9, asm.R2), asm.Mov.Imm(asm.R1, 0))
 	for off := int16(0); off < kcRegs; off += 8 {
 		g.store(off, asm.R1)
 	}
 	g.store(kcRegs+amd64RegsIP, asm.R1)
-	g.add(
+	g.Add(
 		asm.LoadMem(asm.R1, asm.R9, rules.AMD64RegsCS, asm.DWord),
 		asm.And.Imm(asm.R1, 3),
 		asm.JNE.Imm(asm.R1, 0, "copy_kernel_done"), // the user's
 	)
 	for off := int16(0); off < rules.AMD64Regs; off += 8 {
-		g.add(asm.LoadMem(asm.R1, asm.R9, off, asm.DWord))
+		g.Add(asm.LoadMem(asm.R1, asm.R9, off, asm.DWord))
 		g.store(kcRegs+off, asm.R1)
 	}
-	g.add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0),
+	g.Add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0),
 		asm.Add.Imm(asm.R3, int32(c.TaskStackOffset)))
 	g.readKernel(kcTask, 8, "copy_kernel_done")
 	c.thisStack(g)
 	c.threadStack(g)
-	g.label("copy_kernel_done")
-	g.add(
+	g.Label("copy_kernel_done")
+	g.Add(
 		asm.LoadMem(asm.R0, asm.R6, kcLen, asm.Word),
 		asm.LoadMem(asm.R1, asm.R6, kcTaken, asm.Word),
 		asm.Add.Reg(asm.R0, asm.R1),
 		asm.Add.Imm(asm.R0, kcData),
 		asm.Return(),
 	)
-	return g.insns
+	return g.Finish()
 }
 
 // thisStack copies the stack that the stack pointer is on, and leaves in R7 how
 // much that is.
 func (c *KernelCopier) thisStack(g *bpfGen) {
 	g.load(asm.R8, kcRegs+amd64RegsSP)
-	g.add(asm.And.Imm(asm.R8, -kernelStep), asm.Mov.Imm(asm.R7, 0))
+	g.Add(asm.And.Imm(asm.R8, -kernelStep), asm.Mov.Imm(asm.R7, 0))
 	g.store(kcAddr, asm.R8)
 	for at := int32(0); at < rules.ThreadSize; at += kernelStep {
-		g.add(asm.Mov.Reg(asm.R3, asm.R8), asm.Add.Imm(asm.R3, at))
+		g.Add(asm.Mov.Reg(asm.R3, asm.R8), asm.Add.Imm(asm.R3, at))
 		g.readKernel(kcData+at, kernelStep, "copy_kernel_this")
-		g.add(
+		g.Add(
 			asm.Mov.Imm(asm.R7, at+kernelStep),
 			asm.Mov.Reg(asm.R1, asm.R8),
 			asm.Add.Imm(asm.R1, at+kernelStep),
@@ -97,8 +97,8 @@ func (c *KernelCopier) thisStack(g *bpfGen) {
 			asm.JEq.Imm(asm.R1, 0, "copy_kernel_this"), // the next stack begins
 		)
 	}
-	g.label("copy_kernel_this")
-	g.add(asm.StoreMem(asm.R6, kcLen, asm.R7, asm.Word))
+	g.Label("copy_kernel_this")
+	g.Add(asm.StoreMem(asm.R6, kcLen, asm.R7, asm.Word))
 }
 
 // threadStack copies the thread's own stack behind the R7 bytes of the first, if that is
@@ -106,13 +106,13 @@ func (c *KernelCopier) thisStack(g *bpfGen) {
 func (c *KernelCopier) threadStack(g *bpfGen) {
 	g.load(asm.R1, kcRegs+amd64RegsSP)
 	g.load(asm.R8, kcTask)
-	g.add(
+	g.Add(
 		asm.Sub.Reg(asm.R1, asm.R8),
 		asm.JLT.Imm(asm.R1, rules.ThreadSize, "copy_kernel_done"),
 		asm.Add.Reg(asm.R7, asm.R6),
 	)
 	for at := int32(0); at < rules.ThreadSize; at += pageSize {
-		g.add(
+		g.Add(
 			asm.Mov.Reg(asm.R1, asm.R7),
 			asm.Add.Imm(asm.R1, kcData+at),
 			asm.Mov.Imm(asm.R2, pageSize),

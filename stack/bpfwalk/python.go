@@ -122,14 +122,14 @@ func kernelDev(dev uint64) uint64 {
 // python adds the interpreted frames of the thread behind the native ones.
 func (g *bpfGen) python() {
 	const done = "stack_python_done"
-	g.add(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
+	g.Add(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
 	g.lookup(namePython, asm.R0, done)
-	g.add(asm.Mov.Reg(asm.R7, asm.R0))
+	g.Add(asm.Mov.Reg(asm.R7, asm.R0))
 	for off := int16(0); off < pyConfigSize; off += 8 {
-		g.add(asm.LoadMem(asm.R1, asm.R7, off, asm.DWord))
+		g.Add(asm.LoadMem(asm.R1, asm.R7, off, asm.DWord))
 		g.store(pyConfig+off, asm.R1)
 	}
-	g.add(asm.Mov.Imm(asm.R1, 0))
+	g.Add(asm.Mov.Imm(asm.R1, 0))
 	g.store(pyThread, asm.R1)
 	g.store(pyFrame, asm.R1)
 	g.load(asm.R3, pyConfig+pyHead)
@@ -138,7 +138,7 @@ func (g *bpfGen) python() {
 	g.store(pyInterp, asm.R1)
 	g.load(asm.R1, pyConfig+pyDev)
 	g.load(asm.R2, pyConfig+pyInode)
-	g.add(
+	g.Add(
 		asm.Mov.Reg(asm.R3, asm.R6),
 		asm.Add.Imm(asm.R3, pyTID),
 		asm.Mov.Imm(asm.R4, 8),
@@ -155,14 +155,14 @@ func (g *bpfGen) python() {
 		asm.Mov.Imm(asm.R4, 0),
 		asm.FnLoop.Call(),
 	)
-	g.label(done)
+	g.Label(done)
 }
 
 // word reads a word of user memory at base plus an offset of the configuration
 // into reg, or goes to bad.
 func (g *bpfGen) word(reg, base asm.Register, off int16, bad string) {
 	g.load(asm.R3, pyConfig+off)
-	g.add(asm.Add.Reg(asm.R3, base))
+	g.Add(asm.Add.Reg(asm.R3, base))
 	g.read(asm.R3, 8, bad)
 	g.load(reg, stBuf)
 }
@@ -171,45 +171,45 @@ func (g *bpfGen) word(reg, base asm.Register, off int16, bad string) {
 // the end.
 func (g *bpfGen) pythonStep() {
 	const end, next = "sp_end", "sp_next"
-	g.label(PythonFunc)
-	g.add(asm.LoadMem(asm.R6, asm.R2, 0, asm.DWord))
+	g.Label(PythonFunc)
+	g.Add(asm.LoadMem(asm.R6, asm.R2, 0, asm.DWord))
 	g.load(asm.R7, pyFrame)
-	g.add(asm.JNE.Imm(asm.R7, 0, "sp_frame"))
+	g.Add(asm.JNE.Imm(asm.R7, 0, "sp_frame"))
 	g.load(asm.R7, pyThread)
-	g.add(asm.JNE.Imm(asm.R7, 0, "sp_thread"))
+	g.Add(asm.JNE.Imm(asm.R7, 0, "sp_thread"))
 
 	g.load(asm.R7, pyInterp)
-	g.add(asm.JEq.Imm(asm.R7, 0, end))
+	g.Add(asm.JEq.Imm(asm.R7, 0, end))
 	g.word(asm.R8, asm.R7, pyThreads, end)
 	g.store(pyThread, asm.R8)
 	g.word(asm.R8, asm.R7, pyInterpNext, end)
 	g.store(pyInterp, asm.R8)
-	g.add(asm.Ja.Label(next))
+	g.Add(asm.Ja.Label(next))
 
-	g.label("sp_thread")
+	g.Label("sp_thread")
 	g.word(asm.R8, asm.R7, pyThreadID, end)
-	g.add(
+	g.Add(
 		asm.LoadMem(asm.R1, asm.R6, pyTID, asm.Word),
 		asm.JEq.Reg(asm.R8, asm.R1, "sp_found"),
 	)
 	g.word(asm.R8, asm.R7, pyThreadNext, end)
 	g.store(pyThread, asm.R8)
-	g.add(asm.Ja.Label(next))
+	g.Add(asm.Ja.Label(next))
 
-	g.label("sp_found")
+	g.Label("sp_found")
 	g.word(asm.R8, asm.R7, pyThreadFrame, end)
 	g.load(asm.R1, pyConfig+pyCFrame)
-	g.add(asm.JEq.Imm(asm.R1, 0, "sp_direct"), asm.JEq.Imm(asm.R8, 0, end))
+	g.Add(asm.JEq.Imm(asm.R1, 0, "sp_direct"), asm.JEq.Imm(asm.R8, 0, end))
 	g.word(asm.R8, asm.R8, pyCFrameFrame, end)
-	g.label("sp_direct")
+	g.Label("sp_direct")
 	g.store(pyFrame, asm.R8)
-	g.add(asm.JEq.Imm(asm.R8, 0, end), asm.Ja.Label(next))
+	g.Add(asm.JEq.Imm(asm.R8, 0, end), asm.Ja.Label(next))
 
 	g.pythonFrame(end, next)
-	g.label(next)
-	g.add(asm.Mov.Imm(asm.R0, 0), asm.Return())
-	g.label(end)
-	g.add(asm.Mov.Imm(asm.R0, 1), asm.Return())
+	g.Label(next)
+	g.Add(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	g.Label(end)
+	g.Add(asm.Mov.Imm(asm.R0, 1), asm.Return())
 }
 
 // pythonFrame notes the frame at R7.
@@ -218,24 +218,24 @@ func (g *bpfGen) pythonFrame(end, next string) {
 	// verifier.
 	field := func(off int16) {
 		g.load(asm.R1, pyConfig+off)
-		g.add(asm.And.Imm(asm.R1, 127), asm.JGT.Imm(asm.R1, rules.PythonFrameSize-1, end),
+		g.Add(asm.And.Imm(asm.R1, 127), asm.JGT.Imm(asm.R1, rules.PythonFrameSize-1, end),
 			asm.Add.Reg(asm.R1, asm.R6))
 	}
-	g.label("sp_frame")
+	g.Label("sp_frame")
 	g.read(asm.R7, rules.PythonFrameSize, end)
 	field(pyPrevious)
-	g.add(asm.LoadMem(asm.R9, asm.R1, stBuf, asm.DWord)) // for the end of this round
+	g.Add(asm.LoadMem(asm.R9, asm.R1, stBuf, asm.DWord)) // for the end of this round
 	g.store(pyFrame, asm.R9)
 	field(pyMark)
-	g.add(
+	g.Add(
 		asm.LoadMem(asm.R2, asm.R1, stBuf, asm.Byte),
 		asm.LoadMem(asm.R8, asm.R6, stN, asm.Word),
 	)
 	g.load(asm.R3, pyConfig+pyMarkIs)
-	g.add(asm.JEq.Imm(asm.R3, 0, "sp_push"), asm.JNE.Reg(asm.R2, asm.R3, "sp_unmarked"))
+	g.Add(asm.JEq.Imm(asm.R3, 0, "sp_push"), asm.JNE.Reg(asm.R2, asm.R3, "sp_unmarked"))
 
 	// A frame that only marks the entry: the one inside it is the first.
-	g.add(
+	g.Add(
 		asm.JEq.Imm(asm.R8, 0, "sp_noted"),
 		asm.Add.Imm(asm.R8, -1),
 		asm.JGE.Imm(asm.R8, int32(g.w.maxFrames()), end),
@@ -250,18 +250,18 @@ func (g *bpfGen) pythonFrame(end, next string) {
 		asm.StoreMem(asm.R8, stPCs, asm.R1, asm.DWord),
 		asm.Ja.Label("sp_noted"),
 	)
-	g.label("sp_unmarked")
-	g.add(asm.Mov.Imm(asm.R2, 0))
-	g.label("sp_push")
-	g.add(
+	g.Label("sp_unmarked")
+	g.Add(asm.Mov.Imm(asm.R2, 0))
+	g.Label("sp_push")
+	g.Add(
 		asm.JGE.Imm(asm.R8, int32(g.w.maxFrames()), "sp_limit"),
 		asm.JEq.Imm(asm.R2, 0, "sp_code"),
 		asm.LoadImm(asm.R2, bpfEntry, asm.DWord),
 	)
-	g.label("sp_code")
-	g.add(asm.LoadImm(asm.R3, int64(-1)<<62, asm.DWord), asm.Or.Reg(asm.R2, asm.R3)) // bpfInterpreted
+	g.Label("sp_code")
+	g.Add(asm.LoadImm(asm.R3, int64(-1)<<62, asm.DWord), asm.Or.Reg(asm.R2, asm.R3)) // bpfInterpreted
 	field(pyCode)
-	g.add(
+	g.Add(
 		asm.LoadMem(asm.R1, asm.R1, stBuf, asm.DWord),
 		asm.Or.Reg(asm.R1, asm.R2),
 		asm.Mov.Reg(asm.R3, asm.R8),
@@ -271,10 +271,10 @@ func (g *bpfGen) pythonFrame(end, next string) {
 		asm.Add.Imm(asm.R8, 1),
 		asm.StoreMem(asm.R6, stN, asm.R8, asm.Word),
 	)
-	g.label("sp_noted")
-	g.add(asm.JEq.Imm(asm.R9, 0, end), asm.Ja.Label(next))
-	g.label("sp_limit")
-	g.add(
+	g.Label("sp_noted")
+	g.Add(asm.JEq.Imm(asm.R9, 0, end), asm.Ja.Label(next))
+	g.Label("sp_limit")
+	g.Add(
 		asm.Mov.Imm(asm.R1, int32(stack.StopLimit)),
 		asm.StoreMem(asm.R6, stEnd, asm.R1, asm.Word),
 		asm.Ja.Label(end),

@@ -5,19 +5,19 @@ import "github.com/cilium/ebpf/asm"
 // walkReturns finds the innermost return probe that the thread is in.
 func (g *bpfGen) walkReturns() {
 	const none = "stack_walk_noret"
-	g.add(asm.Mov.Imm(asm.R1, -1))
+	g.Add(asm.Mov.Imm(asm.R1, -1))
 	g.store(stSlot, asm.R1)
 	g.firstReturn(stBuf, none)
 	g.takeReturn(none)
-	g.label(none)
+	g.Label(none)
 }
 
 // takeReturn makes the return probe whose address is in R3 the next to be met,
 // or goes to none.
 func (g *bpfGen) takeReturn(none string) {
-	g.add(asm.Mov.Imm(asm.R1, -1))
+	g.Add(asm.Mov.Imm(asm.R1, -1))
 	g.store(stSlot, asm.R1)
-	g.add(asm.JEq.Imm(asm.R3, 0, none))
+	g.Add(asm.JEq.Imm(asm.R3, 0, none))
 	g.readReturn(stBuf, stSlot, stAddr, none)
 	g.store(stNext, asm.R3)
 }
@@ -25,15 +25,15 @@ func (g *bpfGen) takeReturn(none string) {
 // firstReturn leaves the address of the thread's innermost return probe in R3,
 // or goes to none. It uses 8 bytes of the state at buf.
 func (g *bpfGen) firstReturn(buf int16, none string) {
-	g.add(
+	g.Add(
 		asm.FnGetCurrentTask.Call(),
 		asm.Mov.Reg(asm.R3, asm.R0),
 	)
 	for _, off := range []int{g.w.Returns.Task, g.w.Returns.Instances} {
-		g.add(asm.Add.Imm(asm.R3, int32(off)))
+		g.Add(asm.Add.Imm(asm.R3, int32(off)))
 		g.readKernel(int32(buf), 8, none)
 		g.load(asm.R3, buf)
-		g.add(asm.JEq.Imm(asm.R3, 0, none))
+		g.Add(asm.JEq.Imm(asm.R3, 0, none))
 	}
 }
 
@@ -42,7 +42,7 @@ func (g *bpfGen) firstReturn(buf int16, none string) {
 func (g *bpfGen) readReturn(buf, slot, addr int16, bad string) {
 	r := g.w.Returns
 	lo, hi := min(r.Next, r.Stack, r.Addr), max(r.Next, r.Stack, r.Addr)
-	g.add(asm.Add.Imm(asm.R3, int32(lo)))
+	g.Add(asm.Add.Imm(asm.R3, int32(lo)))
 	g.readKernel(int32(buf), int32(hi-lo+8), bad)
 	g.load(asm.R1, buf+int16(r.Stack-lo))
 	g.store(slot, asm.R1)
@@ -53,7 +53,7 @@ func (g *bpfGen) readReturn(buf, slot, addr int16, bad string) {
 
 // readKernel copies size bytes of kernel memory at R3 to the state, or goes to bad.
 func (g *bpfGen) readKernel(buf, size int32, bad string) {
-	g.add(
+	g.Add(
 		asm.Mov.Reg(asm.R1, asm.R6),
 		asm.Add.Imm(asm.R1, buf),
 		asm.Mov.Imm(asm.R2, size),
@@ -72,15 +72,15 @@ func (g *bpfGen) putBack(off int32, label string) {
 		return
 	}
 	done, passed := label+"_done", label+"_passed"
-	g.add(asm.Mov.Reg(asm.R1, asm.R9), asm.Add.Imm(asm.R1, off))
+	g.Add(asm.Mov.Reg(asm.R1, asm.R9), asm.Add.Imm(asm.R1, off))
 	g.load(asm.R2, stSlot)
-	g.add(
+	g.Add(
 		asm.JGT.Reg(asm.R2, asm.R1, done),
 		asm.JLT.Reg(asm.R2, asm.R1, passed),
 	)
 	g.load(asm.R8, stAddr)
-	g.label(passed)
+	g.Label(passed)
 	g.load(asm.R3, stNext)
 	g.takeReturn(done)
-	g.label(done)
+	g.Label(done)
 }

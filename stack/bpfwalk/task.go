@@ -16,26 +16,26 @@ type TaskOffsets struct {
 // even the same one. A child of vfork has the very memory of its parent.
 func (g *bpfGen) parent(none string) {
 	f := g.w.Task
-	g.add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R7, asm.R0))
+	g.Add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R7, asm.R0))
 	g.kernelWord(asm.R8, asm.R7, f.Parent, none)
 	g.kernelWord(asm.R9, asm.R7, f.MM, none)
 	g.kernelWord(asm.R9, asm.R9, f.Executable, none)
 	g.kernelWord(asm.R7, asm.R8, f.MM, none)
 	g.kernelWord(asm.R7, asm.R7, f.Executable, none)
-	g.add(
+	g.Add(
 		asm.JNE.Reg(asm.R7, asm.R9, none),
 		asm.Mov.Reg(asm.R3, asm.R8),
 		asm.Add.Imm(asm.R3, int32(f.TGID)),
 	)
 	g.readKernel(stBuf, 4, none)
-	g.add(asm.LoadMem(asm.R1, asm.R6, stBuf, asm.Word))
+	g.Add(asm.LoadMem(asm.R1, asm.R6, stBuf, asm.Word))
 	g.lookup(MapProcesses, asm.R1, none)
 }
 
 // kernelWord loads a word of kernel memory, or goes to none if it can't, or it is 0.
 func (g *bpfGen) kernelWord(dst, base asm.Register, off int, none string) {
-	g.add(asm.Mov.Reg(asm.R3, base), asm.Add.Imm(asm.R3, int32(off)))
+	g.Add(asm.Mov.Reg(asm.R3, base), asm.Add.Imm(asm.R3, int32(off)))
 	g.readKernel(stBuf, 8, none)
 	g.load(dst, stBuf)
-	g.add(asm.JEq.Imm(dst, 0, none))
+	g.Add(asm.JEq.Imm(dst, 0, none))
 }

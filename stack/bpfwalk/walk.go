@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/internal/bpfasm"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/internal/rules"
 )
@@ -208,34 +209,21 @@ func (w *Walker) Instructions() asm.Instructions {
 	if w.Python {
 		g.pythonStep()
 	}
-	return g.insns
+	return g.Finish()
 }
 
 // bpfGen writes the instructions. R6 is the state throughout.
 type bpfGen struct {
-	w     *Walker
-	arm   bool
-	regs  *words
-	insns asm.Instructions
-	next  string // label of the instruction to come
+	bpfasm.Assembler
+	w    *Walker
+	arm  bool
+	regs *words
 }
-
-func (g *bpfGen) add(ins ...asm.Instruction) {
-	if g.next != "" && len(ins) > 0 {
-		ins[0] = ins[0].WithSymbol(g.next)
-		g.next = ""
-	}
-	g.insns = append(g.insns, ins...)
-}
-
-// label names the instruction that is added next. Two labels in a row need an
-// instruction between them.
-func (g *bpfGen) label(name string) { g.next = name }
 
 // lookup leaves in R0 a pointer to the element whose number is in reg, or goes
 // to none. It changes R1 to R5.
 func (g *bpfGen) lookup(m string, reg asm.Register, none string) {
-	g.add(
+	g.Add(
 		asm.StoreMem(asm.RFP, slotKey, reg, asm.Word),
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, slotKey),
@@ -253,7 +241,7 @@ func (g *bpfGen) read(reg asm.Register, size int32, bad string) {
 
 // readTo is read to another place of the state.
 func (g *bpfGen) readTo(off int32, reg asm.Register, size int32, bad string) {
-	g.add(
+	g.Add(
 		asm.Mov.Reg(asm.R3, reg),
 		asm.Mov.Reg(asm.R1, asm.R6),
 		asm.Add.Imm(asm.R1, off),
@@ -264,16 +252,16 @@ func (g *bpfGen) readTo(off int32, reg asm.Register, size int32, bad string) {
 }
 
 func (g *bpfGen) load(reg asm.Register, off int16) {
-	g.add(asm.LoadMem(reg, asm.R6, off, asm.DWord))
+	g.Add(asm.LoadMem(reg, asm.R6, off, asm.DWord))
 }
 
 func (g *bpfGen) store(off int16, reg asm.Register) {
-	g.add(asm.StoreMem(asm.R6, off, reg, asm.DWord))
+	g.Add(asm.StoreMem(asm.R6, off, reg, asm.DWord))
 }
 
 // signed loads an int32 of the rule in R7.
 func (g *bpfGen) signed(reg asm.Register, off int16) {
-	g.add(asm.LoadMem(reg, asm.R7, off, asm.Word), asm.LSh.Imm(reg, 32), asm.ArSh.Imm(reg, 32))
+	g.Add(asm.LoadMem(reg, asm.R7, off, asm.Word), asm.LSh.Imm(reg, 32), asm.ArSh.Imm(reg, 32))
 }
 
 // Stack slots.
@@ -285,8 +273,8 @@ const (
 
 // walk is the function that callers call.
 func (g *bpfGen) walk() {
-	g.label(WalkFunc)
-	g.add(
+	g.Label(WalkFunc)
+	g.Add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(asm.R6, stFirst, asm.R1, asm.DWord),
@@ -302,7 +290,7 @@ func (g *bpfGen) walk() {
 	if g.w.Returns != nil {
 		g.walkReturns()
 	}
-	g.add(
+	g.Add(
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.RSh.Imm(asm.R0, 32),
 	)
@@ -311,8 +299,8 @@ func (g *bpfGen) walk() {
 		parent = "stack_walk_parent"
 	}
 	g.lookup(MapProcesses, asm.R0, parent)
-	g.label("stack_walk_known")
-	g.add(
+	g.Label("stack_walk_known")
+	g.Add(
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
 		asm.StoreMem(asm.R6, stFirst, asm.R1, asm.Word),
 		asm.LoadMem(asm.R1, asm.R0, 4, asm.Word),
@@ -320,21 +308,21 @@ func (g *bpfGen) walk() {
 		asm.Ja.Label("stack_walk_go"),
 	)
 	if g.w.Task != nil {
-		g.label(parent)
+		g.Label(parent)
 		g.parent("stack_walk_unknown")
-		g.add(asm.Ja.Label("stack_walk_known"))
+		g.Add(asm.Ja.Label("stack_walk_known"))
 	}
-	g.label("stack_walk_unknown")
-	g.add(
+	g.Label("stack_walk_unknown")
+	g.Add(
 		asm.Mov.Imm(asm.R1, bpfUnknownProcess),
 		asm.StoreMem(asm.R6, stFlags, asm.R1, asm.Word),
 	)
-	g.label("stack_walk_go")
-	g.add(asm.StoreMem(asm.RFP, slotState, asm.R6, asm.DWord))
+	g.Label("stack_walk_go")
+	g.Add(asm.StoreMem(asm.RFP, slotState, asm.R6, asm.DWord))
 	if g.w.PlainLoop {
 		g.plainLoop()
 	} else {
-		g.add(
+		g.Add(
 			asm.Mov.Imm(asm.R1, int32(g.w.maxFrames()+1)),
 			asm.Instruction{
 				OpCode: asm.LoadImmOp(asm.DWord), Dst: asm.R2, Src: asm.PseudoFunc,
@@ -346,17 +334,17 @@ func (g *bpfGen) walk() {
 			asm.FnLoop.Call(),
 		)
 	}
-	g.label("stack_walk_done")
+	g.Label("stack_walk_done")
 	if g.w.Python {
 		g.python()
 	}
-	g.add(asm.LoadMem(asm.R0, asm.R6, stN, asm.Word), asm.Return())
+	g.Add(asm.LoadMem(asm.R0, asm.R6, stN, asm.Word), asm.Return())
 }
 
 func (g *bpfGen) plainLoop() {
-	g.add(asm.Mov.Imm(asm.R7, 0))
-	g.label("stack_walk_round")
-	g.add(
+	g.Add(asm.Mov.Imm(asm.R7, 0))
+	g.Label("stack_walk_round")
+	g.Add(
 		asm.Mov.Reg(asm.R1, asm.R7),
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, slotState),
@@ -382,14 +370,14 @@ const (
 // that have none (kernel threads) end the walk with StopNone.
 func (g *bpfGen) userRegs() {
 	g.readUserRegs(stRegs, g.w.TaskStackOffset, "stack_walk_none")
-	g.add(asm.Ja.Label("stack_walk_regs"))
-	g.label("stack_walk_none")
-	g.add(
+	g.Add(asm.Ja.Label("stack_walk_regs"))
+	g.Label("stack_walk_none")
+	g.Add(
 		asm.Mov.Imm(asm.R1, int32(stack.StopNone)),
 		asm.StoreMem(asm.R6, stEnd, asm.R1, asm.Word),
 		asm.Ja.Label("stack_walk_done"),
 	)
-	g.label("stack_walk_regs")
+	g.Label("stack_walk_regs")
 }
 
 // readUserRegs copies the user's struct pt_regs to an offset of the state, or
@@ -400,22 +388,22 @@ func (g *bpfGen) readUserRegs(off int16, taskStack int, none string) {
 		total = arm64Regs
 	}
 	if taskStack == 0 {
-		g.add(
+		g.Add(
 			asm.FnGetCurrentTaskBtf.Call(),
 			asm.Mov.Reg(asm.R1, asm.R0),
 		)
 		if g.w.Task != nil {
-			g.add(
+			g.Add(
 				asm.LoadMem(asm.R2, asm.R1, int16(g.w.Task.MM), asm.DWord),
 				asm.JEq.Imm(asm.R2, 0, none), // as perf_callchain has it
 			)
 		}
-		g.add(
+		g.Add(
 			asm.FnTaskPtRegs.Call(),
 			asm.Mov.Reg(asm.R3, asm.R0),
 		)
 	} else {
-		g.add(
+		g.Add(
 			asm.FnGetCurrentTask.Call(),
 			asm.Mov.Reg(asm.R3, asm.R0),
 			asm.Add.Imm(asm.R3, int32(taskStack)),
@@ -426,9 +414,9 @@ func (g *bpfGen) readUserRegs(off int16, taskStack int, none string) {
 			asm.JNE.Imm(asm.R0, 0, none),
 		)
 		g.load(asm.R3, off)
-		g.add(asm.Add.Imm(asm.R3, rules.ThreadSize-total))
+		g.Add(asm.Add.Imm(asm.R3, rules.ThreadSize-total))
 	}
-	g.add(
+	g.Add(
 		asm.Mov.Reg(asm.R1, asm.R6),
 		asm.Add.Imm(asm.R1, int32(off)),
 		asm.Mov.Imm(asm.R2, size),
@@ -437,11 +425,11 @@ func (g *bpfGen) readUserRegs(off int16, taskStack int, none string) {
 	)
 	if g.arm {
 		g.load(asm.R1, off+33*8) // pstate: the exception level, and the bit of 32-bit code
-		g.add(asm.And.Imm(asm.R1, 0x1f), asm.JNE.Imm(asm.R1, 0, none))
+		g.Add(asm.And.Imm(asm.R1, 0x1f), asm.JNE.Imm(asm.R1, 0, none))
 	} else {
 		const userCS = 0x33 // __USER_CS; 32-bit code has another
 		g.load(asm.R1, off+rules.AMD64RegsCS)
-		g.add(asm.And.Imm(asm.R1, 0xffff), asm.JNE.Imm(asm.R1, userCS, none))
+		g.Add(asm.And.Imm(asm.R1, 0xffff), asm.JNE.Imm(asm.R1, userCS, none))
 	}
 }
 

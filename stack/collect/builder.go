@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/internal/bpfasm"
 	"github.com/borescope/borescope/internal/ctype"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
@@ -17,55 +18,30 @@ const (
 	bpfNoExist = 1
 )
 
-// builder collects instructions; a label names the next one added.
+// builder collects the instructions of a program.
 type builder struct {
-	insns   asm.Instructions
-	key     int16 // where in the scratch slot the key lies that is being built
-	pending string
-	labels  int
+	bpfasm.Assembler
+	key int16 // where in the scratch slot the key lies that is being built
 	// windowed are the maps that there are two of: findHalves leaves the ones to write to on
 	// the stack.
 	windowed []string
 }
 
-func (b *builder) add(insns ...asm.Instruction) {
-	if b.pending != "" {
-		insns[0] = insns[0].WithSymbol(b.pending)
-		b.pending = ""
-	}
-	b.insns = append(b.insns, insns...)
-}
-
 // begin keeps the context of p, whose program this is.
 func (b *builder) begin(p *probe.Program) {
-	b.add(asm.Mov.Reg(regCtx, asm.R1))
+	b.Add(asm.Mov.Reg(regCtx, asm.R1))
 	if p.Preemptible() {
-		b.add(kernel.OwnStack()...)
+		b.Add(kernel.OwnStack()...)
 	}
-}
-
-// label names the next instruction. Two labels on one place get an instruction
-// that does nothing between them.
-func (b *builder) label(name string) {
-	if b.pending != "" {
-		b.add(asm.Ja.Label(name))
-	}
-	b.pending = name
-}
-
-// unique returns a label that no other call returns.
-func (b *builder) unique(name string) string {
-	b.labels++
-	return fmt.Sprintf("%s_%d", name, b.labels)
 }
 
 // loadMap puts a map's address into r.
 func (b *builder) loadMap(r asm.Register, name string) {
 	if slices.Contains(b.windowed, name) {
-		b.add(asm.LoadMem(r, asm.RFP, slotOf(name), asm.DWord))
+		b.Add(asm.LoadMem(r, asm.RFP, slotOf(name), asm.DWord))
 		return
 	}
-	b.add(asm.LoadMapPtr(r, 0).WithReference(name))
+	b.Add(asm.LoadMapPtr(r, 0).WithReference(name))
 }
 
 // slotOf is where findHalves leaves a map.
@@ -83,7 +59,7 @@ func (b *builder) findHalves(none string) {
 		return
 	}
 	b.lookupIndex(mapMode, 0)
-	b.add(
+	b.Add(
 		asm.JEq.Imm(asm.R0, 0, none),
 		asm.LoadMem(asm.R1, asm.R0, wordWindow, asm.Word),
 		asm.StoreMem(asm.RFP, slotIndex, asm.R1, asm.Word),
@@ -91,7 +67,7 @@ func (b *builder) findHalves(none string) {
 	)
 	for _, name := range b.windowed {
 		b.lookup(whole(name), asm.RFP, slotIndex)
-		b.add(
+		b.Add(
 			asm.JEq.Imm(asm.R0, 0, none),
 			asm.StoreMem(asm.RFP, slotOf(name), asm.R0, asm.DWord),
 		)
@@ -101,7 +77,7 @@ func (b *builder) findHalves(none string) {
 // lookup looks up the key at base+off: R0 is its value's address, or 0.
 func (b *builder) lookup(name string, base asm.Register, off int32) {
 	b.loadMap(asm.R1, name)
-	b.add(
+	b.Add(
 		asm.Mov.Reg(asm.R2, base),
 		asm.Add.Imm(asm.R2, off),
 		asm.FnMapLookupElem.Call(),
@@ -110,7 +86,7 @@ func (b *builder) lookup(name string, base asm.Register, off int32) {
 
 // lookupIndex looks up a constant index of an array.
 func (b *builder) lookupIndex(name string, index int32) {
-	b.add(asm.StoreImm(asm.RFP, slotIndex, int64(index), asm.Word))
+	b.Add(asm.StoreImm(asm.RFP, slotIndex, int64(index), asm.Word))
 	b.lookup(name, asm.RFP, slotIndex)
 }
 
@@ -120,7 +96,7 @@ func (b *builder) update(name string, base asm.Register, off int32, from asm.Reg
 	flags int32,
 ) {
 	b.loadMap(asm.R1, name)
-	b.add(
+	b.Add(
 		asm.Mov.Reg(asm.R2, base),
 		asm.Add.Imm(asm.R2, off),
 		asm.Mov.Reg(asm.R3, from),
@@ -133,7 +109,7 @@ func (b *builder) update(name string, base asm.Register, off int32, from asm.Reg
 // remove deletes the key at base+off.
 func (b *builder) remove(name string, base asm.Register, off int32) {
 	b.loadMap(asm.R1, name)
-	b.add(
+	b.Add(
 		asm.Mov.Reg(asm.R2, base),
 		asm.Add.Imm(asm.R2, off),
 		asm.FnMapDeleteElem.Call(),
@@ -143,7 +119,7 @@ func (b *builder) remove(name string, base asm.Register, off int32) {
 // move copies size bytes, a multiple of 8, from one place to another. It changes R1.
 func (b *builder) move(to asm.Register, toOff int16, from asm.Register, fromOff int16, size int) {
 	for i := int16(0); i < int16(size); i += 8 {
-		b.add(
+		b.Add(
 			asm.LoadMem(asm.R1, from, fromOff+i, asm.DWord),
 			asm.StoreMem(to, toOff+i, asm.R1, asm.DWord),
 		)
@@ -168,10 +144,10 @@ func (b *builder) loadField(r asm.Register, p *probe.Program, name string) error
 		return fmt.Errorf("collect: field %q of %v is not a number that can be read: %v", name,
 			p.Sites[0].Target, a.Loc)
 	}
-	b.add(asm.LoadMem(r, regCtx, int16(a.Loc.Offset), size))
+	b.Add(asm.LoadMem(r, regCtx, int16(a.Loc.Offset), size))
 	if ctype.Signed(a.Type) && size != asm.DWord {
 		bits := int32(64 - 8*a.Loc.Size)
-		b.add(asm.LSh.Imm(r, bits), asm.ArSh.Imm(r, bits))
+		b.Add(asm.LSh.Imm(r, bits), asm.ArSh.Imm(r, bits))
 	}
 	return nil
 }
@@ -179,12 +155,12 @@ func (b *builder) loadField(r asm.Register, p *probe.Program, name string) error
 // count adds one to a counter of this CPU. The add is atomic because an
 // interrupt may come between the halves of any other.
 func (b *builder) count(counter int32) {
-	counted := b.unique("counter")
+	counted := b.Unique("counter")
 	b.lookupIndex(mapCounters, counter)
-	b.add(
+	b.Add(
 		asm.JEq.Imm(asm.R0, 0, counted),
 		asm.Mov.Imm(asm.R1, 1),
 		asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 0),
 	)
-	b.label(counted)
+	b.Label(counted)
 }

@@ -267,7 +267,7 @@ func (f *filter) copying(p *probe.Program, index int, function string,
 ) asm.Instructions {
 	b := builder{key: scratchKey}
 	b.begin(p)
-	b.add(
+	b.Add(
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(regID, asm.R0),
 	)
@@ -276,7 +276,7 @@ func (f *filter) copying(p *probe.Program, index int, function string,
 	f.fillKey(&b, index)
 	f.filterComm(&b)
 	b.count(counterSamples)
-	b.add(
+	b.Add(
 		asm.FnGetSmpProcessorId.Call(),
 		asm.Mul.Imm(asm.R0, scratchSlots),
 		asm.LoadMem(asm.R1, asm.RFP, slotClaim, asm.Word),
@@ -284,13 +284,13 @@ func (f *filter) copying(p *probe.Program, index int, function string,
 		asm.StoreMem(asm.RFP, slotIndex, asm.R0, asm.Word),
 	)
 	b.lookup(mapCopies, asm.RFP, slotIndex)
-	b.add(
+	b.Add(
 		asm.JEq.Imm(asm.R0, 0, "release"),
 		asm.Mov.Reg(regTmp, asm.R0),
 	)
 	b.move(regTmp, copyKey, regScratch, scratchKey, copyCode)
 	b.move(regTmp, copyCode, regScratch, scratchKey+keyProgram, 8)
-	b.add(
+	b.Add(
 		asm.FnKtimeGetNs.Call(),
 		asm.StoreMem(regTmp, copyTime, asm.R0, asm.DWord),
 		asm.Mov.Imm(asm.R0, 0),
@@ -298,7 +298,7 @@ func (f *filter) copying(p *probe.Program, index int, function string,
 	if !f.noKernel {
 		b.askHelper(regTmp, copyPCs, 0)
 	}
-	b.add(
+	b.Add(
 		asm.StoreMem(regTmp, copyKernel, asm.R0, asm.DWord),
 		asm.Mov.Reg(asm.R1, regTmp),
 		asm.Add.Imm(asm.R1, copyState),
@@ -309,7 +309,7 @@ func (f *filter) copying(p *probe.Program, index int, function string,
 		asm.Add.Imm(asm.R3, copyState),
 	)
 	b.loadMap(asm.R1, mapCopied)
-	b.add(
+	b.Add(
 		asm.Mov.Reg(asm.R2, regTmp),
 		asm.Mov.Imm(asm.R4, 0),
 		asm.FnRingbufOutput.Call(),
@@ -317,9 +317,9 @@ func (f *filter) copying(p *probe.Program, index int, function string,
 	)
 	b.count(counterRing)
 	b.release()
-	b.label("exit")
-	b.add(asm.Mov.Imm(asm.R0, kernel.Idle(p.Type)), asm.Return())
-	return b.insns
+	b.Label("exit")
+	b.Add(asm.Mov.Imm(asm.R0, kernel.Idle(p.Type)), asm.Return())
+	return b.Finish()
 }
 
 // ReadInto waits for the next copy and reads it. The errors are those of mapx.Source:

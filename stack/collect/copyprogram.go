@@ -86,37 +86,37 @@ func (f *filter) copyUnwalked(b *builder, walk bool) {
 	if f.copier == nil {
 		return
 	}
-	none := b.unique("walked")
+	none := b.Unique("walked")
 	f.leaveUncopied(b, walk, none)
 	f.countUnwalked(b)
-	limited := b.unique("limited")
+	limited := b.Unique("limited")
 	claimCopy(b, limited, none)
 	f.fillCopy(b, none)
 	f.sendCopy(b, none)
-	b.label(limited)
+	b.Label(limited)
 	b.count(counterCopyLimit)
-	b.label(none)
+	b.Label(none)
 }
 
 // leaveUncopied goes to none if the walk had the rules, there is no user's stack, or nobody walks copies.
 func (f *filter) leaveUncopied(b *builder, walk bool, none string) {
 	if walk {
-		want := b.unique("unwalked")
-		b.add(
+		want := b.Unique("unwalked")
+		b.Add(
 			asm.LoadMem(asm.R1, regScratch, b.key+keyUserEnd, asm.Word),
 			asm.JEq.Imm(asm.R1, userWalked|int32(stack.StopNone), none),
 			asm.JEq.Imm(asm.R1, userWalked|int32(stack.StopNoMapping), want),
 			asm.LoadMem(asm.R1, regScratch, int16(scratchState+walker.FlagsOffset()), asm.Word),
 			asm.JEq.Imm(asm.R1, 0, none), // the walker knows the process
 		)
-		b.label(want)
+		b.Label(want)
 	}
-	b.add(
+	b.Add(
 		asm.LoadMem(asm.R1, regScratch, b.key+keyUser, asm.DWord),
 		asm.JSLE.Imm(asm.R1, 0, none),
 	)
 	b.lookupIndex(mapMode, 0)
-	b.add(
+	b.Add(
 		asm.JEq.Imm(asm.R0, 0, none),
 		asm.LoadMem(asm.R1, asm.R0, wordCopy, asm.Word),
 		asm.JEq.Imm(asm.R1, 0, none),
@@ -126,7 +126,7 @@ func (f *filter) leaveUncopied(b *builder, walk bool, none string) {
 // countUnwalked counts a sample, or has the end of a wait count that.
 func (f *filter) countUnwalked(b *builder) {
 	if f.waits != 0 {
-		b.add(asm.Mov.Imm(asm.R1, unwalked), asm.StoreMem(regScratch, scratchWait+waitCopy, asm.R1, asm.DWord))
+		b.Add(asm.Mov.Imm(asm.R1, unwalked), asm.StoreMem(regScratch, scratchWait+waitCopy, asm.R1, asm.DWord))
 	} else {
 		b.count(counterUnwalked)
 	}
@@ -134,8 +134,8 @@ func (f *filter) countUnwalked(b *builder) {
 
 // claimCopy goes to limited if a slice of time has its copies, and to none without the buffer.
 func claimCopy(b *builder, limited, none string) {
-	same := b.unique("slice")
-	b.add(
+	same := b.Unique("slice")
+	b.Add(
 		// The buffer is the first slot's.
 		asm.LoadMem(asm.R1, asm.RFP, slotClaim, asm.Word),
 		asm.JNE.Imm(asm.R1, 0, none),
@@ -147,8 +147,8 @@ func claimCopy(b *builder, limited, none string) {
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(regScratch, scratchCopies, asm.R1, asm.DWord),
 	)
-	b.label(same)
-	b.add(
+	b.Label(same)
+	b.Add(
 		asm.LoadMem(asm.R1, regScratch, scratchCopies, asm.DWord),
 		asm.JGE.Imm(asm.R1, copiesASlice, limited),
 		asm.Add.Imm(asm.R1, 1),
@@ -158,16 +158,16 @@ func claimCopy(b *builder, limited, none string) {
 
 // fillCopy writes a copy to the CPU's buffer, to which regTmp points then, and its size to R3.
 func (f *filter) fillCopy(b *builder, none string) {
-	b.add(
+	b.Add(
 		asm.FnGetSmpProcessorId.Call(),
 		asm.StoreMem(asm.RFP, slotIndex, asm.R0, asm.Word),
 	)
 	b.lookup(mapUnwalked, asm.RFP, slotIndex)
-	b.add(asm.JEq.Imm(asm.R0, 0, none), asm.Mov.Reg(regTmp, asm.R0))
+	b.Add(asm.JEq.Imm(asm.R0, 0, none), asm.Mov.Reg(regTmp, asm.R0))
 	b.move(regTmp, unwalkedKey, regScratch, b.key, keySize)
 	b.move(regTmp, unwalkedTime, asm.RFP, slotNow, 8)
 	if f.waits != 0 {
-		b.add(
+		b.Add(
 			asm.LoadMem(asm.R1, asm.RFP, slotTask, asm.Word),
 			asm.StoreMem(regTmp, unwalkedValue, asm.R1, asm.DWord),
 		)
@@ -177,11 +177,11 @@ func (f *filter) fillCopy(b *builder, none string) {
 		b.move(regTmp, unwalkedValue, asm.RFP, slotTotal, 8) // 1
 	}
 	if b.windowed != nil && f.waits == 0 {
-		b.add(asm.LoadMem(asm.R1, asm.RFP, slotWindow, asm.Word))
+		b.Add(asm.LoadMem(asm.R1, asm.RFP, slotWindow, asm.Word))
 	} else {
-		b.add(asm.Mov.Imm(asm.R1, 0))
+		b.Add(asm.Mov.Imm(asm.R1, 0))
 	}
-	b.add(
+	b.Add(
 		asm.StoreMem(regTmp, unwalkedWindow, asm.R1, asm.DWord),
 		asm.Mov.Reg(asm.R1, regTmp),
 		asm.Add.Imm(asm.R1, unwalkedState),
@@ -195,21 +195,21 @@ func (f *filter) fillCopy(b *builder, none string) {
 // sendCopy sends the buffer's R3 bytes, and goes to none if they are sent or counted as lost.
 func (f *filter) sendCopy(b *builder, none string) {
 	b.loadMap(asm.R1, mapCopying)
-	b.add(
+	b.Add(
 		asm.Mov.Reg(asm.R2, regTmp),
 		asm.Mov.Imm(asm.R4, 0),
 		asm.FnRingbufOutput.Call(),
 	)
 	sent := none
 	if f.waits != 0 {
-		sent = b.unique("sent")
+		sent = b.Unique("sent")
 	}
-	b.add(asm.JEq.Imm(asm.R0, 0, sent))
+	b.Add(asm.JEq.Imm(asm.R0, 0, sent))
 	b.count(counterCopyFull)
-	b.add(asm.Ja.Label(none))
+	b.Add(asm.Ja.Label(none))
 	if f.waits != 0 {
-		b.label(sent)
-		b.add(
+		b.Label(sent)
+		b.Add(
 			asm.Mov.Imm(asm.R1, isCopied),
 			asm.StoreMem(regScratch, scratchWait+waitCopy, asm.R1, asm.DWord),
 			asm.Ja.Label(none),
@@ -223,12 +223,12 @@ func (f *filter) endCopied(b *builder) {
 	if f.copier == nil {
 		return
 	}
-	none, full := b.unique("whole"), b.unique("unsaid")
-	b.add(asm.LoadMem(asm.R1, regTmp, waitCopy, asm.DWord), asm.JEq.Imm(asm.R1, notCopied, none))
+	none, full := b.Unique("whole"), b.Unique("unsaid")
+	b.Add(asm.LoadMem(asm.R1, regTmp, waitCopy, asm.DWord), asm.JEq.Imm(asm.R1, notCopied, none))
 	b.count(counterUnwalked)
-	b.add(asm.LoadMem(asm.R1, regTmp, waitCopy, asm.DWord), asm.JNE.Imm(asm.R1, isCopied, none))
+	b.Add(asm.LoadMem(asm.R1, regTmp, waitCopy, asm.DWord), asm.JNE.Imm(asm.R1, isCopied, none))
 	b.loadMap(asm.R1, mapCopying)
-	b.add(
+	b.Add(
 		asm.Mov.Imm(asm.R2, endedSize),
 		asm.Mov.Imm(asm.R3, 0),
 		asm.FnRingbufReserve.Call(),
@@ -238,22 +238,22 @@ func (f *filter) endCopied(b *builder) {
 	b.move(asm.R0, endedStart, regTmp, waitStart, 8)
 	b.move(asm.R0, endedLast, asm.RFP, slotNow, 8)
 	b.move(asm.R0, endedValue, asm.RFP, slotTotal+8, 8)
-	b.add(
+	b.Add(
 		asm.LoadMem(asm.R1, asm.RFP, slotTask, asm.Word),
 		asm.StoreMem(asm.R0, endedThread, asm.R1, asm.Word),
 		asm.Mov.Imm(asm.R1, 0),
 	)
 	if b.windowed != nil {
-		b.add(asm.LoadMem(asm.R1, asm.RFP, slotWindow, asm.Word))
+		b.Add(asm.LoadMem(asm.R1, asm.RFP, slotWindow, asm.Word))
 	}
-	b.add(
+	b.Add(
 		asm.StoreMem(asm.R0, endedWindow, asm.R1, asm.Word),
 		asm.Mov.Reg(asm.R1, asm.R0),
 		asm.Mov.Imm(asm.R2, 0),
 		asm.FnRingbufSubmit.Call(),
 		asm.Ja.Label(none),
 	)
-	b.label(full)
+	b.Label(full)
 	b.count(counterCopyFull)
-	b.label(none)
+	b.Label(none)
 }

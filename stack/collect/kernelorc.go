@@ -230,7 +230,7 @@ func openKernelMemory() (*kernelMemory, error) {
 		return nil, err
 	}
 	var b builder
-	b.add(
+	b.Add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(asm.RFP, -4, asm.R1, asm.Word),
@@ -245,11 +245,11 @@ func openKernelMemory() (*kernelMemory, error) {
 		asm.LoadMem(asm.R3, asm.R6, 0, asm.DWord), // address
 		asm.FnProbeReadKernel.Call(),
 	)
-	b.label("out")
-	b.add(asm.Return())
+	b.Label("out")
+	b.Add(asm.Return())
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "kernel_memory", Type: ebpf.RawTracepoint,
-		License: license, Instructions: b.insns,
+		License: license, Instructions: b.Finish(),
 	})
 	if err != nil {
 		return nil, errors.Join(refusal(err), buf.Close())

@@ -26,22 +26,22 @@ func findLives(m members) *lives {
 // fillLife writes to the key which life of the process this is, and how often it is known to have mapped
 // one thing in the place of another.
 func (f *filter) fillLife(b *builder) {
-	known := b.unique("epoch")
-	b.add(
+	known := b.Unique("epoch")
+	b.Add(
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(regScratch, b.key+keyStart, asm.R1, asm.DWord),
 		asm.StoreMem(regScratch, b.key+keyExec, asm.R1, asm.DWord), // and Epoch
 	)
 	if l := f.lives; l != nil {
-		b.add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(regTmp, asm.R0))
+		b.Add(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(regTmp, asm.R0))
 		b.readKernel(keyExec, 4, regTmp, l.exec)
 		b.readKernel(keyStart, 8, regTmp, l.leader)
-		b.add(asm.LoadMem(regTmp, regScratch, b.key+keyStart, asm.DWord))
+		b.Add(asm.LoadMem(regTmp, regScratch, b.key+keyStart, asm.DWord))
 		b.readKernel(keyStart, 8, regTmp, l.start)
 	}
 	b.lookup(mapEpochs, regScratch, int32(b.key+keyPID))
-	whole := b.unique("whole")
-	b.add(
+	whole := b.Unique("whole")
+	b.Add(
 		asm.JEq.Imm(asm.R0, 0, known),
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
 		asm.LoadMem(asm.R2, asm.R0, 4, asm.Word),
@@ -51,14 +51,14 @@ func (f *filter) fillLife(b *builder) {
 		asm.JGE.Reg(asm.R3, asm.R2, whole),
 		asm.Add.Reg(asm.R1, asm.R3), // both only grow: no sum comes again
 	)
-	b.label(whole)
-	b.add(asm.StoreMem(regScratch, b.key+keyEpoch, asm.R1, asm.Word))
-	b.label(known)
+	b.Label(whole)
+	b.Add(asm.StoreMem(regScratch, b.key+keyEpoch, asm.R1, asm.Word))
+	b.Label(known)
 }
 
 // readKernel reads kernel memory at base+off to a field of the key: zeros if it can't be read.
 func (b *builder) readKernel(field int16, size int32, base asm.Register, off int32) {
-	b.add(
+	b.Add(
 		asm.Mov.Reg(asm.R1, regScratch),
 		asm.Add.Imm(asm.R1, int32(b.key+field)),
 		asm.Mov.Imm(asm.R2, size),

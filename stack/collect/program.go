@@ -206,15 +206,15 @@ func (f *filter) program(p *probe.Program, index int, walk bool) (asm.Instructio
 	default:
 		err = f.waking(&b, p, index, walk)
 	}
-	b.label("return")
-	b.add(asm.Mov.Imm(asm.R0, kernel.Idle(p.Type)), asm.Return())
-	return b.insns, err
+	b.Label("return")
+	b.Add(asm.Mov.Imm(asm.R0, kernel.Idle(p.Type)), asm.Return())
+	return b.Finish(), err
 }
 
 // event counts the current stacks: filter, claim a scratch slot, find both
 // stacks' ids, count the key, release the slot.
 func (f *filter) event(b *builder, p *probe.Program, index int, walk bool) error {
-	b.add(
+	b.Add(
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(regID, asm.R0),
 	)
@@ -240,7 +240,7 @@ func (f *filter) event(b *builder, p *probe.Program, index int, walk bool) error
 	f.copyUnwalked(b, walk)
 	b.firstSight()
 	b.release()
-	b.label("exit")
+	b.Label("exit")
 	return nil
 }
 
@@ -274,19 +274,19 @@ const (
 func (f *filter) filterTask(b *builder) {
 	if !f.idle {
 		// Only the idle tasks have thread group 0 and thread 0.
-		b.add(asm.JEq.Imm(regID, 0, "exit"))
+		b.Add(asm.JEq.Imm(regID, 0, "exit"))
 	}
 	if f.self == 0 && !f.pids {
 		return
 	}
-	b.add(asm.Mov.Reg(regTmp, regID), asm.RSh.Imm(regTmp, 32))
+	b.Add(asm.Mov.Reg(regTmp, regID), asm.RSh.Imm(regTmp, 32))
 	if f.self != 0 {
-		b.add(asm.JEq.Imm(regTmp, int32(f.self), "exit"))
+		b.Add(asm.JEq.Imm(regTmp, int32(f.self), "exit"))
 	}
 	if f.pids {
-		b.add(asm.StoreMem(asm.RFP, slotIndex, regTmp, asm.Word))
+		b.Add(asm.StoreMem(asm.RFP, slotIndex, regTmp, asm.Word))
 		b.lookup(mapPIDs, asm.RFP, slotIndex)
-		b.add(asm.JEq.Imm(asm.R0, 0, "exit"))
+		b.Add(asm.JEq.Imm(asm.R0, 0, "exit"))
 	}
 }
 
@@ -300,7 +300,7 @@ func (f *filter) filterTask(b *builder) {
 func (b *builder) claimScratch() {
 	for slot := range scratchSlots {
 		b.lookupIndex(mapScratch, int32(slot))
-		b.add(
+		b.Add(
 			asm.StoreImm(asm.RFP, slotClaim, int64(slot), asm.Word),
 			asm.JEq.Imm(asm.R0, 0, "exit"),
 			asm.Mov.Reg(regScratch, asm.R0),
@@ -313,19 +313,19 @@ func (b *builder) claimScratch() {
 		)
 	}
 	b.count(counterNested)
-	b.add(asm.Ja.Label("exit"))
-	b.label("claimed")
+	b.Add(asm.Ja.Label("exit"))
+	b.Label("claimed")
 }
 
 // release gives the slot back. Paths that end early come here too.
 func (b *builder) release() {
-	b.label("release")
-	b.add(asm.Mov.Imm(asm.R1, -1), asm.AddAtomic.Mem(regScratch, asm.R1, asm.DWord, scratchClaims))
+	b.Label("release")
+	b.Add(asm.Mov.Imm(asm.R1, -1), asm.AddAtomic.Mem(regScratch, asm.R1, asm.DWord, scratchClaims))
 }
 
 // fillKey writes the key but for the stacks.
 func (f *filter) fillKey(b *builder, index int) {
-	b.add(
+	b.Add(
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(regScratch, b.key+keyKernel, asm.R1, asm.DWord),
 		asm.StoreMem(regScratch, b.key+keyUser, asm.R1, asm.DWord),
@@ -334,11 +334,11 @@ func (f *filter) fillKey(b *builder, index int) {
 		asm.StoreMem(regScratch, b.key+keyPID, asm.R2, asm.Word),
 	)
 	if f.perThread {
-		b.add(asm.StoreMem(regScratch, b.key+keyTID, regID, asm.Word))
+		b.Add(asm.StoreMem(regScratch, b.key+keyTID, regID, asm.Word))
 	} else {
-		b.add(asm.StoreMem(regScratch, b.key+keyTID, asm.R1, asm.Word))
+		b.Add(asm.StoreMem(regScratch, b.key+keyTID, asm.R1, asm.Word))
 	}
-	b.add(
+	b.Add(
 		asm.Mov.Imm(asm.R1, int32(index)),
 		asm.StoreMem(regScratch, b.key+keyProgram, asm.R1, asm.DWord), // and UserEnd
 		asm.Mov.Reg(asm.R1, regScratch),
@@ -356,7 +356,7 @@ func (f *filter) filterComm(b *builder) {
 	var want [16]byte
 	copy(want[:15], f.comm)
 	for i := 0; i < len(want); i += 8 {
-		b.add(
+		b.Add(
 			asm.LoadMem(asm.R1, regScratch, b.key+keyComm+int16(i), asm.DWord),
 			asm.LoadImm(asm.R2, int64(binary.NativeEndian.Uint64(want[i:])), asm.DWord),
 			asm.JNE.Reg(asm.R1, asm.R2, "release"),
@@ -367,7 +367,7 @@ func (f *filter) filterComm(b *builder) {
 // askHelper has the kernel walk a stack to base+off; R0 is its size in bytes,
 // or a negative errno.
 func (b *builder) askHelper(base asm.Register, off, flags int32) {
-	b.add(
+	b.Add(
 		asm.Mov.Reg(asm.R1, regCtx),
 		asm.Mov.Reg(asm.R2, base),
 		asm.Add.Imm(asm.R2, off),
@@ -379,7 +379,7 @@ func (b *builder) askHelper(base asm.Register, off, flags int32) {
 
 // walkUser does the same with package stack's walker.
 func (b *builder) walkUser() {
-	b.add(
+	b.Add(
 		asm.Mov.Reg(asm.R1, regScratch),
 		asm.Add.Imm(asm.R1, scratchState),
 		asm.Call.Label(bpfwalk.WalkFunc),
@@ -393,8 +393,8 @@ func (b *builder) walkUser() {
 // stackID writes the id of the stack in the scratch slot, R0 bytes long, to the
 // key's field, or R0 itself if that is an error.
 func (b *builder) stackID(field int16, frames int) {
-	done, refused := b.unique("stack"), b.unique("refused")
-	b.add(
+	done, refused := b.Unique("stack"), b.Unique("refused")
+	b.Add(
 		asm.JSLE.Imm(asm.R0, 0, refused),
 		asm.JGT.Imm(asm.R0, int32(8*frames), done), // for the verifier
 
@@ -413,26 +413,26 @@ func (b *builder) stackID(field int16, frames int) {
 		// A segment begins with its parent, which goes where the last address
 		// of the segment before was; that is no longer needed.
 		at := scratchPCs + int32(8*from) - 8
-		b.add(asm.StoreMem(regScratch, int16(at), asm.R0, asm.DWord))
+		b.Add(asm.StoreMem(regScratch, int16(at), asm.R0, asm.DWord))
 		b.segmentID(at, done)
-		b.add(
+		b.Add(
 			asm.StoreMem(regScratch, b.key+field, asm.R0, asm.DWord),
 			asm.JLE.Imm(regTmp, int32(8*(from+segmentPCs)), done),
 		)
 	}
-	b.add(asm.Ja.Label(done))
-	b.label(refused)
-	b.add(asm.StoreMem(regScratch, b.key+field, asm.R0, asm.DWord))
-	b.label(done)
+	b.Add(asm.Ja.Label(done))
+	b.Label(refused)
+	b.Add(asm.StoreMem(regScratch, b.key+field, asm.R0, asm.DWord))
+	b.Label(done)
 }
 
 // segmentID leaves in R0 the id of the segment at an offset of the scratch
 // slot, giving it one if it is new. Without room for it, it counts that and
 // goes to full.
 func (b *builder) segmentID(off int32, full string) {
-	known, raced, got := b.unique("known"), b.unique("raced"), b.unique("got")
+	known, raced, got := b.Unique("known"), b.Unique("raced"), b.Unique("got")
 	b.lookup(mapSegments, regScratch, off)
-	b.add(
+	b.Add(
 		asm.JNE.Imm(asm.R0, 0, known),
 
 		// An id is unique by the CPU, the scratch slot and the slot's own count.
@@ -448,25 +448,25 @@ func (b *builder) segmentID(off int32, full string) {
 		asm.StoreMem(asm.RFP, slotValue, asm.R0, asm.DWord),
 	)
 	b.update(mapSegments, regScratch, off, asm.RFP, slotValue, bpfNoExist)
-	b.add(
+	b.Add(
 		asm.JNE.Imm(asm.R0, 0, raced),
 		asm.LoadMem(asm.R0, asm.RFP, slotValue, asm.DWord),
 		asm.Ja.Label(got),
 	)
-	b.label(raced) // or full
+	b.Label(raced) // or full
 	b.lookup(mapSegments, regScratch, off)
-	b.add(asm.JNE.Imm(asm.R0, 0, known))
+	b.Add(asm.JNE.Imm(asm.R0, 0, known))
 	b.count(counterSegments)
-	b.add(asm.Ja.Label(full))
-	b.label(known)
-	b.add(asm.LoadMem(asm.R0, asm.R0, 0, asm.DWord))
-	b.label(got)
+	b.Add(asm.Ja.Label(full))
+	b.Label(known)
+	b.Add(asm.LoadMem(asm.R0, asm.R0, 0, asm.DWord))
+	b.Label(got)
 }
 
 // countKey adds one to the key's count. Without room for it, it counts that
 // and goes to full.
 func (b *builder) countKey(full string) {
-	b.add(
+	b.Add(
 		asm.Mov.Imm(asm.R1, 1),
 		asm.StoreMem(asm.RFP, slotTotal, asm.R1, asm.DWord),
 	)
@@ -477,7 +477,7 @@ func (b *builder) countKey(full string) {
 // setTimes puts the times behind the numbers to add: the first is at base+off, the last is now. It
 // changes R2.
 func (b *builder) setTimes(words int16, base asm.Register, off int16) {
-	b.add(
+	b.Add(
 		asm.LoadMem(asm.R2, base, off, asm.DWord),
 		asm.StoreMem(asm.RFP, slotTotal+8*words, asm.R2, asm.DWord),
 		asm.LoadMem(asm.R2, asm.RFP, slotNow, asm.DWord),
@@ -488,28 +488,28 @@ func (b *builder) setTimes(words int16, base asm.Register, off int16) {
 // accumulate adds words numbers, on the stack at slotTotal, to those that a map has
 // under the key at base+off, and sets the last of the two times behind them.
 func (b *builder) accumulate(name string, base asm.Register, off int32, words int16, full string) {
-	known, done := b.unique("known"), b.unique("done")
+	known, done := b.Unique("known"), b.Unique("done")
 	b.lookup(name, base, off)
-	b.add(asm.JNE.Imm(asm.R0, 0, known))
+	b.Add(asm.JNE.Imm(asm.R0, 0, known))
 	b.update(name, base, off, asm.RFP, slotTotal, bpfNoExist)
-	b.add(asm.JEq.Imm(asm.R0, 0, done))
+	b.Add(asm.JEq.Imm(asm.R0, 0, done))
 	// Another CPU was faster, or the map is full.
 	b.lookup(name, base, off)
-	b.add(asm.JNE.Imm(asm.R0, 0, known))
+	b.Add(asm.JNE.Imm(asm.R0, 0, known))
 	b.count(counterFull)
-	b.add(asm.Ja.Label(full))
-	b.label(known)
+	b.Add(asm.Ja.Label(full))
+	b.Label(known)
 	for i := range words {
-		b.add(
+		b.Add(
 			asm.LoadMem(asm.R1, asm.RFP, slotTotal+8*i, asm.DWord),
 			asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 8*i),
 		)
 	}
-	b.add(
+	b.Add(
 		asm.LoadMem(asm.R1, asm.RFP, slotTotal+8*words+8, asm.DWord),
 		asm.StoreMem(asm.R0, 8*words+8, asm.R1, asm.DWord),
 	)
-	b.label(done)
+	b.Label(done)
 }
 
 // secondSight is the time after which a process is announced again, in nanoseconds after
@@ -531,9 +531,9 @@ const (
 // the walker knows none, as of a process that has the number of one that ended; each time after
 // twice as long as before, for code can be in no file at all.
 func (b *builder) firstSight() {
-	first, again, note := b.unique("first"), b.unique("again"), b.unique("note")
+	first, again, note := b.Unique("first"), b.Unique("again"), b.Unique("note")
 	b.lookup(mapSeen, regScratch, int32(b.key+keyPID))
-	b.add(
+	b.Add(
 		asm.JEq.Imm(asm.R0, 0, first),
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
 		asm.StoreMem(asm.RFP, slotValue, asm.R1, asm.DWord),
@@ -545,8 +545,8 @@ func (b *builder) firstSight() {
 		asm.LoadMem(asm.R2, regScratch, int16(scratchState+walker.FlagsOffset()), asm.Word),
 		asm.JEq.Imm(asm.R2, 0, "release"), // the walker knows the process
 	)
-	b.label(again)
-	b.add(
+	b.Label(again)
+	b.Add(
 		asm.FnKtimeGetNs.Call(),
 		asm.LoadMem(asm.R1, asm.RFP, slotValue, asm.DWord),
 		asm.Mov.Reg(asm.R2, asm.R1),
@@ -559,18 +559,18 @@ func (b *builder) firstSight() {
 		asm.Add.Imm(asm.R2, 1),
 		asm.Ja.Label(note),
 	)
-	b.label(first)
-	b.add(asm.FnKtimeGetNs.Call(), asm.Mov.Imm(asm.R2, 1))
-	b.label(note)
-	b.add(
+	b.Label(first)
+	b.Add(asm.FnKtimeGetNs.Call(), asm.Mov.Imm(asm.R2, 1))
+	b.Label(note)
+	b.Add(
 		asm.And.Imm(asm.R0, ^sightsMask),
 		asm.Or.Reg(asm.R0, asm.R2),
 		asm.StoreMem(asm.RFP, slotValue, asm.R0, asm.DWord),
 	)
 	b.update(mapSeen, regScratch, int32(b.key+keyPID), asm.RFP, slotValue, bpfAny)
-	b.add(asm.StoreMem(asm.RFP, slotValue, regID, asm.DWord))
+	b.Add(asm.StoreMem(asm.RFP, slotValue, regID, asm.DWord))
 	b.loadMap(asm.R1, mapFirst)
-	b.add(
+	b.Add(
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, slotValue),
 		asm.Mov.Imm(asm.R3, 8),

@@ -34,7 +34,7 @@ func (f *filter) switched(b *builder, p *probe.Program, index int, walk bool) er
 
 // now notes the time of the event.
 func (b *builder) now() {
-	b.add(asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, slotNow, asm.R0, asm.DWord))
+	b.Add(asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, slotNow, asm.R0, asm.DWord))
 }
 
 // lastTraced is the bit of mapLast that is set if the thread is one of the traced ones: its
@@ -45,10 +45,10 @@ const lastTraced = 31
 // come: if not, the kernel gave the program no event of the switches between. That
 // counts if the one that came is traced, and in leave if the one that leaves is.
 func (b *builder) follow(p *probe.Program) error {
-	followed := b.unique("followed")
-	b.add(asm.StoreImm(asm.RFP, slotGap, 0, asm.Word))
+	followed := b.Unique("followed")
+	b.Add(asm.StoreImm(asm.RFP, slotGap, 0, asm.Word))
 	b.lookupIndex(mapLast, 0)
-	b.add(
+	b.Add(
 		asm.JEq.Imm(asm.R0, 0, followed),
 		asm.LoadMem(asm.R3, asm.R0, 0, asm.Word),
 	)
@@ -58,7 +58,7 @@ func (b *builder) follow(p *probe.Program) error {
 	if err := b.loadField(asm.R2, p, "prev_pid"); err != nil {
 		return err
 	}
-	b.add(
+	b.Add(
 		asm.Add.Imm(asm.R1, 1), // 0 is no switch so far
 		asm.Add.Imm(asm.R2, 1),
 		asm.StoreMem(asm.R0, 0, asm.R1, asm.Word),
@@ -72,21 +72,21 @@ func (b *builder) follow(p *probe.Program) error {
 		asm.StoreImm(asm.RFP, slotGap, 0, asm.Word),
 	)
 	b.count(counterGaps)
-	b.label(followed)
+	b.Label(followed)
 	return nil
 }
 
 // markTraced notes that the thread that was just seen to come is traced.
 func (b *builder) markTraced() {
-	marked := b.unique("marked")
+	marked := b.Unique("marked")
 	b.lookupIndex(mapLast, 0)
-	b.add(
+	b.Add(
 		asm.JEq.Imm(asm.R0, 0, marked),
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
 		asm.Or.Imm(asm.R1, -1<<lastTraced),
 		asm.StoreMem(asm.R0, 0, asm.R1, asm.Word),
 	)
-	b.label(marked)
+	b.Label(marked)
 }
 
 // findWait leaves in regTmp what is known of the thread that a field names, or
@@ -95,9 +95,9 @@ func (b *builder) findWait(p *probe.Program, field, unknown string) error {
 	if err := b.loadField(asm.R1, p, field); err != nil {
 		return err
 	}
-	b.add(asm.StoreMem(asm.RFP, slotTask, asm.R1, asm.Word))
+	b.Add(asm.StoreMem(asm.RFP, slotTask, asm.R1, asm.Word))
 	b.lookup(mapWaits, asm.RFP, slotTask)
-	b.add(asm.JEq.Imm(asm.R0, 0, unknown), asm.Mov.Reg(regTmp, asm.R0))
+	b.Add(asm.JEq.Imm(asm.R0, 0, unknown), asm.Mov.Reg(regTmp, asm.R0))
 	return nil
 }
 
@@ -116,32 +116,32 @@ func (f *filter) arrive(b *builder, p *probe.Program) error {
 		b.addTotal(regTmp, waitTask, "arrived")
 		f.endCopied(b)
 	}
-	b.label("arrived")
+	b.Label("arrived")
 	b.remove(mapWaits, asm.RFP, slotTask)
-	b.label("leave")
+	b.Label("leave")
 	return nil
 }
 
 // elapsed leaves the time since the wait in regTmp began in slotTotal, or goes
 // to skip if it is not of the wanted length. The stacks were walked from the time at base+off on.
 func (f *filter) elapsed(b *builder, base asm.Register, off int16, skip string) {
-	b.add(
+	b.Add(
 		asm.LoadMem(asm.R1, asm.RFP, slotNow, asm.DWord),
 		asm.LoadMem(asm.R2, regTmp, waitStart, asm.DWord),
 		asm.Sub.Reg(asm.R1, asm.R2),
 	)
 	if f.min > 0 {
-		b.add(asm.LoadImm(asm.R2, int64(f.min), asm.DWord), asm.JLT.Reg(asm.R1, asm.R2, skip))
+		b.Add(asm.LoadImm(asm.R2, int64(f.min), asm.DWord), asm.JLT.Reg(asm.R1, asm.R2, skip))
 	}
 	if f.max > 0 {
-		b.add(asm.LoadImm(asm.R2, int64(f.max), asm.DWord), asm.JGT.Reg(asm.R1, asm.R2, skip))
+		b.Add(asm.LoadImm(asm.R2, int64(f.max), asm.DWord), asm.JGT.Reg(asm.R1, asm.R2, skip))
 	}
 	b.setTotal(asm.R1, base, off)
 }
 
 // setTotal prepares one event with a value, which is in r, not R2. Its first time is at base+off.
 func (b *builder) setTotal(r, base asm.Register, off int16) {
-	b.add(
+	b.Add(
 		asm.StoreMem(asm.RFP, slotTotal+8, r, asm.DWord),
 		asm.Mov.Imm(asm.R2, 1),
 		asm.StoreMem(asm.RFP, slotTotal, asm.R2, asm.DWord),
@@ -157,24 +157,24 @@ func (b *builder) addTotal(base asm.Register, off int32, full string) {
 
 // clearWaker says that no waker is known.
 func (b *builder) clearWaker() {
-	b.add(asm.Mov.Imm(asm.R1, 0))
+	b.Add(asm.Mov.Imm(asm.R1, 0))
 	for i := int16(0); i < keySize; i += 8 {
-		b.add(asm.StoreMem(regScratch, scratchWaker+i, asm.R1, asm.DWord))
+		b.Add(asm.StoreMem(regScratch, scratchWaker+i, asm.R1, asm.DWord))
 	}
 }
 
 // leave notes since when, and with which stacks, the current thread is off its
 // CPU.
 func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error {
-	b.add(
+	b.Add(
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(regID, asm.R0),
 	)
 	f.filterTask(b)
-	known := b.unique("known")
-	b.add(asm.LoadMem(asm.R1, asm.RFP, slotGap, asm.Word), asm.JEq.Imm(asm.R1, 0, known))
+	known := b.Unique("known")
+	b.Add(asm.LoadMem(asm.R1, asm.RFP, slotGap, asm.Word), asm.JEq.Imm(asm.R1, 0, known))
 	b.count(counterGaps)
-	b.label(known)
+	b.Label(known)
 	if err := b.forget(p); err != nil {
 		return err
 	}
@@ -190,20 +190,20 @@ func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error
 		f.findStacks(b, walk)
 	}
 	b.move(regScratch, scratchWait+waitStart, asm.RFP, slotNow, 8)
-	b.add(asm.Mov.Imm(asm.R1, notCopied), asm.StoreMem(regScratch, scratchWait+waitCopy, asm.R1, asm.DWord))
+	b.Add(asm.Mov.Imm(asm.R1, notCopied), asm.StoreMem(regScratch, scratchWait+waitCopy, asm.R1, asm.DWord))
 	if f.waits != Wakeups {
 		f.copyUnwalked(b, walk)
 	}
 	b.update(mapWaits, asm.RFP, slotTask, regScratch, scratchWait, bpfAny)
-	noted := b.unique("noted")
-	b.add(asm.JEq.Imm(asm.R0, 0, noted))
+	noted := b.Unique("noted")
+	b.Add(asm.JEq.Imm(asm.R0, 0, noted))
 	b.count(counterWaits)
-	b.label(noted)
+	b.Label(noted)
 	if f.waits != Wakeups {
 		b.firstSight()
 	}
 	b.release()
-	b.label("exit")
+	b.Label("exit")
 	return nil
 }
 
@@ -216,7 +216,7 @@ func (b *builder) forget(p *probe.Program) error {
 	}
 	b.remove(mapWaits, asm.RFP, slotTask)
 	b.count(counterUnended)
-	b.label("new")
+	b.Label("new")
 	return nil
 }
 
@@ -225,13 +225,13 @@ func (f *filter) filterState(b *builder, p *probe.Program) error {
 	if err := b.loadField(asm.R1, p, "prev_state"); err != nil {
 		return err
 	}
-	stopped := b.unique("stopped")
-	b.add(
+	stopped := b.Unique("stopped")
+	b.Add(
 		asm.JNE.Imm(asm.R1, stateRunning, stopped),
 		asm.Mov.Imm(asm.R1, int32(Preempted)),
 	)
-	b.label(stopped)
-	b.add(
+	b.Label(stopped)
+	b.Add(
 		asm.Mov.Reg(asm.R2, asm.R1),
 		asm.And.Imm(asm.R2, stateDead),
 		asm.JNE.Imm(asm.R2, 0, "exit"),
@@ -255,7 +255,7 @@ func (f *filter) waking(b *builder, p *probe.Program, index int, walk bool) erro
 	if f.waits == Wakeups { // the stacks are the waker's
 		f.elapsed(b, asm.RFP, slotNow, "exit")
 	}
-	b.add(
+	b.Add(
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(regID, asm.R0),
 	)
@@ -274,12 +274,12 @@ func (f *filter) waking(b *builder, p *probe.Program, index int, walk bool) erro
 	} else {
 		// The walk has used regTmp.
 		b.lookup(mapWaits, asm.RFP, slotTask)
-		b.add(asm.JEq.Imm(asm.R0, 0, "release"))
+		b.Add(asm.JEq.Imm(asm.R0, 0, "release"))
 		b.move(asm.R0, waitWaker, regScratch, scratchWaker, keySize)
 	}
 	b.firstSight()
 	b.release()
-	b.label("exit")
+	b.Label("exit")
 	if f.waits == Wakeups {
 		b.remove(mapWaits, asm.RFP, slotTask)
 	}

@@ -39,7 +39,7 @@ func (g *statements) aggregate(s *typed.Stmt) {
 		g.emit(asm.JNE.Imm(asm.R0, 0, deeper))
 		g.findOrCreateIn(check.ClassName(m, n), m, at, check.AggSize(m), hit, done)
 		g.jump(hit)
-		g.place(deeper)
+		g.Label(deeper)
 	}
 	if limit, err := check.KeyLimit(m, g.c.Kern); err == nil && limit < check.KernelKey(m).Size {
 		over := g.label()
@@ -51,7 +51,7 @@ func (g *statements) aggregate(s *typed.Stmt) {
 		})
 	}
 	g.findOrCreateAt(m, at, check.AggSize(m), hit, done)
-	g.place(hit)
+	g.Label(hit)
 	inner := m.Agg
 	if inner == ir.AggSeries {
 		inner = m.Inner
@@ -61,7 +61,7 @@ func (g *statements) aggregate(s *typed.Stmt) {
 	} else {
 		g.update(inner, m.Signed, x)
 	}
-	g.place(done)
+	g.Label(done)
 }
 
 // last sets the value that R0 points to and its time. A program that comes in between on the same
@@ -135,7 +135,7 @@ func (g *runtime) extreme(smallest, signed bool, off int16) {
 			asm.LoadMem(asm.R2, asm.R0, off, asm.DWord), asm.JLE.Reg(asm.R1, asm.R2, end),
 			asm.StoreMem(asm.R0, off, asm.R1, asm.DWord),
 		)
-		g.place(end)
+		g.Label(end)
 		return
 	}
 	// CMPXCHG compares with R0, so the address moves to R3.
@@ -145,7 +145,7 @@ func (g *runtime) extreme(smallest, signed bool, off int16) {
 		g.emit(asm.Mov.Reg(asm.R2, asm.R0), Atomic(asm.CmpXchg, asm.R3, asm.R1, off))
 		g.emit(asm.JEq.Reg(asm.R0, asm.R2, end))
 	}
-	g.place(end)
+	g.Label(end)
 	g.emit(asm.Mov.Reg(asm.R0, asm.R3))
 }
 
@@ -220,12 +220,12 @@ func (g *runtime) bucket(m *ir.Map) {
 			asm.Add.Imm(asm.R1, 1))
 	}
 	g.jump(end)
-	g.place(small)
+	g.Label(small)
 	g.emit(asm.Add.Imm(asm.R1, 1))
 	g.jump(end)
-	g.place(neg)
+	g.Label(neg)
 	g.emit(asm.Mov.Imm(asm.R1, 0))
-	g.place(end)
+	g.Label(end)
 }
 
 func (g *runtime) linearBucket(m *ir.Map) {
@@ -236,10 +236,10 @@ func (g *runtime) linearBucket(m *ir.Map) {
 		asm.Div.Reg(asm.R1, asm.R2))
 	g.emit(asm.Add.Imm(asm.R1, 1))
 	g.jump(end)
-	g.place(low)
+	g.Label(low)
 	g.emit(asm.Mov.Imm(asm.R1, 0))
 	g.jump(end)
-	g.place(high)
+	g.Label(high)
 	g.emit(asm.Mov.Imm(asm.R1, int32(eval.LinearBuckets(m.Min, m.Max, m.Step)-1)))
-	g.place(end)
+	g.Label(end)
 }

@@ -14,9 +14,9 @@ func (g *values) choose(e *typed.Node, dst asm.Register) {
 	g.branch(e.Args[0], no, false)
 	g.scalar(e.Args[1], dst)
 	g.jump(end)
-	g.place(no)
+	g.Label(no)
 	g.scalar(e.Args[2], dst)
-	g.place(end)
+	g.Label(end)
 }
 
 // truthValue evaluates a condition to 1 or 0, or the opposite if inverted.
@@ -25,9 +25,9 @@ func (g *values) truthValue(e *typed.Node, dst asm.Register, inverted bool) {
 	g.branch(e, yes, true)
 	g.imm(dst, int64(eval.B2u(inverted)))
 	g.jump(end)
-	g.place(yes)
+	g.Label(yes)
 	g.imm(dst, int64(eval.B2u(!inverted)))
-	g.place(end)
+	g.Label(end)
 }
 
 // branch jumps to target if the truth of e is when, and falls through otherwise.
@@ -94,7 +94,7 @@ func (g *values) shortCircuit(e *typed.Node, target string, when bool) {
 	skip := g.label()
 	g.branch(e.Args[0], skip, !when)
 	g.branch(e.Args[1], target, when)
-	g.place(skip)
+	g.Label(skip)
 }
 
 // compareJump is branch for a comparison of scalars.

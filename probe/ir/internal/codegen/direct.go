@@ -178,7 +178,7 @@ func (g *values) loadDirect(e, root *typed.Node, off int, dst asm.Register) {
 	null, back := g.label(), g.label()
 	g.scalar(root, dst)
 	g.emit(asm.JEq.Imm(dst, 0, null), asm.LoadMem(dst, dst, int16(off), sizeOf(e.Type.Size)))
-	g.place(back)
+	g.Label(back)
 	g.later(null, func() {
 		g.count(check.CntFaults)
 		g.imm(dst, 0)

@@ -378,7 +378,7 @@ func (g *machine) signedDiv(e *typed.Node, dst, t asm.Register) {
 	done := g.label()
 	g.emit(asm.JSGE.Imm(t, 0, done))
 	g.emit(asm.Neg.Imm(dst, 0))
-	g.place(done)
+	g.Label(done)
 	g.extend(dst, e.Type)
 }
 
@@ -388,13 +388,13 @@ func (g *code) signedDivImm(e *typed.Node, dst asm.Register, k int32) {
 	g.emit(asm.JSLT.Imm(dst, 0, neg))
 	g.emit(aluOps[e.Op].Imm(dst, k))
 	g.jump(done)
-	g.place(neg)
+	g.Label(neg)
 	g.emit(asm.Neg.Imm(dst, 0), aluOps[e.Op].Imm(dst, k), asm.Neg.Imm(dst, 0))
-	g.place(done)
+	g.Label(done)
 }
 
 func (g *code) magnitude(r asm.Register) {
 	l := g.label()
 	g.emit(asm.JSGE.Imm(r, 0, l), asm.Neg.Imm(r, 0))
-	g.place(l)
+	g.Label(l)
 }

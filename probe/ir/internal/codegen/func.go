@@ -1,7 +1,6 @@
 package codegen
 
 import (
-	"fmt"
 	"slices"
 	"unsafe"
 
@@ -48,7 +47,7 @@ func (g *runtime) control(dst asm.Register) {
 
 // prologue generates the code before the action.
 func (g *runtime) prologue() {
-	n := len(g.insns)
+	n := len(g.Insns)
 	if g.usesFn["ctx"] || g.usesFn["callbacks"] {
 		g.emit(asm.Mov.Reg(g.fn.ctx, asm.R1))
 	}
@@ -80,7 +79,7 @@ func (g *runtime) prologue() {
 	} else {
 		g.emit(asm.LoadMem(asm.R2, asm.R1, ctlDisabled, asm.Word), asm.JNE.Imm(asm.R2, 0, ".out"))
 	}
-	g.insns[n] = funcMeta(g.insns[n], g.fn.name, 1, btf.GlobalFunc).WithSymbol(g.fn.name)
+	g.Insns[n] = funcMeta(g.Insns[n], g.fn.name, 1, btf.GlobalFunc).WithSymbol(g.fn.name)
 	g.cpuBudgetEnter()
 	if g.usesFn["scratch"] {
 		g.acquire()
@@ -108,17 +107,17 @@ func (g *runtime) filtersSelf() bool {
 
 // epilogue generates the code after the action, which an early return reaches too.
 func (g *runtime) epilogue() {
-	g.place(".exit")
+	g.Label(".exit")
 	if g.usesFn["scratch"] {
 		g.releaseScratch()
-		g.place(".level")
+		g.Label(".level")
 	}
 	g.cpuBudgetLeave()
 	if g.resultSlot != 0 {
 		g.load(asm.R0, loc{off: g.resultSlot}, 8)
 		g.emit(asm.Return())
 	}
-	g.place(".out")
+	g.Label(".out")
 	g.emit(asm.Mov.Imm(asm.R0, kernel.Idle(g.c.Pp.Type)), asm.Return())
 }
 
@@ -150,7 +149,7 @@ func (g *runtime) entry(name string, missing string) {
 func (g *runtime) acquire() {
 	got := g.label()
 	g.claim(0, got)
-	g.place(got)
+	g.Label(got)
 	g.emit(asm.Mov.Reg(g.fn.scr, asm.R0), asm.Add.Imm(g.fn.scr, check.ScratchUsed))
 	if g.usesFn["callbacks"] {
 		g.store(loc{off: g.scratchSlot}, g.fn.scr, 8)
@@ -215,7 +214,7 @@ func (g *runtime) cpuBudgetEnter() {
 		asm.Sub.Reg(asm.R3, asm.R2), asm.JLT.Imm(asm.R3, cpuWindow, same),
 		asm.StoreMem(asm.R0, budStart, asm.R1, asm.DWord), storeImm(asm.R0, budUsed, 0, asm.DWord),
 	)
-	g.place(same)
+	g.Label(same)
 	limit := int32(min(g.prog.Budget.CPUPercent, 100) / 100 * cpuWindow)
 	g.emit(asm.LoadMem(asm.R2, asm.R0, budUsed, asm.DWord), asm.JGT.Imm(asm.R2, limit, over))
 	g.later(over, func() {
@@ -260,7 +259,7 @@ func (g *runtime) eventBudget(over string) {
 		asm.Sub.Reg(asm.R3, asm.R2), asm.JLT.Imm(asm.R3, 1_000_000_000, same),
 		asm.StoreMem(asm.R0, budWindow, asm.R1, asm.DWord), storeImm(asm.R0, budEvents, 0, asm.DWord),
 	)
-	g.place(same)
+	g.Label(same)
 	g.emit(
 		asm.Mov.Imm(asm.R1, 1), asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, budEvents),
 		asm.LoadMem(asm.R1, asm.R0, budEvents, asm.DWord), asm.LoadImm(asm.R2, int64(limit), asm.DWord),
@@ -293,7 +292,7 @@ func (g *runtime) countStored() {
 		asm.JEq.Imm(asm.R0, 0, end),
 		asm.Mov.Imm(asm.R1, 1), asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 0),
 	)
-	g.place(end)
+	g.Label(end)
 	g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
 }
 
@@ -325,7 +324,7 @@ func (g *runtime) failedFunction() {
 		asm.FnRingbufSubmit.Call(),
 		asm.Mov.Imm(asm.R0, 0), asm.Return(),
 	)
-	g.place(lost)
+	g.Label(lost)
 	g.emit(storeImm(asm.R10, -4, int32(g.lay.Lost(g.prog.Failures)), asm.Word))
 	g.countStored()
 }
@@ -356,12 +355,12 @@ func (g *statements) callback(name string, params int, parent asm.Register, save
 		next, end := g.label(), g.label()
 		g.fn.loops = []loopLabels{{next, end}}
 		g.block(body)
-		g.place(next)
+		g.Label(next)
 		g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
 		// a return from the action: set retSlot for the caller, then end the loop
-		g.place(g.fn.exit)
+		g.Label(g.fn.exit)
 		g.storeImm(loc{off: g.retSlot}, 1, 8)
-		g.place(end)
+		g.Label(end)
 		g.emit(asm.Mov.Imm(asm.R0, 1), asm.Return())
 		g.flushCold()
 		g.fn = was
@@ -369,10 +368,7 @@ func (g *statements) callback(name string, params int, parent asm.Register, save
 }
 
 // subName returns a new name for a function of the program.
-func (g *code) subName() string {
-	g.nlabel++
-	return fmt.Sprintf(".loop%d", g.nlabel)
-}
+func (g *code) subName() string { return g.Unique(".loop") }
 
 // funcPtr loads the address of a function.
 func funcPtr(dst asm.Register, name string) asm.Instruction {

@@ -168,39 +168,25 @@ func (g *statements) program() (asm.Instructions, error) {
 	if limit := g.frameLimit(); g.frame.peak > limit {
 		return nil, &frameError{g.frame.peak, limit}
 	}
-	g.finish()
-	return g.insns, nil
+	return g.finish(), nil
 }
 
 // emit appends instructions. The first one gets the pending labels and the source line.
 func (g *code) emit(ins ...asm.Instruction) {
-	if len(g.insns) > maxInsns {
+	n := len(g.Insns)
+	if n > maxInsns {
 		g.fail("program of more than %d instructions", maxInsns)
 		return
 	}
-	for _, in := range ins {
-		if len(g.labels) > 0 {
-			in = in.WithSymbol(g.labels[0])
-			for _, l := range g.labels[1:] {
-				g.alias[l] = g.labels[0]
-			}
-			g.labels = g.labels[:0]
-		}
-		if g.note != "" {
-			in = in.WithSource(asm.Comment(g.note))
-			g.note = ""
-		}
-		g.insns = append(g.insns, in)
+	g.Add(ins...)
+	if g.note != "" && len(ins) > 0 {
+		g.Insns[n] = g.Insns[n].WithSource(asm.Comment(g.note))
+		g.note = ""
 	}
 }
 
-// label returns a new label; place puts it at the next instruction.
-func (g *code) label() string {
-	g.nlabel++
-	return fmt.Sprintf(".L%d", g.nlabel)
-}
-
-func (g *code) place(l string) { g.labels = append(g.labels, l) }
+// label returns a new label, for Label to put it at the next instruction.
+func (g *code) label() string { return g.Unique(".L") }
 
 func (g *code) jump(l string) { g.emit(asm.Ja.Label(l)) }
 
@@ -226,7 +212,7 @@ func (g *runtime) call(fn asm.BuiltinFunc) {
 // later moves code that seldom runs behind the end of the function.
 func (g *code) later(l string, code func()) {
 	g.fn.cold = append(g.fn.cold, func() {
-		g.place(l)
+		g.Label(l)
 		code()
 	})
 }

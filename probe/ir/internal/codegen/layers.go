@@ -4,6 +4,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/bpfasm"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
@@ -35,13 +36,10 @@ import (
 
 // code is the instructions generated so far.
 type code struct {
-	insns  asm.Instructions
-	labels []string // of the next instruction
-	alias  map[string]string
-	nlabel int
-	note   string // of the next instruction
-	fn     *function
-	err    error
+	bpfasm.Assembler
+	note string // of the next instruction
+	fn   *function
+	err  error
 }
 
 // machine tracks the places of values: in the frame, in scratch memory, in registers.
@@ -93,7 +91,6 @@ func newStatements(p *ir.Program, plan *probe.Plan, c *check.Checked, lay *check
 	lim limits,
 ) *statements {
 	m := machine{lim: lim, homes: map[*ir.Var]home{}}
-	m.alias = map[string]string{}
 	m.fn = &function{
 		name: c.Pp.Name, fp: asm.R10, ctx: asm.R6, scr: asm.R9, evnt: asm.R8,
 		exit: ".exit",

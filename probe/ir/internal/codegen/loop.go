@@ -163,7 +163,7 @@ func (g *statements) loopBack(s *typed.Stmt, open bool) {
 		g.markUnknown(append([]*typed.Stmt{{Op: ir.StmtLet, Var: i}}, s.Body...))
 	}
 	top, next, end := g.label(), g.label(), g.label()
-	g.place(top)
+	g.Label(top)
 	if open {
 		g.emit(asm.JCOND.Label(end))
 	}
@@ -177,7 +177,7 @@ func (g *statements) loopBack(s *typed.Stmt, open bool) {
 		g.setVar(s.Var, h.reg)
 	}
 	g.loopBody(s, next, end)
-	g.place(next)
+	g.Label(next)
 	if !h.inReg {
 		g.readVar(i, asm.R0)
 	}
@@ -186,7 +186,7 @@ func (g *statements) loopBack(s *typed.Stmt, open bool) {
 		g.setVar(i, asm.R0)
 	}
 	g.jump(top)
-	g.place(end)
+	g.Label(end)
 }
 
 // counter returns the variable that counts a loop's turns: the loop's own, or a new one if
@@ -223,12 +223,12 @@ func (g *statements) loopIter(s *typed.Stmt) {
 	}
 	g.scalar(s.X, asm.R3)
 	g.emit(asm.JLE.Imm(asm.R3, int32(s.Max), bound), asm.Mov.Imm(asm.R3, int32(s.Max)))
-	g.place(bound)
+	g.Label(bound)
 	g.emit(asm.Mov.Imm(asm.R2, 0))
 	call(KfuncIterNew)
 	g.assigned[s.Var] = true
 	top, end, leave := g.label(), g.label(), g.label()
-	g.place(top)
+	g.Label(top)
 	call(KfuncIterNext)
 	g.emit(asm.JEq.Imm(asm.R0, 0, end), asm.LoadMem(asm.R0, asm.R0, 0, asm.Word))
 	g.setVar(s.Var, asm.R0)
@@ -237,10 +237,10 @@ func (g *statements) loopIter(s *typed.Stmt) {
 	g.loopBody(s, top, end)
 	g.fn.exit = exit
 	g.jump(top)
-	g.place(leave) // a return from the action
+	g.Label(leave) // a return from the action
 	call(KfuncIterDestroy)
 	g.jump(exit)
-	g.place(end)
+	g.Label(end)
 	call(KfuncIterDestroy)
 }
 
@@ -254,7 +254,7 @@ func (g *statements) loopHelper(s *typed.Stmt) {
 	l := g.label()
 	g.scalar(s.X, asm.R1)
 	g.emit(asm.JLE.Imm(asm.R1, int32(s.Max), l), asm.Mov.Imm(asm.R1, int32(s.Max)))
-	g.place(l)
+	g.Label(l)
 	g.emit(funcPtr(asm.R2, name), asm.Mov.Reg(asm.R3, g.fn.fp), asm.Mov.Imm(asm.R4, 0))
 	g.call(asm.FnLoop)
 	g.afterCallback()

@@ -65,7 +65,7 @@ func (g *values) mapGet(e *typed.Node, dst asm.Register) {
 	if e.Type.Signed {
 		g.extend(asm.R0, e.Type)
 	}
-	g.place(none)
+	g.Label(none)
 	g.move(dst, asm.R0)
 }
 
@@ -93,9 +93,9 @@ func (g *values) mapGetValue(e *typed.Node, to loc) {
 	g.emit(asm.JEq.Imm(asm.R0, 0, g.missed(e.Site, none)))
 	g.copyFrom(to, asm.R0, e.Type.Size)
 	g.jump(end)
-	g.place(none)
+	g.Label(none)
 	g.zero(to, e.Type.Size)
-	g.place(end)
+	g.Label(end)
 }
 
 // find looks up an entry, reads it, deletes it if s.Delete is set, and runs one of two
@@ -114,9 +114,9 @@ func (g *statements) find(s *typed.Stmt) {
 	if len(s.Else) > 0 {
 		g.jump(end)
 	}
-	g.place(none)
+	g.Label(none)
 	g.block(s.Else)
-	g.place(end)
+	g.Label(end)
 }
 
 // set stores a value. If there is no room for it, it counts the loss under the map.
@@ -138,7 +138,7 @@ func (g *statements) set(s *typed.Stmt) {
 	g.mapCall(s.Map, asm.FnMapUpdateElem)
 	full, back := g.label(), g.label()
 	g.emit(asm.JNE.Imm(asm.R0, 0, full))
-	g.place(back)
+	g.Label(back)
 	g.later(full, func() {
 		switch s.Flag { // a condition that does not hold is not a loss
 		case ir.SetCreate:
@@ -159,10 +159,10 @@ func (g *statements) addTo(s *typed.Stmt) {
 	x := g.settled(s.X)
 	hit, done := g.label(), g.label()
 	g.findOrCreate(s.Map, s.Key, s.Map.Value.Size, hit, done)
-	g.place(hit)
+	g.Label(hit)
 	x(asm.R1)
 	g.emit(asm.AddAtomic.Mem(asm.R0, asm.R1, sizeOf(s.Map.Value.Size), 0))
-	g.place(done)
+	g.Label(done)
 }
 
 // settled evaluates a scalar now, and returns a function that loads it into a register later,

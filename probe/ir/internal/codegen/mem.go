@@ -123,7 +123,7 @@ func (g *values) loadMemory(e *typed.Node, dst asm.Register) {
 func (g *code) truth(r asm.Register) {
 	l := g.label()
 	g.emit(asm.JEq.Imm(r, 0, l), asm.Mov.Imm(r, 1))
-	g.place(l)
+	g.Label(l)
 }
 
 // readHelper calls the helper that reads R2 bytes at R3 to R1. It counts a failure, after
@@ -136,7 +136,7 @@ func (g *runtime) readHelper(user, text bool, site uint32) {
 	g.call(fn)
 	bad, back := g.label(), g.label()
 	g.emit(asm.JSLT.Imm(asm.R0, 0, bad))
-	g.place(back)
+	g.Label(back)
 	g.later(bad, func() {
 		g.failed(site)
 		g.count(check.CntFaults)
@@ -280,7 +280,7 @@ func (g *values) readText(e *typed.Node, to loc) {
 func (g *values) checkCut(e *typed.Node, ptr loc) {
 	full, back := g.label(), g.label()
 	g.emit(asm.JEq.Imm(asm.R0, int32(e.Type.Size), full))
-	g.place(back)
+	g.Label(back)
 	one := g.slot()
 	g.later(full, func() {
 		g.addr(asm.R1, one)
@@ -308,7 +308,7 @@ func (g *values) sizedText(e *typed.Node, to, ptr loc) {
 	n := g.slot()
 	l := g.label()
 	g.emit(asm.JLE.Imm(asm.R0, room, l), asm.Mov.Imm(asm.R0, room))
-	g.place(l)
+	g.Label(l)
 	g.emit(asm.Add.Imm(asm.R0, 1))
 	g.store(n, asm.R0, 8)
 	g.zero(to, e.Type.Size)
@@ -316,7 +316,7 @@ func (g *values) sizedText(e *typed.Node, to, ptr loc) {
 	// The bound is repeated for the verifier: not every kernel tracks it through memory.
 	l = g.label()
 	g.emit(asm.JLE.Imm(asm.R2, room+1, l), asm.Mov.Imm(asm.R2, room+1))
-	g.place(l)
+	g.Label(l)
 	g.addr(asm.R1, to)
 	g.load(asm.R3, ptr, 8)
 	user := e.Args[0].Type.User
@@ -327,7 +327,7 @@ func (g *values) sizedText(e *typed.Node, to, ptr loc) {
 	}
 	failed, back := g.label(), g.label()
 	g.emit(asm.JSLT.Imm(asm.R0, 0, failed))
-	g.place(back)
+	g.Label(back)
 	g.later(failed, func() {
 		// The helper also reads the byte in place of the NUL, which may be in a page that is
 		// not there. It failed, so there is no NUL before: the bytes alone are read.
@@ -336,12 +336,12 @@ func (g *values) sizedText(e *typed.Node, to, ptr loc) {
 		g.emit(asm.Sub.Imm(asm.R2, 1))
 		l := g.label()
 		g.emit(asm.JLE.Imm(asm.R2, room, l), asm.Mov.Imm(asm.R2, room))
-		g.place(l)
+		g.Label(l)
 		g.emit(asm.JEq.Imm(asm.R2, 0, empty))
 		g.addr(asm.R1, to)
 		g.load(asm.R3, ptr, 8)
 		g.readHelper(user, false, e.Site)
-		g.place(empty)
+		g.Label(empty)
 		g.emit(asm.Mov.Imm(asm.R0, 0))
 		g.jump(back)
 	})
@@ -373,7 +373,7 @@ func (g *values) readBytes(e *typed.Node, to loc) {
 	}
 	cut, back := g.label(), g.label()
 	g.emit(asm.JGT.Imm(asm.R2, size, cut))
-	g.place(back)
+	g.Label(back)
 	g.later(cut, func() {
 		g.count(check.CntTruncated)
 		g.emit(asm.Mov.Imm(asm.R2, size))
@@ -447,9 +447,9 @@ func (g *values) chooseValue(e *typed.Node, to loc) {
 	g.branch(e.Args[0], no, false)
 	g.value(e.Args[1], to)
 	g.jump(end)
-	g.place(no)
+	g.Label(no)
 	g.value(e.Args[2], to)
-	g.place(end)
+	g.Label(end)
 }
 
 // stackValue stores the program counters of a stack. The helper zeroes the rest.

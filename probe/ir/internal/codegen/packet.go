@@ -36,7 +36,7 @@ func (g *statements) emitPacket(s *typed.Stmt) {
 	g.emit(asm.Mov.Imm(asm.R5, packetHeadSize))
 	g.call(asm.FnSkbOutput)
 	g.emit(asm.JNE.Imm(asm.R0, 0, lost))
-	g.place(done)
+	g.Label(done)
 }
 
 // isArgument reports whether a pointer is one of the context's own, which the verifier

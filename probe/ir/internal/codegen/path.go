@@ -44,7 +44,7 @@ func (g *values) pathText(e *typed.Node, to loc) {
 	g.emit(asm.Mov.Imm(asm.R2, int32(size)))
 	g.addr(asm.R3, raw)
 	g.readHelper(false, true, e.Site)
-	g.place(end)
+	g.Label(end)
 	g.later(bad, func() {
 		g.failed(e.Site)
 		g.count(check.CntFaults)

@@ -1,43 +1,30 @@
 package codegen
 
-import (
-	"strings"
-
-	"github.com/cilium/ebpf/asm"
-)
+import "github.com/cilium/ebpf/asm"
 
 // finish resolves labels that share an instruction. It removes unreachable instructions,
 // which the verifier refuses, and jumps to the next instruction.
-func (g *code) finish() {
-	if len(g.labels) > 0 {
-		g.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
-	}
-	for i, in := range g.insns {
-		if to, ok := g.alias[in.Reference()]; ok && strings.HasPrefix(in.Reference(), ".") {
-			g.insns[i] = in.WithReference(to)
-		}
-	}
-	g.dropUnreachable()
-	g.dropJumps()
+func (g *code) finish() asm.Instructions {
+	return dropJumps(dropUnreachable(g.Finish()))
 }
 
 // dropUnreachable keeps the instructions that are reachable from the start, by jumps, calls
 // and function pointers.
-func (g *code) dropUnreachable() {
+func dropUnreachable(insns asm.Instructions) asm.Instructions {
 	at := map[string]int{}
-	for i, in := range g.insns {
+	for i, in := range insns {
 		if s := in.Symbol(); s != "" {
 			at[s] = i
 		}
 	}
-	seen := make([]bool, len(g.insns))
+	seen := make([]bool, len(insns))
 	work := []int{0}
 	for len(work) > 0 {
 		i := work[len(work)-1]
 		work = work[:len(work)-1]
-		for i < len(g.insns) && !seen[i] {
+		for i < len(insns) && !seen[i] {
 			seen[i] = true
-			in := g.insns[i]
+			in := insns[i]
 			if to, ok := at[in.Reference()]; ok && !in.IsLoadFromMap() {
 				work = append(work, to)
 			}
@@ -47,25 +34,25 @@ func (g *code) dropUnreachable() {
 			i++
 		}
 	}
-	out := g.insns[:0]
-	for i, in := range g.insns {
+	out := insns[:0]
+	for i, in := range insns {
 		if seen[i] {
 			out = append(out, in)
 		}
 	}
-	g.insns = out
+	return out
 }
 
 // dropJumps removes jumps to the next instruction. A jump that has a label stays, because
 // another jump may lead to it.
-func (g *code) dropJumps() {
-	out := g.insns[:0]
-	for i, in := range g.insns {
+func dropJumps(insns asm.Instructions) asm.Instructions {
+	out := insns[:0]
+	for i, in := range insns {
 		ja := in.OpCode.Class().IsJump() && in.OpCode.JumpOp() == asm.Ja
-		if ja && in.Symbol() == "" && i+1 < len(g.insns) && g.insns[i+1].Symbol() == in.Reference() {
+		if ja && in.Symbol() == "" && i+1 < len(insns) && insns[i+1].Symbol() == in.Reference() {
 			continue
 		}
 		out = append(out, in)
 	}
-	g.insns = out
+	return out
 }

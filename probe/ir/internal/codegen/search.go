@@ -35,7 +35,7 @@ func (g *values) search(e *typed.Node, at loc, found func(i int)) {
 			g.emit(asm.JNE.Imm(asm.R0, int32(s[j]), next))
 		}
 		found(i)
-		g.place(next)
+		g.Label(next)
 	}
 }
 
@@ -55,9 +55,9 @@ func (g *values) searchText(at loc, size int, needle *typed.Node, found func(i i
 			g.emit(asm.JNE.Reg(asm.R0, asm.R1, next))
 		}
 		g.jump(next) // the NUL at the end of one is not in the other
-		g.place(hit)
+		g.Label(hit)
 		found(i)
-		g.place(next)
+		g.Label(next)
 	}
 }
 
@@ -72,7 +72,7 @@ func (g *values) indexOf(e *typed.Node, dst asm.Register) {
 		g.jump(done)
 	})
 	g.imm(asm.R0, -1)
-	g.place(done)
+	g.Label(done)
 	g.move(dst, asm.R0)
 }
 
@@ -98,7 +98,7 @@ func (g *values) glob(e *typed.Node, at loc, yes string) {
 		g.emit(asm.JEq.Imm(asm.R0, 0, done))
 		g.globStep(p)
 	}
-	g.place(done)
+	g.Label(done)
 	g.emit(asm.RSh.Imm(asm.R1, int32(len(p.Tokens))), asm.And.Imm(asm.R1, 1),
 		asm.JNE.Imm(asm.R1, 0, yes))
 }
@@ -173,13 +173,13 @@ func (g *values) memcmp(e *typed.Node, dst asm.Register) {
 	}
 	g.imm(dst, 0)
 	g.jump(end)
-	g.place(differ)
+	g.Label(differ)
 	g.emit(asm.JLT.Reg(asm.R0, asm.R1, less))
 	g.imm(dst, 1)
 	g.jump(end)
-	g.place(less)
+	g.Label(less)
 	g.imm(dst, -1)
-	g.place(end)
+	g.Label(end)
 }
 
 // textLen counts the bytes before the NUL, or the frames of a stack.
@@ -212,7 +212,7 @@ func (g *values) textLen(e *typed.Node, dst asm.Register) {
 		g.load(asm.R0, at.at(i*size), size)
 		g.emit(asm.JEq.Imm(asm.R0, 0, done), asm.Add.Imm(asm.R1, 1))
 	}
-	g.place(done)
+	g.Label(done)
 	g.move(dst, asm.R1)
 }
 

@@ -29,7 +29,7 @@ func (g *runtime) clearCookie() {
 	g.emit(asm.JNE.Imm(asm.R0, 0, returns))
 	g.kfunc(check.KfuncCookie)
 	g.emit(asm.Mov.Imm(asm.R1, 0), asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord))
-	g.place(returns)
+	g.Label(returns)
 }
 
 // kernelCall calls a kernel function, with its arguments in place, by its id in the plan's

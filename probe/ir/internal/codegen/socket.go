@@ -18,7 +18,7 @@ func (g *values) socketCookie(e *typed.Node, dst asm.Register) {
 	g.scalar(root, asm.R1)
 	g.emit(asm.JEq.Imm(asm.R1, 0, null))
 	g.call(asm.FnGetSocketCookie)
-	g.place(back)
+	g.Label(back)
 	g.move(dst, asm.R0)
 	g.later(null, func() {
 		g.imm(asm.R0, 0)

@@ -106,7 +106,7 @@ func (g *statements) signalled(site uint32) {
 	}
 	bad, back := g.label(), g.label()
 	g.emit(asm.JSLT.Imm(asm.R0, 0, bad))
-	g.place(back)
+	g.Label(back)
 	g.later(bad, func() {
 		g.failed(site)
 		g.jump(back)
@@ -182,9 +182,9 @@ func (g *statements) ifStmt(s *typed.Stmt) {
 	if len(s.Else) > 0 {
 		g.jump(end)
 	}
-	g.place(no)
+	g.Label(no)
 	g.block(s.Else)
-	g.place(end)
+	g.Label(end)
 }
 
 // forEach generates a call of bpf_for_each_map_elem(map, body, frame, 0).
@@ -278,7 +278,7 @@ func (g *statements) emitEvent(s *typed.Stmt) {
 		g.emit(asm.Mov.Imm(asm.R5, int32(s.Map.Value.Size)))
 		g.call(asm.FnPerfEventOutput)
 		g.emit(asm.JNE.Imm(asm.R0, 0, lost))
-		g.place(done)
+		g.Label(done)
 		return
 	}
 	g.emit(
@@ -290,7 +290,7 @@ func (g *statements) emitEvent(s *typed.Stmt) {
 	g.value(s.X, loc{kind: inEvent})
 	g.emit(asm.Mov.Reg(asm.R1, g.fn.evnt), asm.Mov.Imm(asm.R2, 0))
 	g.call(asm.FnRingbufSubmit)
-	g.place(done)
+	g.Label(done)
 }
 
 // overrideReturn makes the probed function return a value of the program.

@@ -50,7 +50,7 @@ func (g *runtime) storageDelete(m *ir.Map) {
 	// ENOENT
 	g.emit(asm.LSh.Imm(asm.R0, 32), asm.ArSh.Imm(asm.R0, 32), asm.JEq.Imm(asm.R0, 0, gone),
 		asm.JNE.Imm(asm.R0, -2, busy))
-	g.place(gone)
+	g.Label(gone)
 	g.later(busy, func() {
 		g.count(check.CntBusy)
 		g.jump(gone)
@@ -86,7 +86,7 @@ func (g *runtime) storageSet(s *typed.Stmt, value loc) {
 	if s.Flag != ir.SetCreate {
 		g.copyTo(asm.R0, value, s.Map.Value.Size)
 	}
-	g.place(back)
+	g.Label(back)
 }
 
 // storageCreate loads the address of the value into R0. It creates a missing value as zeros;

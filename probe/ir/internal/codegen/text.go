@@ -32,7 +32,7 @@ func (g *values) memJump(e *typed.Node, target string, when bool) {
 	}
 	if equal {
 		g.jump(target)
-		g.place(differ)
+		g.Label(differ)
 	}
 }
 
@@ -114,9 +114,9 @@ func (g *values) textJump(e *typed.Node, target string, when bool) {
 		}
 	}
 	if when {
-		g.place(no)
+		g.Label(no)
 	} else {
-		g.place(yes)
+		g.Label(yes)
 	}
 }
 

@@ -47,7 +47,7 @@ func (g *values) valueIndex(e *typed.Node, dst asm.Register) {
 	g.emit(asm.Add.Reg(asm.R2, asm.R3), asm.Mov.Reg(asm.R3, asm.R2), asm.Mov.Imm(asm.R2, int32(size)))
 	g.addr(asm.R1, out)
 	g.call(asm.FnProbeReadKernel)
-	g.place(end)
+	g.Label(end)
 	g.load(dst, out, size)
 	if e.Type.Signed {
 		g.extend(dst, e.Type)
@@ -72,6 +72,6 @@ func (g *values) mapCPU(e *typed.Node, dst asm.Register) {
 	if e.Type.Signed {
 		g.extend(asm.R0, e.Type)
 	}
-	g.place(none)
+	g.Label(none)
 	g.move(dst, asm.R0)
 }

@@ -31,7 +31,7 @@ func (g *runtime) walkedStack(e *typed.Node, to loc) {
 		asm.JGE.Imm(asm.R0, int32(frames), full), asm.LSh.Imm(asm.R0, 3),
 		asm.Add.Reg(asm.R0, g.base(inScratch)), storeImm(asm.R0, pcs.off, 0, asm.DWord),
 	)
-	g.place(full)
+	g.Label(full)
 	g.countWalk(state)
 	for i := range int(e.Int) {
 		g.load(asm.R0, pcs.at(8*(e.Skip+i)), 8)
@@ -63,7 +63,7 @@ func (g *runtime) countWalk(state loc) {
 		g.emit(asm.JEq.Imm(asm.R1, int32(end), done))
 	}
 	g.jump(broken)
-	g.place(done)
+	g.Label(done)
 	tally := func(l string, slot int) {
 		g.later(l, func() {
 			g.count(slot)
