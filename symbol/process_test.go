@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -369,78 +368,6 @@ func TestBadFiles(t *testing.T) {
 	if _, err := ps.Process(7); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-}
-
-// TestRecording records what was resolved and gets the same frames back.
-func TestRecording(t *testing.T) {
-	tr := newTree(t)
-	tr.stat(7, "app", 99)
-	tr.maps(7, binMap, libMap)
-	ps, _ := testProcesses(t, tr, nil)
-	p, err := ps.Process(7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := ParseKallsyms(strings.NewReader(kallsymsText))
-	if err != nil {
-		t.Fatal(err)
-	}
-	odd := unnamed(ReasonBadFile)
-	var rec Recording
-	user, kernel := []uint64{0x401014, 0x401040, 0x7f0000001504, 5}, []uint64{0xffffffff81000010, 1}
-	wantUser := rec.RecordProcess(7, 99, p).Resolve(nil, user)
-	wantKernel := rec.RecordKernel(k).Resolve(nil, kernel)
-	rec.RecordProcess(8, 0, fixed{Name: "\xff\x00<&>", File: "a\nb", Inlined: true}).Resolve(nil, []uint64{1})
-	rec.RecordProcess(9, 1<<63, odd).Resolve(nil, []uint64{1<<64 - 1})
-
-	var one, two bytes.Buffer
-	n, err := rec.WriteTo(&one)
-	if err != nil || n != int64(one.Len()) {
-		t.Fatalf("wrote %d of %d: %v", n, one.Len(), err)
-	}
-	back, err := ReadRecorded(bytes.NewReader(one.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := back.Process(7, 99).Resolve(nil, user); !reflect.DeepEqual(got, wantUser) {
-		t.Errorf("got  %+v\nwant %+v", got, wantUser)
-	}
-	if got := back.Process(7, 0).Resolve(nil, user); !reflect.DeepEqual(got, wantUser) {
-		t.Errorf("without a start time: %+v", got)
-	}
-	if got := back.Kernel().Resolve(nil, kernel); !reflect.DeepEqual(got, wantKernel) {
-		t.Errorf("kernel: got %+v\nwant %+v", got, wantKernel)
-	}
-	if got := back.Process(8, 0).Resolve(nil, []uint64{1}); got[0].Name != "\xff\x00<&>" || !got[0].Inlined {
-		t.Errorf("got %+v", got)
-	}
-	if got := frameNames(back.Process(3, 0).Resolve(nil, []uint64{4})); got != "(no mapping)" {
-		t.Errorf("not recorded: %s", got)
-	}
-	if _, err := back.WriteTo(&two); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
-		t.Errorf("written again it differs: %v\n%s\n%s", err, one.Bytes(), two.Bytes())
-	}
-	for _, bad := range []string{
-		"x", "{}", `{"format":"borescope-symbols","version":2}`, `{"format":"borescope-symbols","version":1}` + "\n{",
-		`{"format":"borescope-symbols","version":1}` + "\n" + `{"a":"zz","f":[{}]}`,
-		`{"format":"borescope-symbols","version":1}` + "\n" + `{"a":"1","f":[]}`, "",
-	} {
-		if _, err := ReadRecorded(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
-	}
-}
-
-// fixed gives one frame for every address.
-type fixed Frame
-
-func (f fixed) Resolve(dst []Frame, pcs []uint64) []Frame {
-	for i := range pcs {
-		fr := Frame(f)
-		fr.Index = i
-		dst = append(dst, fr)
-	}
-	return dst
 }
 
 func TestChain(t *testing.T) {

@@ -6,31 +6,33 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 )
 
-// Recording contains the frames that resolvers returned, by process and address. It returns the
-// same frames again on any machine, without the files and processes that they came from. A live
-// tool wraps its resolvers with RecordKernel and RecordProcess and writes the recording at its
-// end; a replay reads it and uses Kernel and Process. The zero value is an empty recording. It
-// is safe for concurrent use.
+// Recording contains the frames that resolvers returned, by process and address, and those of a
+// Timed by the state of the process too. It returns the same frames again on any machine,
+// without the files and processes that they came from. A live tool wraps its resolvers with
+// RecordKernel and RecordProcess and writes the recording at its end; a replay reads it and uses
+// Kernel and Process. The zero value is an empty recording. It is safe for concurrent use.
 //
 // The format is JSON lines. The first is
 //
-//	{"format":"borescope-symbols","version":1}
+//	{"format":"borescope-symbols","version":2}
 //
 // and each other one contains the frames of one address: "p" the pid and "s" the start time
-// (both left out for the kernel), "a" the address in hexadecimal, "f" the frames, innermost
-// first, with the fields of Frame in short:
+// (both left out for the kernel), "t" the bounds of the state if it has a time, "a" the address
+// in hexadecimal, "f" the frames, innermost first, with the fields of Frame in short:
 //
 //	n name   o offset   z size     m module   x module offset (hex)   b build-id
 //	f file   l line     c column   k kind     q confidence   r reason  i inlined
 //
 // Numbers are written in decimal, and fields that are zero left out. Lines are in the order of
-// kernel, then pid, start time and address, so that equal recordings are equal bytes.
+// kernel, then pid, start time, state and address, so that equal recordings are equal bytes.
+// Version 1 has no states, and a recording without any is written as such.
 type Recording struct {
 	mu     sync.Mutex
 	spaces map[spaceKey]*space // guarded by mu
@@ -40,6 +42,20 @@ type Recording struct {
 type spaceKey struct {
 	pid   int
 	start uint64
+	// timed is set for the space of a State, and from and to are its bounds.
+	timed    bool
+	from, to uint64
+}
+
+// compare orders the spaces of a process by their states, after the one without a time.
+func (k spaceKey) compare(o spaceKey) int {
+	c := cmp.Or(cmp.Compare(k.pid, o.pid), cmp.Compare(k.start, o.start))
+	if c == 0 && k.timed != o.timed {
+		if c = 1; o.timed {
+			c = -1
+		}
+	}
+	return cmp.Or(c, cmp.Compare(k.from, o.from), cmp.Compare(k.to, o.to))
 }
 
 // space contains the frames of one address space, by address. The callers' Index is not kept.
@@ -52,15 +68,26 @@ func (rec *Recording) RecordKernel(r Resolver) Resolver {
 }
 
 // RecordProcess returns a resolver that returns the frames of r and records them as those
-// of a process: its pid, above 0, and its start time, or 0.
+// of a process: its pid, above 0, and its start time, or 0. It is a Timed: of a *Process and of a
+// Timed it records the states that During returns, with the start times that it is called with.
 func (rec *Recording) RecordProcess(pid int, start uint64, r Resolver) Resolver {
-	return &recorder{rec, spaceKey{pid, start}, r}
+	return &recorder{rec, spaceKey{pid: pid, start: start}, r}
 }
 
 type recorder struct {
 	rec *Recording
 	key spaceKey
 	r   Resolver
+}
+
+// During implements Timed.
+func (r *recorder) During(start, first, last uint64) (Resolver, State) {
+	names, st := During(r.r, start, first, last)
+	if st.from == timeless || st == (State{}) && names == r.r {
+		return r, st
+	}
+	key := spaceKey{pid: r.key.pid, start: start, timed: true, from: st.from, to: st.to}
+	return &recorder{r.rec, key, names}, st
 }
 
 // Resolve implements Resolver.
@@ -114,19 +141,43 @@ func (rec *Recording) Kernel() Resolver { return &replay{rec, spaceKey{}} }
 
 // Process returns a resolver that returns the recorded frames of a process. If start is 0, or
 // nothing was recorded for that start time, it uses the process with that pid and the latest
-// start time.
+// start time. The resolver is a Timed. Without a time, it has what was recorded without one.
 func (rec *Recording) Process(pid int, start uint64) Resolver {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	key := spaceKey{pid, start}
+	key := spaceKey{pid: pid, start: start}
 	if rec.spaces[key] == nil {
 		for k := range rec.spaces {
-			if k.pid == pid && (rec.spaces[key] == nil || k.start > key.start) {
+			if k.pid == pid && !k.timed && (rec.spaces[key] == nil || k.start > key.start) {
 				key = k
 			}
 		}
 	}
 	return &replay{rec, key}
+}
+
+// During implements Timed. If no state of the process was recorded, it returns r.
+func (r *replay) During(start, first, last uint64) (Resolver, State) {
+	if first == 0 && last == 0 {
+		return r, State{from: timeless, to: timeless}
+	}
+	r.rec.mu.Lock()
+	defer r.rec.mu.Unlock()
+	last = max(first, last)
+	best, some := spaceKey{}, false
+	for k := range r.rec.spaces {
+		if !k.timed || k.pid != r.key.pid || k.start != start {
+			continue
+		}
+		some = true
+		if k.from <= first && k.to <= last && (!best.timed || best.compare(k) < 0) {
+			best = k
+		}
+	}
+	if !some {
+		return r, State{}
+	}
+	return &replay{r.rec, best}, State{from: best.from, to: best.to}
 }
 
 type replay struct {
@@ -159,7 +210,8 @@ func (r *replay) Resolve(dst []Frame, pcs []uint64) []Frame {
 
 const (
 	recordingFormat  = "borescope-symbols"
-	recordingVersion = 1
+	recordingVersion = 2
+	timelessVersion  = 1 // has no states
 )
 
 type recordingHeader struct {
@@ -171,6 +223,7 @@ type recordingHeader struct {
 type recordLine struct {
 	PID    int           `json:"p,omitempty"`
 	Start  uint64        `json:"s,omitempty"`
+	Time   *[2]uint64    `json:"t,omitempty"`
 	Addr   string        `json:"a"`
 	Frames []recordFrame `json:"f"`
 }
@@ -200,10 +253,15 @@ func (rec *Recording) WriteTo(w io.Writer) (int64, error) {
 	bw := bufio.NewWriter(cw)
 	enc := json.NewEncoder(bw)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(recordingHeader{recordingFormat, recordingVersion}); err != nil {
+	keys := slices.SortedFunc(maps.Keys(rec.spaces), spaceKey.compare)
+	version := timelessVersion
+	if slices.ContainsFunc(keys, func(k spaceKey) bool { return k.timed }) {
+		version = recordingVersion
+	}
+	if err := enc.Encode(recordingHeader{recordingFormat, version}); err != nil {
 		return cw.n, err
 	}
-	for _, k := range rec.keys() {
+	for _, k := range keys {
 		s := rec.spaces[k]
 		addrs := make([]uint64, 0, len(s.frames))
 		for a := range s.frames {
@@ -220,19 +278,11 @@ func (rec *Recording) WriteTo(w io.Writer) (int64, error) {
 	return cw.n, err
 }
 
-func (rec *Recording) keys() []spaceKey {
-	keys := make([]spaceKey, 0, len(rec.spaces))
-	for k := range rec.spaces {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b spaceKey) int {
-		return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.start, b.start))
-	})
-	return keys
-}
-
 func newRecordLine(k spaceKey, addr uint64, frames []Frame) *recordLine {
 	l := &recordLine{PID: k.pid, Start: k.start, Addr: strconv.FormatUint(addr, 16)}
+	if k.timed {
+		l.Time = &[2]uint64{k.from, k.to}
+	}
 	for i := range frames {
 		f := &frames[i]
 		r := recordFrame{
@@ -358,6 +408,12 @@ func (rec *Recording) readLine(b []byte, intern map[string]string) error {
 			Kind: r.Kind, Confidence: r.Confidence, Reason: r.Reason, NoLine: r.NoLine,
 		}
 	}
-	rec.space(spaceKey{l.PID, l.Start}).frames[addr] = frames
+	key := spaceKey{pid: l.PID, start: l.Start}
+	if t := l.Time; t != nil {
+		if key.timed, key.from, key.to = true, t[0], t[1]; key.from > key.to {
+			return fmt.Errorf("state of process %d from %d to %d", l.PID, key.from, key.to)
+		}
+	}
+	rec.space(key).frames[addr] = frames
 	return nil
 }

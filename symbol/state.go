@@ -43,6 +43,28 @@ func (p *Process) During(start, first, last uint64) State {
 	return State{p, p.life.bound(first), p.life.bound(max(first, last))}
 }
 
+// Timed is a Resolver of a process that knows what its addresses were in a time: what a Recording
+// returns, or a Resolver around one that adds names of its own.
+type Timed interface {
+	Resolver
+	// During is Process.During, with a Resolver for the addresses of samples of that time.
+	During(start, first, last uint64) (Resolver, State)
+}
+
+// During returns the resolver of a process for the addresses of samples of a time, and the state that
+// the process was in: those that a *Process or a Timed knows, else r and no state. A Timed around
+// another resolver asks it so.
+func During(r Resolver, start, first, last uint64) (Resolver, State) {
+	switch r := r.(type) {
+	case *Process:
+		s := r.During(start, first, last)
+		return s, s
+	case Timed:
+		return r.During(start, first, last)
+	}
+	return r, State{}
+}
+
 // startedAt returns the process that had a number, nil if it was not seen.
 func (ps *Processes) startedAt(pid int, start uint64) *Process {
 	if p := ps.byPID[pid]; p != nil && p.start == start {

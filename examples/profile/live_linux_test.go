@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -168,6 +169,88 @@ func TestRecordReplay(t *testing.T) {
 		t.Error("-record into a directory that is not empty: no error")
 	}
 }
+
+// TestRecordedTimes: a process executes two programs in turn that have another function at the same
+// address. Each sample has the function of its program, live and when replayed.
+func TestRecordedTimes(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Tool("gcc"))
+	dir := t.TempDir()
+	source := filepath.Join(dir, "turn.c")
+	if err := os.WriteFile(source, []byte(turnC), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	first, second := filepath.Join(dir, "turn_a"), filepath.Join(dir, "turn_b")
+	for exe, fn := range map[string]string{first: "spin_a", second: "spin_b"} {
+		cmd := testenv.Command(t, "gcc", "-O1", "-static", "-no-pie", "-DFN="+fn, "-o", exe, source)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			testenv.Need(t, testenv.Got("gcc -static", fmt.Errorf("%w: %s", err, out), "cannot find -lc"))
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	rec := filepath.Join(dir, "rec")
+	cmd := self(t, "-U", "-f", "-F", "999", "-d", "1m", "-record", rec)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := errs.Read(make([]byte, 1)); err != nil { // it says that it samples
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, errs)
+	err = testenv.Command(t, first, "20", second, first).Run()
+	if err := errors.Join(err, cmd.Process.Signal(os.Interrupt)); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	live := out.String()
+	for fn, other := range map[string]string{"a": "b", "b": "a"} {
+		right := regexp.MustCompile(`(?m)^turn_` + fn + `;.*;spin_` + fn + ` \d+$`)
+		if wrong := regexp.MustCompile(`(?m)^turn_` + fn + `;.*spin_` + other + `.*$`); !right.MatchString(live) || wrong.MatchString(live) {
+			t.Errorf("turn_%s: %q, %q in\n%s", fn, right.FindString(live), wrong.FindString(live), live)
+		}
+	}
+	var again bytes.Buffer
+	if err := run(t.Context(), []string{"-U", "-f", "-replay", rec}, tool.NewOutput(&again)); err != nil || again.String() != live {
+		t.Errorf("%v: the replay differs:\n%s\nfrom\n%s", err, again.String(), live)
+	}
+}
+
+// turnC works in FN for 50 ms and executes the program in its second argument, as often as the first says.
+const turnC = `
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+static int64_t ms(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+__attribute__((noinline)) uint64_t FN(int64_t until) {
+	uint64_t x = 1;
+	do
+		for (int i = 0; i < 1000000; i++) x = x * 31 + i;
+	while (ms() < until);
+	return x;
+}
+int main(int c, char **v) {
+	char left[16];
+	int more = atoi(v[1]) - 1;
+	FN(ms() + 50);
+	if (more == 0) return 0;
+	sprintf(left, "%d", more);
+	execl(v[2], v[0], left, v[3], v[2], (char *)0);
+	return 1;
+}
+`
 
 // A short-lived process has names, although it is gone when they are looked up.
 func TestExitedProcess(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/symbol"
 )
 
@@ -41,9 +40,9 @@ func (c counted) Resolve(dst []symbol.Frame, pcs []uint64) []symbol.Frame {
 	return dst
 }
 
-// During implements collect.Timed. What is recorded has no times.
+// During implements symbol.Timed.
 func (c counted) During(start, first, last uint64) (symbol.Resolver, symbol.State) {
-	r, state := collect.During(c.Resolver, start, first, last)
+	r, state := symbol.During(c.Resolver, start, first, last)
 	c.Resolver = r
 	return c, state
 }

@@ -80,7 +80,7 @@ func TestLives(t *testing.T) {
 			}
 			// With the race detector, and other tests beside this one, records are lost: what cannot be
 			// known then is uncertain.
-			checkLives(t, told, samples, namesOf(ps, samples), name != "loaded" && !meter.Raced())
+			checkLives(t, told, samples, namesOf(t, ps, samples), name != "loaded" && !meter.Raced())
 			if *update {
 				writeLives(t, name, &lives{told, events(told[0].PID), samples})
 			}

@@ -1,12 +1,14 @@
 package collect_test
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -43,7 +45,7 @@ func TestLivesReplay(t *testing.T) {
 			for i := range l.Events {
 				ps.Handle(&l.Events[i])
 			}
-			checkLives(t, l.Told, l.Samples, namesOf(ps, l.Samples), name != "loaded")
+			checkLives(t, l.Told, l.Samples, namesOf(t, ps, l.Samples), name != "loaded")
 		})
 	}
 }
@@ -86,15 +88,41 @@ func offsetOfText(f *elfbuild.File) uint64 {
 	return e.Section(".text").Offset
 }
 
-// namesOf names samples.
-func namesOf(ps *symbol.Processes, samples []collect.Sample) *profile.Profile {
-	return &profile.Profile{Samples: collect.NewNamer(nil, func(pid int) symbol.Resolver {
+// namesOf names samples, and checks that their names can be recorded.
+func namesOf(t *testing.T, ps *symbol.Processes, samples []collect.Sample) *profile.Profile {
+	t.Helper()
+	var rec symbol.Recording
+	ended := map[int]bool{}
+	live := collect.NewNamer(nil, func(pid int) symbol.Resolver {
 		p, err := ps.Process(pid)
 		if err != nil {
+			ended[pid] = true
 			return nil
 		}
-		return p
-	}).Samples(samples)}
+		return rec.RecordProcess(pid, 0, p)
+	}).Samples(samples)
+	var b bytes.Buffer
+	if _, err := rec.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	back, err := symbol.ReadRecorded(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayed := collect.NewNamer(nil, func(pid int) symbol.Resolver {
+		if ended[pid] {
+			return nil
+		}
+		return back.Process(pid, 0)
+	}).Samples(samples)
+	for i := range live {
+		if !reflect.DeepEqual(replayed[i], live[i]) {
+			t.Errorf("sample %d of process %d: its names are recorded as %+v, not %+v", i, live[i].PID,
+				replayed[i].Frames[0], live[i].Frames[0])
+			break
+		}
+	}
+	return &profile.Profile{Samples: live}
 }
 
 // checkLives compares the innermost functions of samples with what the programs told. The lives are

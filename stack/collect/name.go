@@ -54,16 +54,9 @@ const (
 	maxFunctions = 1 << 14
 )
 
-// Timed is a Resolver of a process that knows what its addresses were in a time.
-type Timed interface {
-	symbol.Resolver
-	// During is symbol.Process.During, with a Resolver for the addresses of samples of that time.
-	During(start, first, last uint64) (symbol.Resolver, symbol.State)
-}
-
 // NewNamer returns a Namer that takes the names of kernel addresses from kernel, and those
 // of a process from the resolver that process returns (symbol.Process; for the functions of
-// Python programs, Collector.Resolver around it). If that is a *symbol.Process or a Timed, addresses
+// Python programs, Collector.Resolver around it). If that is a *symbol.Process or a symbol.Timed, addresses
 // are named by what the process was when they were sampled (Sample.Start, First and Last). process is
 // called once for each process of a set of samples. Where either is nil, frames stay without names.
 func NewNamer(kernel symbol.Resolver, process func(pid int) symbol.Resolver) *Namer {
@@ -167,7 +160,7 @@ func (n *Namer) begin() {
 func (n *Namer) during(pid int, start uint64, of *Sample) *space {
 	names, state := n.resolver(pid), symbol.State{}
 	if of != nil {
-		names, state = During(names, start, of.First, of.Last)
+		names, state = symbol.During(names, start, of.First, of.Last)
 	}
 	key := spaceKey{pid, state}
 	s := n.spaces[key]
@@ -273,20 +266,6 @@ func (n *Namer) resolver(pid int) symbol.Resolver {
 		n.latest[pid] = r
 	}
 	return r
-}
-
-// During returns the resolver of a process for the addresses of samples of a time, and the state that
-// the process was in: those that a *symbol.Process or a Timed knows, else r and no state. A Timed around
-// another resolver asks it so.
-func During(r symbol.Resolver, start, first, last uint64) (symbol.Resolver, symbol.State) {
-	switch r := r.(type) {
-	case *symbol.Process:
-		s := r.During(start, first, last)
-		return s, s
-	case Timed:
-		return r.During(start, first, last)
-	}
-	return r, symbol.State{}
 }
 
 // frame is a frame with what is known of its address.

@@ -48,9 +48,9 @@ type pythonNames struct {
 	pid    int
 }
 
-// During implements Timed. Interpreted frames have no times.
+// During implements symbol.Timed. Interpreted frames have no times.
 func (n *pythonNames) During(start, first, last uint64) (symbol.Resolver, symbol.State) {
-	native, state := During(n.native, start, first, last)
+	native, state := symbol.During(n.native, start, first, last)
 	return &pythonNames{native, n.python, n.pid}, state
 }
 
