@@ -115,6 +115,7 @@ func compileCFI(f *elffile.File, room int64) (t *CFITable, err error) {
 	if len(b.segs) == 0 && b.stats.Bad == 0 {
 		return nil, fmt.Errorf("call frame information: %w", ErrNoTable)
 	}
+	b.findStarts(f)
 	return b.table(), nil
 }
 
@@ -236,6 +237,8 @@ type cfiBuilder struct {
 	spare   *cie         // for the next one
 	cieLeft int          // bytes of CIEs that may be parsed yet
 	left    int64        // memory that there is for other things than rows and FDEs
+	starts  []uint32     // where stacks of coroutines begin: see findStarts
+	start   uint16       // their rule
 	goRows  int          // rows that there may be after those of Go's function table
 	exec    cfiExec
 }

@@ -13,7 +13,7 @@ func (b *cfiBuilder) sortSegs() {
 // merged yields the rows of the sorted FDEs, with rows for the gaps between. It
 // can't be stopped early: PackRows is its only user.
 func (b *cfiBuilder) merged(yield func(uint32, uint16) bool) {
-	m := rowMerger{yield: yield}
+	m, starts := rowMerger{yield: yield}, b.starts
 	end := uint32(0)
 	for i, s := range b.segs {
 		if i > 0 && s.end <= end {
@@ -21,6 +21,12 @@ func (b *cfiBuilder) merged(yield func(uint32, uint16) bool) {
 		}
 		if i > 0 && s.start > end && s.start-end >= minGap {
 			m.row(end, 0)
+		}
+		for ; len(starts) > 0 && starts[0] <= s.start; starts = starts[1:] {
+			m.row(starts[0]-1, b.start)
+			if starts[0] < s.start {
+				m.row(starts[0], 0)
+			}
 		}
 		for j := s.first; j < s.first+s.n; j++ {
 			next := s.end

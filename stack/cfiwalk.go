@@ -16,8 +16,8 @@ var _ Walker = (*CFIWalker)(nil)
 // The walk crosses the frames of signal handlers: the frame above one has its exact program
 // counter. It ends with
 //
-//   - StopBottom where the rules say that there is no caller, as in _start and
-//     clone;
+//   - StopBottom where the rules say that there is no caller, as in _start and clone, and
+//     where a coroutine of makecontext or Boost.Context began;
 //   - StopLimit where dst is full;
 //   - StopNoMapping where a return address lies in no module;
 //   - StopNoRule where no rule covers an address and the frame pointer leads

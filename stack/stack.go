@@ -24,7 +24,7 @@ type StopReason uint8
 // The reasons. Only StopBottom means that a stack is whole.
 const (
 	StopUnknown   StopReason = iota // the walker did not report one
-	StopBottom                      // the thread's start was reached
+	StopBottom                      // the start of the thread or the coroutine was reached
 	StopLimit                       // the frame limit was reached; there are more
 	StopNoMapping                   // a return address lies in no mapping
 	StopNoRule                      // no unwind rule covers an address
