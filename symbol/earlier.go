@@ -1,6 +1,10 @@
 package symbol
 
-import "github.com/borescope/borescope/internal/procfs"
+import (
+	"slices"
+
+	"github.com/borescope/borescope/internal/procfs"
+)
 
 // maxEarlier is how many events are kept of processes that were not asked for yet.
 const maxEarlier = 4096
@@ -23,7 +27,7 @@ func (ps *Processes) recalled(pid int) *Process {
 		return nil
 	}
 	p := &Process{ps: ps, pid: pid, exited: true, user: procfs.Anybody, followed: ps.followed}
-	if p.recall(true); len(p.maps) == 0 {
+	if p.recall(true, timeless); len(p.maps) == 0 {
 		return nil
 	}
 	ps.tick++
@@ -31,15 +35,17 @@ func (ps *Processes) recalled(pid int) *Process {
 	return p
 }
 
-// recall applies the events that came before a process was asked for, which may have ended.
-func (p *Process) recall(ended bool) {
+// recall applies the events until a time that came before a process was asked for, which may have ended.
+func (p *Process) recall(ended bool, until uint64) {
 	ps := p.ps
 	from, executed := 0, false
 	exit := -1
 	for i := range ps.earlier {
 		ev := ps.earlierAt(i)
 		switch {
-		case ev.PID != p.pid:
+		case ev.PID != p.pid || ev.Time > until:
+		case ev.Kind == EventFork: // what was before was of another process
+			from, exit = i, -1
 		case ev.Kind == EventExit && exit >= 0:
 			from, exit = exit+1, i
 		case ev.Kind == EventExit:
@@ -58,7 +64,9 @@ func (p *Process) recall(ended bool) {
 	for i := from; i < len(ps.earlier); i++ {
 		ev := ps.earlierAt(i)
 		switch {
-		case ev.PID != p.pid:
+		case ev.PID != p.pid || ev.Time > until:
+		case ev.Kind == EventFork:
+			executed = p.inherit(ev)
 		case ev.Kind == EventExec:
 			executed = true
 			p.exec(ev, false)
@@ -69,6 +77,50 @@ func (p *Process) recall(ended bool) {
 			p.mmap(ev)
 		}
 	}
+}
+
+// maxAncestors is how many ancestors that were not asked for either a process inherits mappings from.
+const maxAncestors = 8
+
+// inherit begins a process that was forked with what its parent had mapped then, until it executes a
+// program. It reports whether that is known.
+func (p *Process) inherit(ev *Event) bool {
+	p.life.forked = ev.Time
+	ps := p.ps
+	if ps.ancestors == maxAncestors {
+		return false
+	}
+	ps.ancestors++
+	defer func() { ps.ancestors-- }()
+	parent := ps.byPID[ev.Parent]
+	if parent == nil {
+		parent, _ = ps.process(ev.Parent, refreshAfter)
+	}
+	if parent == nil || parent == p || parent.life.forked > ev.Time { // the number was used again
+		parent = &Process{ps: ps, pid: ev.Parent, exited: true, user: procfs.Anybody, followed: ps.followed}
+		defer parent.forget()
+		parent.recall(true, ev.Time)
+	}
+	if !parent.knownAt(ev.Time) {
+		return false
+	}
+	maps := parent.mapsAt(ev.Time)
+	for i := range maps {
+		maps[i].since = ev.Time
+	}
+	p.bound(ev.Time)
+	p.take(parent, maps)
+	return len(p.maps) > 0
+}
+
+// startTick is the unit of a process's start time, in nanoseconds: USER_HZ is 100 on all machines.
+const startTick = 10_000_000
+
+// knownAt reports whether it is known what the process had mapped at a time.
+func (p *Process) knownAt(at uint64) bool {
+	l := &p.life
+	return at >= p.start*startTick && at >= l.known && (l.lost == 0 || at < l.lost) &&
+		!slices.ContainsFunc(l.gaps, func(g gap) bool { return at >= g.from && at < g.to })
 }
 
 // earlierAt returns the remembered event with an index, from the oldest on.

@@ -138,6 +138,7 @@ type Processes struct {
 	// earlier are events of processes that were not asked for yet, as a ring once it is full.
 	earlier     []Event
 	nextEarlier int
+	ancestors   int // that are being asked for, for the mappings of their children
 }
 
 type procKey struct {
@@ -262,7 +263,7 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	unseen := p == nil
 	if unseen {
 		p = &Process{ps: ps, pid: pid, start: st.StartTime, user: procfs.Anybody}
-		p.recall(false)
+		p.recall(false, timeless)
 	}
 	p.comm = st.Comm
 	// The first thread may have ended before the others, or have given its number to one that
@@ -272,7 +273,7 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	ps.recent(p)
 	err = p.refresh()
 	if unseen && len(p.maps) == 0 && ps.followed != 0 { // it is on its way out: its end may have been told already
-		p.recall(true)
+		p.recall(true, timeless)
 	}
 	if err != nil && len(p.maps) == 0 {
 		return p, fmt.Errorf("process %d: %w", pid, err)
@@ -413,11 +414,11 @@ func (ps *Processes) Handle(ev *Event) (changed bool) {
 		return false
 	}
 	p := ps.byPID[ev.PID]
-	if ps.followed != 0 && (p == nil || ev.Kind == EventExit) {
+	if ps.followed != 0 && (p == nil || ev.Kind == EventExit || ev.Kind == EventFork) {
 		ps.remember(ev)
 	}
 	switch {
-	case p == nil && ps.followed != 0:
+	case ps.followed != 0 && (p == nil || ev.Kind == EventFork):
 		return false
 	case ev.Kind == EventExit:
 		if p != nil {
@@ -461,10 +462,16 @@ func (ps *Processes) fork(ev *Event) {
 		p = &Process{ps: ps, pid: ev.PID, exited: true, user: procfs.Anybody}
 		ps.recent(p)
 	}
+	p.take(parent, slices.Clone(parent.maps))
+}
+
+// take gives a new process mappings of its parent's.
+func (p *Process) take(parent *Process, maps []mapping) {
 	p.comm = parent.comm
+	kept := parent.in != nil
 	room := p.room() // the parent may go for it
-	if p.cut = parent.cut || parent.in == nil || sizeOf(parent.maps).cost > room; !p.cut {
-		p.set(slices.Clone(parent.maps))
+	if p.cut = parent.cut || kept && parent.in == nil || sizeOf(maps).cost > room; !p.cut {
+		p.set(maps)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/borescope/borescope/internal/procfs"
 )
@@ -98,23 +99,35 @@ func (st State) Code() []Mapping {
 	st.p.ps.mu.Lock()
 	defer st.p.ps.mu.Unlock()
 	var out []procfs.Mapping
-	add := func(maps []mapping) {
-		for i := range maps {
-			m := &maps[i]
-			if m.exec && !slices.ContainsFunc(out, func(o procfs.Mapping) bool { return o.Start < m.end && m.start < o.End }) {
-				out = append(out, m.code())
-			}
+	for _, m := range st.p.mapsAt(st.to) {
+		if m.exec {
+			out = append(out, m.code())
 		}
 	}
-	if st.from != timeless {
-		for i := len(st.p.old) - 1; i >= 0; i-- { // what was there first had the addresses then
-			if o := &st.p.old[i]; o.until > st.to {
+	return out
+}
+
+// mapsAt returns what the process had mapped at a time, by address, and what was mapped later where there
+// was nothing.
+func (p *Process) mapsAt(at uint64) (out []mapping) {
+	add := func(maps []mapping) {
+		there := out
+		for _, m := range maps {
+			i := sort.Search(len(there), func(i int) bool { return there[i].end > m.start })
+			if i == len(there) || there[i].start >= m.end {
+				out = append(out, m)
+			}
+		}
+		slices.SortFunc(out, func(a, b mapping) int { return cmp.Compare(a.start, b.start) })
+	}
+	if at != timeless {
+		for i := len(p.old) - 1; i >= 0; i-- { // what was there first had the addresses then
+			if o := &p.old[i]; o.until > at {
 				add(o.maps)
 			}
 		}
 	}
-	add(st.p.maps)
-	slices.SortFunc(out, func(a, b procfs.Mapping) int { return cmp.Compare(a.Start, b.Start) })
+	add(p.maps)
 	return out
 }
 
@@ -156,6 +169,8 @@ func (st State) Resolve(dst []Frame, pcs []uint64) []Frame {
 
 // life has the times at which a process's mappings became others.
 type life struct {
+	// forked is when the process began, if an event has told that; else 0.
+	forked uint64
 	// began is when the program was executed; 0 if that was before it was known.
 	began uint64
 	// told is since when all events are known, though the process was not; 0 if there were no others.

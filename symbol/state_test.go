@@ -145,6 +145,57 @@ func TestStatesOfNumber(t *testing.T) {
 	}
 }
 
+// TestStatesOfChildren: a child has what its parent had mapped when it was forked, until it executes a
+// program, though it ended before anyone asked for it or its parent.
+func TestStatesOfChildren(t *testing.T) {
+	tr := newTree(t)
+	tr.stat(7, "sh", 0)
+	tr.maps(7, binMap, "7f0000000000-7f0000003000 r-xp 00000000 08:01 11 /bin/app")
+	ps, _ := testProcesses(t, tr, nil)
+	ps.monotonic = func() uint64 { return max(100, ps.latest) }
+	ps.Follow(true)
+	event := func(ev *Event, pid int) *Event {
+		ev.PID = pid
+		return ev
+	}
+	fork := func(child, parent int, at uint64) *Event {
+		return &Event{Kind: EventFork, PID: child, Parent: parent, Time: at}
+	}
+	for _, ev := range []*Event{
+		appEvent(150), // of 7, which nobody has asked for
+		fork(8, 7, 200),
+		fork(9, 8, 250),
+		{Kind: EventExec, PID: 8, Comm: "x", Time: 300},
+		event(libEvent(310), 8),
+		fork(10, 8, 350),
+		{Kind: EventExit, PID: 8, Time: 400},
+		{Kind: EventExit, PID: 9, Time: 410},
+		{Kind: EventExit, PID: 10, Time: 420},
+		fork(8, 7, 500), // the number used again
+		{Kind: EventExit, PID: 8, Time: 600},
+		fork(12, 11, 700), // of a parent that nobody knows
+	} {
+		ps.Handle(ev)
+	}
+	for _, c := range []struct {
+		pid  int
+		at   [2]uint64
+		want string
+	}{
+		{10, [2]uint64{360, 360}, ofLib},
+		{9, [2]uint64{260, 270}, ofApp},
+		{9, [2]uint64{260, 410}, ofApp}, // what its parent executed later is nothing to it
+		{8, [2]uint64{550, 560}, ofApp},
+	} {
+		if got := states(t, ps, c.pid, inLib, c.at)[0]; got != c.want {
+			t.Errorf("process %d at %d: %q, want %q", c.pid, c.at, got, c.want)
+		}
+	}
+	if _, err := ps.Process(12); err == nil {
+		t.Error("a child of nobody is known")
+	}
+}
+
 // TestStatesUnknown: what came while a process was not known, was told late, or was lost, is not taken
 // for what was found afterwards.
 func TestStatesUnknown(t *testing.T) {

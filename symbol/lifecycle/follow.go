@@ -129,7 +129,7 @@ func (f *Follower) take() (more bool) {
 			f.events = append(f.events, symbol.Event{Kind: symbol.EventLost, Time: f.read})
 			continue
 		}
-		if ev, ok := Event(&f.rec); ok && ev.Kind != symbol.EventFork {
+		if ev, ok := Event(&f.rec); ok {
 			ev.Time = f.rec.ID.Time
 			f.events = append(f.events, ev)
 		}
