@@ -110,8 +110,13 @@ func (p *Program) Place() string {
 	if len(p.Sites) == 0 {
 		return p.Name
 	}
-	s := p.Sites[0].Target.String()
-	if n := len(p.Sites) - 1; n > 0 && p.Sites[n].Target.String() != s {
+	return placeOf(p.Sites)
+}
+
+// placeOf is Program.Place of some sites.
+func placeOf(sites []Site) string {
+	s := sites[0].Target.String()
+	if n := len(sites) - 1; n > 0 && sites[n].Target.String() != s {
 		s += fmt.Sprintf(" and %d more", n)
 	}
 	return s

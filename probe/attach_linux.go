@@ -404,10 +404,8 @@ func (a *attacher) kprobeMulti(g *Program, prog *ebpf.Program, sites []Site) err
 		}
 		return a.kprobeMulti(g, prog, sites[h:])
 	}
-	return a.missing(&sites[0], fmt.Errorf("attach %s: %w", firstOf(sites), a.explainMulti(g, err)))
+	return a.missing(&sites[0], fmt.Errorf("attach %s: %w", placeOf(sites), a.explainMulti(g, err)))
 }
-
-func firstOf(sites []Site) string { return (&Program{Sites: sites}).Place() }
 
 func (a *attacher) explainMulti(g *Program, err error) error {
 	f := feature.KprobeMulti
@@ -484,7 +482,7 @@ func (a *attacher) uprobeFile(g *Program, prog *ebpf.Program, sites []Site) erro
 	}
 	path, err := a.file(first.Path)
 	if err != nil {
-		return a.missing(first, fmt.Errorf("attach %s: %w", firstOf(sites), err))
+		return a.missing(first, fmt.Errorf("attach %s: %w", placeOf(sites), err))
 	}
 	fd, err := kernel.UprobeMulti(prog.FD(), uint32(g.AttachType), path, offsets, refs, cookies,
 		first.PID, flags)
@@ -500,7 +498,7 @@ func (a *attacher) uprobeFile(g *Program, prog *ebpf.Program, sites []Site) erro
 		return a.uprobeFile(g, prog, sites[h:])
 	}
 	return a.missing(first,
-		fmt.Errorf("attach %s: %w", firstOf(sites), a.explainUprobeMulti(g, first, err)))
+		fmt.Errorf("attach %s: %w", placeOf(sites), a.explainUprobeMulti(g, first, err)))
 }
 
 func (a *attacher) explainUprobeMulti(g *Program, s *Site, err error) error {

@@ -19,7 +19,7 @@ func (a *attacher) tracingMulti(g *Program, prog *ebpf.Program, sites []Site) er
 	}
 	ids, err := a.env.Trampolines()
 	if err != nil {
-		return fmt.Errorf("attach %s: %w", firstOf(sites), err)
+		return fmt.Errorf("attach %s: %w", placeOf(sites), err)
 	}
 	which := make([]uint32, len(sites))
 	cookies := make([]uint64, len(sites))
@@ -39,7 +39,7 @@ func (a *attacher) tracingMulti(g *Program, prog *ebpf.Program, sites []Site) er
 		return a.tracingMulti(g, prog, sites[h:])
 	}
 	return a.missing(&sites[0],
-		fmt.Errorf("attach %s: %w", firstOf(sites), explainTracingMulti(g, err)))
+		fmt.Errorf("attach %s: %w", placeOf(sites), explainTracingMulti(g, err)))
 }
 
 func explainTracingMulti(g *Program, err error) error {

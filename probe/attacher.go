@@ -37,7 +37,7 @@ type attacher struct {
 // ended returns the context's error if it has ended before a program is attached at the sites.
 func (a *attacher) ended(sites []Site) error {
 	if err := a.ctx.Err(); err != nil {
-		return fmt.Errorf("attach %s: %w", (&Program{Sites: sites}).Place(), err)
+		return fmt.Errorf("attach %s: %w", placeOf(sites), err)
 	}
 	return nil
 }
