@@ -325,10 +325,10 @@ func (p *copied) add(b []byte, now bool) {
 	p.walker.Modules = mods
 	n, end := s.Walk(p.frames[:], &p.walker)
 	switch {
+	case n > 0 && executes(&s) && (end == stack.StopNoMapping || end == stack.StopNoRule || end == stack.StopBadMemory):
+		n, end = 0, stack.StopNone
 	case n == 0, end == stack.StopBadMemory && len(s.Memory.Data) > 0: // of another stack, as Go programs have
 		return
-	case n == 1 && end == stack.StopNoMapping && len(s.Memory.Data) == 0 && executes(&s):
-		n, end = 0, stack.StopNone
 	}
 	to := from
 	to.User, to.UserEnd = 0, userWalked|uint32(end)
@@ -348,7 +348,8 @@ func (p *copied) add(b []byte, now bool) {
 }
 
 // executes reports whether a thread is in a system call that executes a program. When the memory of the
-// one before is gone, and the next one has not begun, there is no user stack.
+// one before is gone, and the next one has not begun, there is no user stack: registers are the former's,
+// and what is at their addresses, if anything, the latter's.
 func executes(s *bpfwalk.CopiedStack) bool {
 	switch call := s.Call; s.Regs.Machine {
 	case elf.EM_AARCH64:

@@ -79,6 +79,8 @@ func youngWorks(dir string) []youngWork {
 		}},
 		{"gcc -O2, again and again", []string{"cc1", "as", "gcc", "collect2"}, sh(
 			`end=$(($(date +%s) + $2)); while [ $(date +%s) -lt $end ]; do gcc -O2 -c -o /dev/null $1/short.c; done`)},
+		{"shells that start programs", []string{"sh", "date", "true"}, sh(
+			`end=$(($(date +%s) + $2)); while [ $(date +%s) -lt $end ]; do sh -c 'for i in 1 2 3; do /bin/true; done'; done`)},
 	}
 }
 
