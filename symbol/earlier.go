@@ -3,6 +3,7 @@ package symbol
 import (
 	"slices"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
@@ -96,7 +97,7 @@ func (p *Process) inherit(ev *Event) bool {
 	if parent == nil {
 		parent, _ = ps.process(ev.Parent, refreshAfter)
 	}
-	if parent == nil || parent == p || parent.life.forked > ev.Time { // the number was used again
+	if parent == nil || parent == p || parent.after(ev.Time) { // the number was used again
 		parent = &Process{ps: ps, pid: ev.Parent, exited: true, user: procfs.Anybody, followed: ps.followed}
 		defer parent.forget()
 		parent.recall(true, ev.Time)
@@ -116,10 +117,23 @@ func (p *Process) inherit(ev *Event) bool {
 // startTick is the unit of a process's start time, in nanoseconds: USER_HZ is 100 on all machines.
 const startTick = 10_000_000
 
+// after reports whether the process began after a time. Its start time counts the time in which the
+// machine was suspended, events do not.
+func (p *Process) after(at uint64) bool {
+	if p.life.forked != 0 {
+		return p.life.forked > at
+	}
+	start := p.start * startTick
+	if p.ps.live {
+		start -= min(start, kernel.Boottime()-kernel.Monotonic())
+	}
+	return start > at
+}
+
 // knownAt reports whether it is known what the process had mapped at a time.
 func (p *Process) knownAt(at uint64) bool {
 	l := &p.life
-	return at >= p.start*startTick && at >= l.known && (l.lost == 0 || at < l.lost) &&
+	return !p.after(at) && at >= l.known && (l.lost == 0 || at < l.lost) &&
 		!slices.ContainsFunc(l.gaps, func(g gap) bool { return at >= g.from && at < g.to })
 }
 
