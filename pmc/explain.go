@@ -69,9 +69,6 @@ func explain(r refusal, f facts) error {
 		return plain("%s", explainNoDevice(r))
 	case syscall.EMFILE, syscall.ENFILE:
 		return plain("too many open files: one is needed for each event, thread and CPU (raise RLIMIT_NOFILE, ulimit -n)")
-	case syscall.EOVERFLOW:
-		return plain("call chains of %d frames: the limit is kernel.perf_event_max_stack = %d",
-			r.attr.SampleMaxStack, f.maxStack)
 	case syscall.EBADF:
 		return plain("%s", explainBadFile(r))
 	case syscall.ENOMEM:

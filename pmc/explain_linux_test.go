@@ -18,7 +18,7 @@ import (
 
 // TestExplain: every cause has its own words, and the kernel's answer stays inside.
 func TestExplain(t *testing.T) {
-	user := facts{paranoid: 2, maxRate: 100000, maxStack: 127, core: []string{"cpu"}, pmus: []string{"cpu", "msr"}}
+	user := facts{paranoid: 2, maxRate: 100000, core: []string{"cpu"}, pmus: []string{"cpu", "msr"}}
 	with := func(f func(*facts)) facts {
 		g := user
 		f(&g)
@@ -69,7 +69,6 @@ func TestExplain(t *testing.T) {
 		{"no-interrupt", unix.EOPNOTSUPP, Cycles(), self, perfring.Attr{Sample: 1000}, user, "no overflow interrupt", true},
 		{"branches", unix.EOPNOTSUPP, Cycles(), self, perfring.Attr{SampleType: perfring.SampleBranchStack}, user, "records no branches", true},
 		{"precise", unix.EOPNOTSUPP, Cycles(), self, perfring.Attr{Flags: perfring.AttrFlags(0).WithPrecise(3)}, user, "precise level 3", true},
-		{"stack", unix.EOVERFLOW, Cycles(), self, perfring.Attr{SampleMaxStack: 500}, user, "perf_event_max_stack = 127", false},
 		{"cgroup2-quirk", unix.ENOENT, CPUClock(), cgroup, perfring.Attr{}, with(func(f *facts) { f.cgroup2 = "/cg" }), "/cg/cgroup.subtree_control", true},
 		{"cgroup-v1", unix.ENOENT, CPUClock(), cgroup, perfring.Attr{}, user, "with cgroup v1 give a directory of the perf_event hierarchy", true},
 		{"not-cgroup", unix.EBADF, CPUClock(), cgroup, perfring.Attr{}, user, "not a cgroup directory", false},

@@ -18,7 +18,6 @@ type facts struct {
 	pmus       []string
 	hypervisor bool
 	maxRate    uint64
-	maxStack   uint64
 	watchdog   bool
 	cgroup2    string // the mount point of cgroup2, "" if it is not mounted
 	subtree    bool   // a controller is enabled in its root's cgroup.subtree_control
@@ -49,7 +48,6 @@ func readFacts(root fs.FS) facts {
 		f.paranoid = int(int64(v))
 	}
 	f.maxRate, _ = number("proc/sys/kernel/perf_event_max_sample_rate")
-	f.maxStack, _ = number("proc/sys/kernel/perf_event_max_stack")
 	dog, _ := number("proc/sys/kernel/nmi_watchdog")
 	f.watchdog = dog == 1
 	if b, err := readSmall(fsys, "proc/self/status"); err == nil {
