@@ -35,7 +35,7 @@ import (
 // Version 1 has no states, and a recording without any is written as such.
 type Recording struct {
 	mu     sync.Mutex
-	spaces map[spaceKey]*space // guarded by mu
+	spaces map[int][]*space // guarded by mu: by pid, in the order of their keys
 }
 
 // spaceKey is an address space: pid 0 is the kernel.
@@ -59,7 +59,10 @@ func (k spaceKey) compare(o spaceKey) int {
 }
 
 // space contains the frames of one address space, by address. The callers' Index is not kept.
-type space struct{ frames map[uint64][]Frame }
+type space struct {
+	key    spaceKey
+	frames map[uint64][]Frame
+}
 
 // RecordKernel returns a resolver that returns the frames of r and records them as the
 // kernel's.
@@ -82,8 +85,13 @@ type recorder struct {
 
 // During implements Timed.
 func (r *recorder) During(start, first, last uint64) (Resolver, State) {
+	switch r.r.(type) {
+	case *Process, Timed:
+	default:
+		return r, State{}
+	}
 	names, st := During(r.r, start, first, last)
-	if st.from == timeless || st == (State{}) && names == r.r {
+	if st.from == timeless {
 		return r, st
 	}
 	key := spaceKey{pid: r.key.pid, start: start, timed: true, from: st.from, to: st.to}
@@ -110,17 +118,21 @@ func (r *recorder) Resolve(dst []Frame, pcs []uint64) []Frame {
 	return dst
 }
 
+// find returns where a space is among those of its pid, or belongs. The caller holds mu.
+func (rec *Recording) find(k spaceKey) (at int, found bool) {
+	return slices.BinarySearchFunc(rec.spaces[k.pid], k, func(s *space, k spaceKey) int { return s.key.compare(k) })
+}
+
 // space returns a space, which it adds if it is new. The caller holds mu.
 func (rec *Recording) space(k spaceKey) *space {
-	if rec.spaces == nil {
-		rec.spaces = map[spaceKey]*space{}
+	i, found := rec.find(k)
+	if !found {
+		if rec.spaces == nil {
+			rec.spaces = map[int][]*space{}
+		}
+		rec.spaces[k.pid] = slices.Insert(rec.spaces[k.pid], i, &space{k, map[uint64][]Frame{}})
 	}
-	s := rec.spaces[k]
-	if s == nil {
-		s = &space{map[uint64][]Frame{}}
-		rec.spaces[k] = s
-	}
-	return s
+	return rec.spaces[k.pid][i]
 }
 
 // add keeps the frames of an address that were given first: a replay can't distinguish the
@@ -146,10 +158,10 @@ func (rec *Recording) Process(pid int, start uint64) Resolver {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	key := spaceKey{pid: pid, start: start}
-	if rec.spaces[key] == nil {
-		for k := range rec.spaces {
-			if k.pid == pid && !k.timed && (rec.spaces[key] == nil || k.start > key.start) {
-				key = k
+	if _, found := rec.find(key); !found {
+		for _, s := range rec.spaces[pid] {
+			if !s.key.timed {
+				key = s.key
 			}
 		}
 	}
@@ -164,13 +176,14 @@ func (r *replay) During(start, first, last uint64) (Resolver, State) {
 	r.rec.mu.Lock()
 	defer r.rec.mu.Unlock()
 	last = max(first, last)
-	best, some := spaceKey{}, false
-	for k := range r.rec.spaces {
-		if !k.timed || k.pid != r.key.pid || k.start != start {
+	best, some := spaceKey{pid: r.key.pid, start: start, timed: true}, false
+	for _, s := range r.rec.spaces[r.key.pid] {
+		k := s.key
+		if !k.timed || k.start != start {
 			continue
 		}
 		some = true
-		if k.from <= first && k.to <= last && (!best.timed || best.compare(k) < 0) {
+		if k.from <= first && k.to <= last {
 			best = k
 		}
 	}
@@ -189,12 +202,12 @@ type replay struct {
 func (r *replay) Resolve(dst []Frame, pcs []uint64) []Frame {
 	r.rec.mu.Lock()
 	defer r.rec.mu.Unlock()
-	s := r.rec.spaces[r.key]
+	var recorded map[uint64][]Frame
+	if i, found := r.rec.find(r.key); found {
+		recorded = r.rec.spaces[r.key.pid][i].frames
+	}
 	for i, pc := range pcs {
-		var frames []Frame
-		if s != nil {
-			frames = s.frames[pc]
-		}
+		frames := recorded[pc]
 		if frames == nil {
 			dst = append(dst, Frame{Index: i, ModuleOffset: pc, Reason: ReasonNoMapping})
 			continue
@@ -253,23 +266,25 @@ func (rec *Recording) WriteTo(w io.Writer) (int64, error) {
 	bw := bufio.NewWriter(cw)
 	enc := json.NewEncoder(bw)
 	enc.SetEscapeHTML(false)
-	keys := slices.SortedFunc(maps.Keys(rec.spaces), spaceKey.compare)
+	var spaces []*space
+	for _, pid := range slices.Sorted(maps.Keys(rec.spaces)) {
+		spaces = append(spaces, rec.spaces[pid]...)
+	}
 	version := timelessVersion
-	if slices.ContainsFunc(keys, func(k spaceKey) bool { return k.timed }) {
+	if slices.ContainsFunc(spaces, func(s *space) bool { return s.key.timed }) {
 		version = recordingVersion
 	}
 	if err := enc.Encode(recordingHeader{recordingFormat, version}); err != nil {
 		return cw.n, err
 	}
-	for _, k := range keys {
-		s := rec.spaces[k]
+	for _, s := range spaces {
 		addrs := make([]uint64, 0, len(s.frames))
 		for a := range s.frames {
 			addrs = append(addrs, a)
 		}
 		slices.Sort(addrs)
 		for _, a := range addrs {
-			if err := enc.Encode(newRecordLine(k, a, s.frames[a])); err != nil {
+			if err := enc.Encode(newRecordLine(s.key, a, s.frames[a])); err != nil {
 				return cw.n, err
 			}
 		}
@@ -346,7 +361,7 @@ const maxRecordLine = 1 << 20
 func ReadRecorded(r io.Reader) (*Recording, error) {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 0, 64<<10), maxRecordLine)
-	rec := &Recording{spaces: map[spaceKey]*space{}}
+	rec := new(Recording)
 	intern := map[string]string{}
 	n := 1
 	for ; sc.Scan(); n++ {

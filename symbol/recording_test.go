@@ -130,6 +130,19 @@ func TestRecordedStates(t *testing.T) {
 	}
 }
 
+// TestRecordUntimed: a resolver that knows no times is recorded without them, whatever it is.
+func TestRecordUntimed(t *testing.T) {
+	var rec Recording
+	chain := Chain{fixed{Name: "f"}}
+	names, st := rec.RecordProcess(7, 0, chain).(Timed).During(99, 50, 60)
+	if got := frameNames(names.Resolve(nil, []uint64{1})); got != "f" || st != (State{}) {
+		t.Errorf("%s, %v", got, st)
+	}
+	if got := frameNames(resolved(rec.Process(7, 0).(Timed), 99, 1)); got != "f" {
+		t.Errorf("replayed: %s", got)
+	}
+}
+
 // resolved is an address of a process that started at a time, in its first state.
 func resolved(r Timed, start, pc uint64) []Frame {
 	names, _ := r.During(start, 60, 70)
