@@ -52,14 +52,7 @@ func (b *cfiBuilder) findStarts(f *elffile.File) {
 
 // code returns n bytes at an address relative to base, nil if the file does not have them.
 func (b *cfiBuilder) code(f *elffile.File, at, n uint32) []byte {
-	off, ok := f.Offset(b.base + uint64(at))
-	if !ok {
-		return nil
-	}
-	code, err := f.Bytes(off, uint64(n))
-	if err != nil {
-		return nil
-	}
+	code, _ := f.BytesAt(b.base+uint64(at), uint64(n))
 	return code
 }
 

@@ -47,8 +47,8 @@ func findGoGrow(f *elffile.File, t *pclntab.Table, kinds []goKind) goGrow {
 		if kind == goLost {
 			entry = fn.Entry
 		}
-		if off, ok := f.Offset(fn.Entry); ok && fn.End > fn.Entry {
-			code[kind], _ = f.Bytes(off, min(fn.End-fn.Entry, 1024))
+		if fn.End > fn.Entry {
+			code[kind], _ = f.BytesAt(fn.Entry, min(fn.End-fn.Entry, 1024))
 		}
 	}
 	find := goGrowAMD64

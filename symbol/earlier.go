@@ -1,8 +1,6 @@
 package symbol
 
 import (
-	"slices"
-
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/procfs"
 )
@@ -27,12 +25,19 @@ func (ps *Processes) recalled(pid int) *Process {
 	if ps.followed == 0 {
 		return nil
 	}
-	p := &Process{ps: ps, pid: pid, exited: true, user: procfs.Anybody, followed: ps.followed}
-	if p.recall(true, timeless); len(p.maps) == 0 {
+	p := ps.told(pid, timeless)
+	if len(p.maps) == 0 {
 		return nil
 	}
 	ps.tick++
 	ps.recent(p)
+	return p
+}
+
+// told returns a process as the events until a time describe it. It is not kept.
+func (ps *Processes) told(pid int, until uint64) *Process {
+	p := &Process{ps: ps, pid: pid, exited: true, user: procfs.Anybody, followed: ps.followed}
+	p.recall(true, until)
 	return p
 }
 
@@ -98,9 +103,8 @@ func (p *Process) inherit(ev *Event) bool {
 		parent, _ = ps.process(ev.Parent, refreshAfter)
 	}
 	if parent == nil || parent == p || parent.after(ev.Time) { // the number was used again
-		parent = &Process{ps: ps, pid: ev.Parent, exited: true, user: procfs.Anybody, followed: ps.followed}
+		parent = ps.told(ev.Parent, ev.Time)
 		defer parent.forget()
-		parent.recall(true, ev.Time)
 	}
 	if !parent.knownAt(ev.Time) {
 		return false
@@ -114,16 +118,13 @@ func (p *Process) inherit(ev *Event) bool {
 	return len(p.maps) > 0
 }
 
-// startTick is the unit of a process's start time, in nanoseconds: USER_HZ is 100 on all machines.
-const startTick = 10_000_000
-
 // after reports whether the process began after a time. Its start time counts the time in which the
 // machine was suspended, events do not.
 func (p *Process) after(at uint64) bool {
 	if p.life.forked != 0 {
 		return p.life.forked > at
 	}
-	start := p.start * startTick
+	start := p.start * procfs.ClockTick
 	if p.ps.live {
 		start -= min(start, kernel.Boottime()-kernel.Monotonic())
 	}
@@ -132,9 +133,7 @@ func (p *Process) after(at uint64) bool {
 
 // knownAt reports whether it is known what the process had mapped at a time.
 func (p *Process) knownAt(at uint64) bool {
-	l := &p.life
-	return !p.after(at) && at >= l.known && (l.lost == 0 || at < l.lost) &&
-		!slices.ContainsFunc(l.gaps, func(g gap) bool { return at >= g.from && at < g.to })
+	return !p.after(at) && at >= p.life.known && !p.life.missed(at, at)
 }
 
 // earlierAt returns the remembered event with an index, from the oldest on.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -445,7 +444,7 @@ func (p *Process) mmap(ev *Event) {
 		return
 	}
 	// Earlier mappings of the range are replaced (MAP_FIXED): maps[i:j].
-	i := sort.Search(len(p.maps), func(i int) bool { return p.maps[i].end > m.Start })
+	i := endsAfter(p.maps, m.Start)
 	j := i
 	fresh := []mapping{p.mapping(&m)}
 	fresh[0].since = ev.Time
@@ -501,6 +500,14 @@ func (p *Process) forget() {
 
 // findMapping returns the mapping that contains an address.
 func findMapping(maps []mapping, addr uint64) *mapping {
+	if i := endsAfter(maps, addr); i < len(maps) && maps[i].start <= addr {
+		return &maps[i]
+	}
+	return nil
+}
+
+// endsAfter returns the index of the first mapping that ends after an address, len(maps) if none does.
+func endsAfter(maps []mapping, addr uint64) int {
 	lo, hi := 0, len(maps)
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
@@ -510,10 +517,7 @@ func findMapping(maps []mapping, addr uint64) *mapping {
 			hi = m
 		}
 	}
-	if lo < len(maps) && maps[lo].start <= addr {
-		return &maps[lo]
-	}
-	return nil
+	return lo
 }
 
 // find returns the mapping of an address, the newest state first.

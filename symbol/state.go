@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 
 	"github.com/borescope/borescope/internal/procfs"
 )
@@ -113,8 +112,7 @@ func (p *Process) mapsAt(at uint64) (out []mapping) {
 	add := func(maps []mapping) {
 		there := out
 		for _, m := range maps {
-			i := sort.Search(len(there), func(i int) bool { return there[i].end > m.start })
-			if i == len(there) || there[i].start >= m.end {
+			if i := endsAfter(there, m.start); i == len(there) || there[i].start >= m.end {
 				out = append(out, m)
 			}
 		}
@@ -347,9 +345,14 @@ func (p *Process) during(pc, first, last uint64) (m *mapping, changed bool) {
 		}
 	}
 	l := &p.life
-	missing := func(g gap) bool { return first < g.to && last >= g.from }
-	if m != nil && m.since > first && first < l.known || l.lost != 0 && last >= l.lost || slices.ContainsFunc(l.gaps, missing) {
+	if m != nil && m.since > first && first < l.known || l.missed(first, last) {
 		changed = true
 	}
 	return m, changed
+}
+
+// missed reports whether events are missing of a time.
+func (l *life) missed(first, last uint64) bool {
+	return l.lost != 0 && last >= l.lost ||
+		slices.ContainsFunc(l.gaps, func(g gap) bool { return first < g.to && last >= g.from })
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 )
 
@@ -276,6 +277,16 @@ func (f *File) Bytes(off, n uint64) ([]byte, error) {
 		return nil, fmt.Errorf("elf: %d bytes at %#x: %w", n, off, err)
 	}
 	return b, nil
+}
+
+// BytesAt is Bytes at a virtual address, by the loaded segments. The error matches fs.ErrNotExist if none
+// has it.
+func (f *File) BytesAt(vaddr, n uint64) ([]byte, error) {
+	off, ok := f.Offset(vaddr)
+	if !ok {
+		return nil, notexist.Errorf("address %#x is not in a loaded segment", vaddr)
+	}
+	return f.Bytes(off, n)
 }
 
 // Whole returns the whole file, or ErrTooLarge if it is out of proportion to its storage. If

@@ -50,7 +50,7 @@ type Stat struct {
 	State byte
 	// PPID is the parent's pid.
 	PPID int
-	// StartTime is field 22, in clock ticks after boot. Together with the pid it identifies a
+	// StartTime is field 22, in clock ticks (ClockTick) after boot. Together with the pid it identifies a
 	// process, even if the pid is reused.
 	StartTime uint64
 	// Ran is the CPU time, fields 14 and 15 together, in clock ticks.
@@ -58,6 +58,9 @@ type Stat struct {
 	// Threads is the number of threads, field 20, with a first one that ended before the others.
 	Threads int
 }
+
+// ClockTick is a clock tick of /proc in nanoseconds: USER_HZ is 100 on all machines.
+const ClockTick = 10_000_000
 
 // ReadStat reads /proc/PID/stat.
 func ReadStat(root fs.FS, pid int) (Stat, error) { return readStat(root, path(pid, "stat")) }

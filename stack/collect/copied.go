@@ -391,7 +391,7 @@ func (p *copied) stateOf(k *taskKey, at uint64) symbol.State {
 	if err != nil {
 		return symbol.State{}
 	}
-	return process.During(k.Start/clockTick, at, at)
+	return process.During(k.Start/procfs.ClockTick, at, at)
 }
 
 // move moves a sample of a window to the stack that was found.

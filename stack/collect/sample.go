@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/bpfwalk"
@@ -129,7 +130,7 @@ func samples(totals []mapx.Entry[waitKey, summed], stacks *segments) []Sample {
 			Program: int(k.Program),
 			Kernel:  helperStack(stacks, k.Kernel, stack.StopBottom),
 			User:    userStack(stacks, k),
-			Start:   k.Start / clockTick,
+			Start:   k.Start / procfs.ClockTick,
 			First:   min(v.First, v.Last),
 			Last:    max(v.First, v.Last),
 			Count:   v.Count,
@@ -140,7 +141,7 @@ func samples(totals []mapx.Entry[waitKey, summed], stacks *segments) []Sample {
 				PID:    int(w.PID),
 				TID:    int(w.TID),
 				Comm:   commString(w.Comm[:]),
-				Start:  w.Start / clockTick,
+				Start:  w.Start / procfs.ClockTick,
 				Kernel: helperStack(stacks, w.Kernel, stack.StopBottom),
 				User:   userStack(stacks, w),
 			}
@@ -150,9 +151,6 @@ func samples(totals []mapx.Entry[waitKey, summed], stacks *segments) []Sample {
 	slices.SortFunc(out, compare)
 	return out
 }
-
-// clockTick is a clock tick of /proc in nanoseconds: USER_HZ is 100 on all machines.
-const clockTick = 10_000_000
 
 // commString cuts a NUL-padded name.
 func commString(b []byte) string { return string(cut(b)) }

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/borescope/borescope/internal/elffile"
-	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/probe/env"
 )
@@ -237,13 +236,9 @@ func IsGo(f *elffile.File) bool {
 
 // Code returns size bytes of code at the virtual address value, at most 16 MB.
 func Code(f *elffile.File, value, size uint64) ([]byte, error) {
-	off, ok := f.Offset(value)
-	if !ok {
-		return nil, notexist.Errorf("address %#x is not in a loaded segment", value)
-	}
 	const maxFunction = 16 << 20
 	if size > maxFunction {
 		return nil, fmt.Errorf("a function of %d bytes", size)
 	}
-	return f.Bytes(off, size)
+	return f.BytesAt(value, size)
 }

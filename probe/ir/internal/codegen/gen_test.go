@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 
 	"github.com/borescope/borescope/internal/golden"
 	"github.com/borescope/borescope/probe"
@@ -85,7 +86,7 @@ func TestInstructions(t *testing.T) {
 	golden.Compare(t, "testdata/instructions.txt", out.String())
 }
 
-func generate(p *ir.Program, plan *probe.Plan) (fmt.Formatter, int, error) {
+func generate(p *ir.Program, plan *probe.Plan) (asm.Instructions, int, error) {
 	lay, err := check.NewLayout(p, plan)
 	if err != nil {
 		return nil, 0, err
@@ -94,6 +95,5 @@ func generate(p *ir.Program, plan *probe.Plan) (fmt.Formatter, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	insns, scratch, err := Generate(p, plan, opt.Inline(c), lay)
-	return insns, scratch, err
+	return Generate(p, plan, opt.Inline(c), lay)
 }
