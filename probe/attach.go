@@ -106,14 +106,14 @@ func (p *Plan) Attach(progs map[string]*ebpf.Program, o *AttachOptions) (*Link, 
 
 // Place returns where the program is attached, for messages: its target, or the first
 // of several and how many more there are.
-func (p *Program) Place() string {
+func (p *ProgramPlan) Place() string {
 	if len(p.Sites) == 0 {
 		return p.Name
 	}
 	return placeOf(p.Sites)
 }
 
-// placeOf is Program.Place of some sites.
+// placeOf is ProgramPlan.Place of some sites.
 func placeOf(sites []Site) string {
 	s := sites[0].Target.String()
 	if n := len(sites) - 1; n > 0 && sites[n].Target.String() != s {
@@ -151,7 +151,7 @@ func Attach(prog *ebpf.Program, target Target, o *Options) (*Link, error) {
 	if prog.Type() == ebpf.Tracing && c.AttachType == ebpf.AttachNone {
 		c.AttachType = tracingMultiType(c.Env, prog, target)
 	}
-	c.Session = isSession(c.AttachType)
+	c.EntryReturn = isSession(c.AttachType)
 	c.PreferBTF = prog.Type() == ebpf.Tracing
 	c.NoTypes = c.NoTypes || prog.Type() != ebpf.Tracing && prog.Type() != ebpf.LSM
 	if c.Filter != nil {

@@ -131,7 +131,7 @@ func (l *Link) sortSites(order, ends []int) {
 
 // lastFirst reports whether, of several such programs at a place, that runs first which was attached
 // last.
-func (p *Program) lastFirst() bool {
+func (p *ProgramPlan) lastFirst() bool {
 	if len(p.Sites) == 0 {
 		return false
 	}
@@ -146,7 +146,7 @@ func (p *Program) lastFirst() bool {
 }
 
 // runner records the sites of a begin or end program, and returns it if it is to run now.
-func (a *attacher) runner(g *Program, prog *ebpf.Program) []*ebpf.Program {
+func (a *attacher) runner(g *ProgramPlan, prog *ebpf.Program) []*ebpf.Program {
 	a.link.sites = append(a.link.sites, g.Sites...)
 	if _, ok := g.Sites[0].Target.(Begin); ok {
 		return []*ebpf.Program{prog}
@@ -198,7 +198,7 @@ func (a *attacher) closeFile() {
 }
 
 // program attaches one program at its sites.
-func (a *attacher) program(g *Program, prog *ebpf.Program) error {
+func (a *attacher) program(g *ProgramPlan, prog *ebpf.Program) error {
 	switch g.Method {
 	case MethodKprobeMulti:
 		return a.kprobeMulti(g, prog, g.Sites)
@@ -251,7 +251,7 @@ func (a *attacher) missing(s *Site, err error) error {
 }
 
 // site attaches a program at one place.
-func (a *attacher) site(g *Program, prog *ebpf.Program, s *Site) error {
+func (a *attacher) site(g *ProgramPlan, prog *ebpf.Program, s *Site) error {
 	switch g.Method {
 	case MethodRawTracepoint:
 		return a.rawTracepoint(g, prog, s)
@@ -283,7 +283,7 @@ func (a *attacher) keep(h held, sites ...Site) {
 	a.link.held = append(a.link.held, h)
 }
 
-func (a *attacher) rawTracepoint(g *Program, prog *ebpf.Program, s *Site) error {
+func (a *attacher) rawTracepoint(g *ProgramPlan, prog *ebpf.Program, s *Site) error {
 	cookie := uint64(s.Cookie)
 	if cookie != 0 && !has(a.env, feature.RawTracepointCookie) {
 		cookie = 0
@@ -296,7 +296,7 @@ func (a *attacher) rawTracepoint(g *Program, prog *ebpf.Program, s *Site) error 
 	return nil
 }
 
-func (a *attacher) explainRaw(g *Program, s *Site, err error) error {
+func (a *attacher) explainRaw(g *ProgramPlan, s *Site, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
 		return noRaw(a.env, s.Module, s.Symbol)
@@ -308,7 +308,7 @@ func (a *attacher) explainRaw(g *Program, s *Site, err error) error {
 	return feature.Explain(feature.RawTracepoint, err)
 }
 
-func (a *attacher) tracing(g *Program, prog *ebpf.Program, s *Site) error {
+func (a *attacher) tracing(g *ProgramPlan, prog *ebpf.Program, s *Site) error {
 	cookie := uint64(s.Cookie)
 	fd, err := kernel.Tracing(prog.FD(), uint32(g.AttachType), cookie)
 	if err != nil && cookie != 0 {
@@ -322,7 +322,7 @@ func (a *attacher) tracing(g *Program, prog *ebpf.Program, s *Site) error {
 	return nil
 }
 
-func (a *attacher) explainTracing(g *Program, err error) error {
+func (a *attacher) explainTracing(g *ProgramPlan, err error) error {
 	f := feature.Fentry
 	switch g.AttachType {
 	case ebpf.AttachTraceFExit, ebpf.AttachModifyReturn:
@@ -378,7 +378,7 @@ func (a *attacher) iter(prog *ebpf.Program, s *Site) error {
 // kprobeMulti attaches at many kernel functions with one link. If the kernel refuses
 // them together, and the caller goes on without missing sites, it tries halves until
 // the sites at fault are found.
-func (a *attacher) kprobeMulti(g *Program, prog *ebpf.Program, sites []Site) error {
+func (a *attacher) kprobeMulti(g *ProgramPlan, prog *ebpf.Program, sites []Site) error {
 	sites = uniqueAddresses(sites)
 	if err := a.ended(sites); err != nil {
 		return err
@@ -407,7 +407,7 @@ func (a *attacher) kprobeMulti(g *Program, prog *ebpf.Program, sites []Site) err
 	return a.missing(&sites[0], fmt.Errorf("attach %s: %w", placeOf(sites), a.explainMulti(g, err)))
 }
 
-func (a *attacher) explainMulti(g *Program, err error) error {
+func (a *attacher) explainMulti(g *ProgramPlan, err error) error {
 	f := feature.KprobeMulti
 	if g.AttachType == ebpf.AttachTraceKprobeSession {
 		f = feature.KprobeSession
@@ -439,7 +439,7 @@ func uniqueAddresses(sites []Site) []Site {
 }
 
 // uprobeMulti attaches at the sites of each file and process with one link.
-func (a *attacher) uprobeMulti(g *Program, prog *ebpf.Program) error {
+func (a *attacher) uprobeMulti(g *ProgramPlan, prog *ebpf.Program) error {
 	type key struct {
 		path string
 		pid  int
@@ -462,7 +462,7 @@ func (a *attacher) uprobeMulti(g *Program, prog *ebpf.Program) error {
 	return nil
 }
 
-func (a *attacher) uprobeFile(g *Program, prog *ebpf.Program, sites []Site) error {
+func (a *attacher) uprobeFile(g *ProgramPlan, prog *ebpf.Program, sites []Site) error {
 	offsets := make([]uint64, len(sites))
 	cookies := make([]uint64, len(sites))
 	var refs []uint64
@@ -501,7 +501,7 @@ func (a *attacher) uprobeFile(g *Program, prog *ebpf.Program, sites []Site) erro
 		fmt.Errorf("attach %s: %w", placeOf(sites), a.explainUprobeMulti(g, first, err)))
 }
 
-func (a *attacher) explainUprobeMulti(g *Program, s *Site, err error) error {
+func (a *attacher) explainUprobeMulti(g *ProgramPlan, s *Site, err error) error {
 	f := feature.UprobeMulti
 	if g.AttachType == AttachUprobeSession {
 		f = feature.UprobeSession

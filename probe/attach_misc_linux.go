@@ -47,7 +47,7 @@ func (a *attacher) socket(prog *ebpf.Program, s *Site) error {
 // tracefs attaches through an event made in tracefs, the only way to give a kretprobe
 // its maxactive. The event outlives a killed process; the next process that makes such
 // an event removes it.
-func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
+func (a *attacher) tracefs(g *ProgramPlan, prog *ebpf.Program, s *Site) error {
 	t, ok := s.Target.(Kretprobe)
 	if !ok {
 		return fmt.Errorf("no tracefs event for %s", s.Target)
@@ -81,7 +81,7 @@ func (a *attacher) tracefs(g *Program, prog *ebpf.Program, s *Site) error {
 }
 
 // tracefsEvent opens the event and attaches the program.
-func (a *attacher) tracefsEvent(g *Program, prog *ebpf.Program, s *Site, idFile string,
+func (a *attacher) tracefsEvent(g *ProgramPlan, prog *ebpf.Program, s *Site, idFile string,
 	undo func() error,
 ) error {
 	id := readNumber(idFile)

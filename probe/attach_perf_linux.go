@@ -19,7 +19,7 @@ import (
 )
 
 // perfEvent opens the event and attaches the program to it.
-func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *perfevent.Event) error {
+func (a *attacher) perfEvent(g *ProgramPlan, prog *ebpf.Program, s *Site, ev *perfevent.Event) error {
 	fd, err := ev.Open()
 	if err != nil {
 		return a.explainOpen(ev, err)
@@ -58,7 +58,7 @@ func (a *attacher) perfEvent(g *Program, prog *ebpf.Program, s *Site, ev *perfev
 const onlySyscalls = "only the tracepoints of system calls, sys_enter and sys_exit take programs that may sleep"
 
 // explainSet explains why an open event refused a program.
-func (a *attacher) explainSet(g *Program, s *Site, err error) error {
+func (a *attacher) explainSet(g *ProgramPlan, s *Site, err error) error {
 	switch {
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("the program reads beyond the tracepoint's record: %w", err)
@@ -76,7 +76,7 @@ func (a *attacher) explainSet(g *Program, s *Site, err error) error {
 }
 
 // siteEvent returns the event of a tracepoint, kprobe or uprobe site.
-func (a *attacher) siteEvent(g *Program, s *Site) (*perfevent.Event, error) {
+func (a *attacher) siteEvent(g *ProgramPlan, s *Site) (*perfevent.Event, error) {
 	if tp, ok := s.Target.(Tracepoint); ok {
 		id, err := a.tracepointID(tp)
 		if err != nil {
@@ -93,7 +93,7 @@ func (a *attacher) siteEvent(g *Program, s *Site) (*perfevent.Event, error) {
 
 // sampling opens a sampling site: an event on a CPU, or one for each thread of
 // a process.
-func (a *attacher) sampling(g *Program, prog *ebpf.Program, s *Site) error {
+func (a *attacher) sampling(g *ProgramPlan, prog *ebpf.Program, s *Site) error {
 	ev, err := a.samplingEvent(s)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func (a *attacher) samplingEvent(s *Site) (*perfevent.Event, error) {
 // opened again, before anything is counted, until no new thread appears. A new thread
 // inherits before it is in the list (copy_process, kernel/fork.c), so the list is trusted
 // once each thread must have left the clone call it was in when its event was opened.
-func (a *attacher) perThread(g *Program, prog *ebpf.Program, s *Site, ev *perfevent.Event) error {
+func (a *attacher) perThread(g *ProgramPlan, prog *ebpf.Program, s *Site, ev *perfevent.Event) error {
 	ev.Attr.Flags |= perfring.AttrInherit
 	if a.o.ExcludeChildren {
 		if !feature.KernelAtLeast("5.13") {

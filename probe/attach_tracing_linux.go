@@ -13,7 +13,7 @@ import (
 
 // tracingMulti attaches at many functions with one link, and finds the sites at fault as
 // kprobeMulti does.
-func (a *attacher) tracingMulti(g *Program, prog *ebpf.Program, sites []Site) error {
+func (a *attacher) tracingMulti(g *ProgramPlan, prog *ebpf.Program, sites []Site) error {
 	if err := a.ended(sites); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (a *attacher) tracingMulti(g *Program, prog *ebpf.Program, sites []Site) er
 		fmt.Errorf("attach %s: %w", placeOf(sites), explainTracingMulti(g, err)))
 }
 
-func explainTracingMulti(g *Program, err error) error {
+func explainTracingMulti(g *ProgramPlan, err error) error {
 	if why := feature.Explain(feature.TracingMulti, err); why != err {
 		return why
 	}

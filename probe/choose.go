@@ -13,7 +13,7 @@ import (
 )
 
 // choose settles how a program's sites are attached, once their number is known.
-func (r *resolver) choose(p *Program) error {
+func (r *resolver) choose(p *ProgramPlan) error {
 	switch {
 	case p.Method != MethodPerfLink:
 	case p.Type == ebpf.PerfEvent || p.Type == ebpf.TracePoint:
@@ -27,7 +27,7 @@ func (r *resolver) choose(p *Program) error {
 }
 
 // perfMethod settles between a link and the ioctl.
-func (r *resolver) perfMethod(p *Program) {
+func (r *resolver) perfMethod(p *ProgramPlan) {
 	if err := r.env.Supports(feature.PerfLink); err != nil {
 		p.Method = MethodPerfIoctl
 		p.why("perf link", err)
@@ -35,7 +35,7 @@ func (r *resolver) perfMethod(p *Program) {
 }
 
 // why records why a better method was not taken.
-func (p *Program) why(what string, err error) {
+func (p *ProgramPlan) why(what string, err error) {
 	if p.FallbackReason == "" {
 		p.FallbackReason = what + ": " + feature.Reason(err)
 	}
@@ -43,16 +43,16 @@ func (p *Program) why(what string, err error) {
 
 // chooseKernel picks kprobe.multi for several functions, and for one where
 // kprobes themselves are missing.
-func (r *resolver) chooseKernel(p *Program) error {
+func (r *resolver) chooseKernel(p *ProgramPlan) error {
 	err := r.chooseMulti(p)
-	if !p.Returns && !p.Session() {
+	if !p.Returns && !p.EntryReturn() {
 		p.Ret = nil // it was to be a session
 	}
 	return err
 }
 
 // chooseMulti picks kprobe.multi, kprobe.session or neither.
-func (r *resolver) chooseMulti(p *Program) error {
+func (r *resolver) chooseMulti(p *ProgramPlan) error {
 	want := len(p.Sites) > 1 || r.session() || isMultiType(r.o.AttachType) ||
 		errors.Is(r.env.Supports(feature.Kprobe), errors.ErrUnsupported)
 	if !want || r.o.NoMulti {
@@ -85,7 +85,7 @@ func isMultiType(t ebpf.AttachType) bool {
 
 // canMulti returns why sites can't be put into one link, which takes the addresses of
 // function entries. known is set if there are addresses besides those of kallsyms.
-func (r *resolver) canMulti(p *Program, known bool) error {
+func (r *resolver) canMulti(p *ProgramPlan, known bool) error {
 	all := true
 	for i := range p.Sites {
 		if p.Sites[i].Offset != 0 {
@@ -105,7 +105,7 @@ func (r *resolver) canMulti(p *Program, known bool) error {
 
 // addresses fills in the addresses that a multi link needs, and leaves sites that have
 // no address, or several, to the caller's policy.
-func (r *resolver) addresses(p *Program, listed map[string][]kallsyms.Symbol) error {
+func (r *resolver) addresses(p *ProgramPlan, listed map[string][]kallsyms.Symbol) error {
 	kept := p.Sites[:0]
 	for _, s := range p.Sites {
 		if s.Address == 0 {
@@ -142,7 +142,7 @@ func (r *resolver) addresses(p *Program, listed map[string][]kallsyms.Symbol) er
 // listed returns the functions of the kernel's list that a multi link accepts, by name.
 // It returns nil unless there are so many sites that reading the list is quicker than
 // reading kallsyms, which is five times as long.
-func (r *resolver) listed(p *Program) map[string][]kallsyms.Symbol {
+func (r *resolver) listed(p *ProgramPlan) map[string][]kallsyms.Symbol {
 	unknown := 0
 	for i := range p.Sites {
 		if p.Sites[i].Address == 0 {
@@ -197,7 +197,7 @@ func (r *resolver) unprivileged() bool {
 // chooseUser picks uprobe.multi for several sites, for programs that sleep or see both
 // entry and return, and for processes without CAP_SYS_ADMIN, which
 // perf_uprobe_event_init (kernel/events/core.c) demands and multi links do not.
-func (r *resolver) chooseUser(p *Program) {
+func (r *resolver) chooseUser(p *ProgramPlan) {
 	if p.Sleepable() {
 		if err := r.env.Supports(feature.SleepableUprobe); err != nil {
 			p.why(feature.SleepableUprobe.String(), err)

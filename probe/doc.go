@@ -28,11 +28,11 @@
 //
 // A fallback is another plan. Where the kernel has no kprobe.multi, the plan has one
 // perf event for each function; where it has no attach cookies, one program for each
-// set of arguments. Program.FallbackReason gives the reason.
+// set of arguments. ProgramPlan.FallbackReason gives the reason.
 //
 // One program may serve many functions, and see their entries and returns.
 // kprobe.multi and uprobe.multi links are planned automatically where there are several
-// sites. Options.Session asks for sessions, Options.TracingMulti for trampolines of many
+// sites. Options.EntryReturn asks for sessions, Options.TracingMulti for trampolines of many
 // functions. Names and loaders that cilium/ebpf lacks so far (uprobe.session, fsession,
 // tracing.multi) are here: AttachFsession and its neighbours, LoadCollection.
 //

@@ -10,7 +10,7 @@ import (
 
 // typeUser gives a user probe's program the arguments and the return value that DWARF
 // describes, if the caller asked for that and the file has it.
-func (r *resolver) typeUser(p *Program, f *elffile.File, s userfile.Symbol, goProgram bool) {
+func (r *resolver) typeUser(p *ProgramPlan, f *elffile.File, s userfile.Symbol, goProgram bool) {
 	if !r.o.DWARF || !r.code.debugInfo().Some() {
 		return
 	}
@@ -41,7 +41,7 @@ func (r *resolver) typeUser(p *Program, f *elffile.File, s userfile.Symbol, goPr
 // goArgs places a Go function's arguments, or results, by ABIInternal
 // (cmd/compile/abi-internal.md, "Function call argument and result passing").
 // A value in several registers has its parts as Fields: "s.str", "s.len".
-func goArgs(p *Program, sig *usercode.Signature, abi callABI) {
+func goArgs(p *ProgramPlan, sig *usercode.Signature, abi callABI) {
 	list := sig.Params
 	if p.Returns {
 		list = sig.Results

@@ -15,7 +15,7 @@ import (
 )
 
 // kernelSites adds one program for each function that the name stands for.
-func (r *resolver) kernelSites(p Program, t Target, module, symbol string, offset uint64,
+func (r *resolver) kernelSites(p ProgramPlan, t Target, module, symbol string, offset uint64,
 	site func(m, s string) Target,
 ) error {
 	if err := r.canKprobe(); err != nil {
@@ -55,7 +55,7 @@ func kernelSite(fn kallsyms.Symbol, offset uint64, t Target) Site {
 }
 
 // kernelMatches adds the functions that a pattern stands for.
-func (r *resolver) kernelMatches(p Program, module, pattern string, offset uint64,
+func (r *resolver) kernelMatches(p ProgramPlan, module, pattern string, offset uint64,
 	site func(m, s string) Target,
 ) error {
 	list, err := r.env.Traceable()
@@ -117,7 +117,7 @@ func (r *resolver) canKprobe() error {
 func (r *resolver) multiPossible(f feature.Feature) bool { return !r.o.NoMulti && has(r.env, f) }
 
 // typeKernel gives a kprobe program its arguments, a kretprobe its value, and a session both.
-func (r *resolver) typeKernel(p *Program, fn kallsyms.Symbol, offset uint64, typed bool) error {
+func (r *resolver) typeKernel(p *ProgramPlan, fn kallsyms.Symbol, offset uint64, typed bool) error {
 	abi, err := abiOf(r.env.Arch())
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func TestReturnOfSplitParts(t *testing.T) {
 	if got := sites(Uretprobe{Path: "/a", Symbol: "parted*"}, nil); got != "parted" {
 		t.Errorf("returns of %s", got)
 	}
-	if got := sites(Uprobe{Path: "/a", Symbol: "parted*"}, &Options{Session: true}); got != "parted" {
+	if got := sites(Uprobe{Path: "/a", Symbol: "parted*"}, &Options{EntryReturn: true}); got != "parted" {
 		t.Errorf("entries and returns of %s", got)
 	}
 	if got := sites(Uretprobe{Path: "/a", Symbol: "parted.cold"}, nil); !strings.Contains(got, "does not return") {

@@ -29,7 +29,7 @@ func (s *Site) moveBehind(f *elffile.File, fn userfile.Symbol) bool {
 }
 
 // goReturns puts the probe on every return instruction.
-func (r *resolver) goReturns(f *elffile.File, p Program, site Site, s userfile.Symbol) error {
+func (r *resolver) goReturns(f *elffile.File, p ProgramPlan, site Site, s userfile.Symbol) error {
 	if s.Size == 0 {
 		return errors.New("its size is not known, so its return instructions can't be found; return probes would break goroutine stacks")
 	}

@@ -251,7 +251,7 @@ func TestGoExternal(t *testing.T) {
 func TestUprobeSession(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(featureUprobeSession))
 	w := probetest.Start(t)
-	plan := mustResolve(t, &Options{Session: true}, "uprobe:"+probetest.TargetPath()+":add")
+	plan := mustResolve(t, &Options{EntryReturn: true}, "uprobe:"+probetest.TargetPath()+":add")
 	if plan.Programs[0].AttachType != AttachUprobeSession {
 		t.Fatalf("no session:\n%s", plan)
 	}
@@ -263,7 +263,7 @@ func TestUprobeSession(t *testing.T) {
 func TestKprobeSession(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(featureKprobeSession))
 	w := probetest.Start(t)
-	plan := mustResolve(t, &Options{Session: true}, "kprobe:"+probetest.GetppidFunc())
+	plan := mustResolve(t, &Options{EntryReturn: true}, "kprobe:"+probetest.GetppidFunc())
 	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: -1, Sites: true})
 	w.Run()
 	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: 2 * probetest.Times})
@@ -273,7 +273,7 @@ func TestKprobeSession(t *testing.T) {
 func TestKretprobeOfSessions(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(featureKprobeSession))
 	w := probetest.Start(t)
-	plan := mustResolve(t, &Options{Session: true}, "kretprobe:"+probetest.GetppidFunc())
+	plan := mustResolve(t, &Options{EntryReturn: true}, "kretprobe:"+probetest.GetppidFunc())
 	n, _ := attachCounter(t, plan, probetest.Counting{PID: w.PID(), Value: -1, Sites: true})
 	w.Run()
 	probetest.ExpectTally(t, n.read(t, 0), probetest.Tally{Count: probetest.Times})

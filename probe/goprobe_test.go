@@ -19,7 +19,7 @@ func TestGoidVersions(t *testing.T) {
 			t.Errorf("%q: %d, want %d", version, got, want)
 		}
 	}
-	p := Plan{Programs: []Program{{Go: &GoTarget{Version: "go1.99"}}}}
+	p := Plan{Programs: []ProgramPlan{{Go: &GoTarget{Version: "go1.99"}}}}
 	if want := "  of Go \"go1.99\": where goroutines have their ids is not known\n"; !strings.Contains(p.String(), want) {
 		t.Errorf("the plan does not say that it doesn't know:\n%s", &p)
 	}

@@ -52,7 +52,7 @@ func (t Iter) resolve(r *resolver) error {
 	if err != nil {
 		return err
 	}
-	r.add(Program{
+	r.add(ProgramPlan{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: t.Name,
 		Context: ContextIter, Method: MethodIter, Fields: fields,
 		Sites: []Site{{Target: t, PID: t.PID, CPU: -1}},

@@ -283,10 +283,10 @@ var ways = []Options{
 	{},
 	{NoTypes: true},
 	{NoMulti: true, ProgramPerSite: true},
-	{Session: true, Fallback: true},
+	{EntryReturn: true, Fallback: true},
 	{TracingMulti: true, PreferBTF: true},
 	{Sleepable: true, Unsafe: true, DWARF: true, Tag: 7},
-	{Missing: MissingWarn, Session: true, TracingMulti: true},
+	{Missing: MissingWarn, EntryReturn: true, TracingMulti: true},
 	{AttachType: ebpf.AttachTraceKprobeMulti, MaxFunctions: 3},
 }
 
@@ -348,7 +348,7 @@ func list(w io.Writer, pattern string, envs []*Env) {
 		for _, args := range []bool{false, true} {
 			seq, errOf := List(pattern, &ListOptions{Env: env, Args: args})
 			for l := range seq {
-				fmt.Fprintf(w, "%s %s %t %s\n", l, l.Module, l.Duplicate, l.Source)
+				fmt.Fprintf(w, "%s %s %t %s\n", l, l.Module, l.Duplicate, l.Reason)
 			}
 			if err := errOf(); err != nil {
 				fmt.Fprintln(w, err)

@@ -133,7 +133,7 @@ func (t Kprobe) resolve(r *resolver) error {
 	if t.Symbol == "" {
 		return t.atAddress(r)
 	}
-	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink}
+	p := ProgramPlan{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink}
 	return r.kernelSites(p, t, t.Module, t.Symbol, t.Offset, func(m, s string) Target {
 		return Kprobe{Module: m, Symbol: s, Offset: t.Offset}
 	})
@@ -143,7 +143,7 @@ func (t Kretprobe) resolve(r *resolver) error {
 	if t.Symbol == "" {
 		return errors.New("it names no function")
 	}
-	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, Returns: true}
+	p := ProgramPlan{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, Returns: true}
 	if t.MaxActive > 0 {
 		p.Method, p.FallbackReason = MethodTracefs, "only tracefs takes maxactive"
 	}
@@ -154,7 +154,7 @@ func (t Kretprobe) resolve(r *resolver) error {
 
 // atAddress resolves a kprobe on a raw address, which the kernel checks.
 func (t Kprobe) atAddress(r *resolver) error {
-	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink}
+	p := ProgramPlan{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink}
 	if t.Address < 1<<63 {
 		return fmt.Errorf("address %#x is not in the kernel's half of the address space", t.Address)
 	}
@@ -168,7 +168,7 @@ func (t Kprobe) atAddress(r *resolver) error {
 	return nil
 }
 
-func (a *attacher) kprobeEvent(g *Program, s *Site) (*perfevent.Event, error) {
+func (a *attacher) kprobeEvent(g *ProgramPlan, s *Site) (*perfevent.Event, error) {
 	t, err := a.pmu("kprobe", feature.Kprobe)
 	if err != nil {
 		return nil, err
@@ -247,7 +247,7 @@ func (l *lister) kprobes(module, pattern string,
 	return l.functions(module, pattern, func(s kallsyms.Symbol, again bool) (Match, bool) {
 		x := one(s, again)
 		if l.o.Args {
-			p := Program{}
+			p := ProgramPlan{}
 			_, p.Returns = x.Target.(Kretprobe)
 			if err := l.r.typeKernel(&p, s, 0, l.r.prototyped(s)); err == nil {
 				x.Args, x.Ret = p.Args, p.Ret

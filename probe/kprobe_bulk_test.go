@@ -30,7 +30,7 @@ func TestBulkAddresses(t *testing.T) {
 		"proc/kallsyms": {Data: []byte("ffffffff83000000 t unlisted\nffffffff84000000 t function_0\nffffffffc0000000 t helper\t[ext4]\n")},
 	}
 	env := NewEnv(&EnvOptions{Root: root, Arch: "amd64", Release: "6.12.0", Features: probetest.Features()})
-	var p Program
+	var p ProgramPlan
 	for _, s := range targets {
 		k := s.(Kprobe)
 		p.Sites = append(p.Sites, Site{Target: k, Symbol: k.Symbol, Module: k.Module})

@@ -45,8 +45,8 @@ type Match struct {
 	Duplicate bool
 	// Source says how it is known that the place can be attached to, if not from the
 	// kernel's own list.
-	Source string
-	// Args, Fields and Ret are as in Program, if ListOptions.Args is set.
+	Reason string
+	// Args, Fields and Ret are as in ProgramPlan, if ListOptions.Args is set.
 	Args   []Arg
 	Fields []Arg
 	Ret    *Arg
@@ -197,7 +197,7 @@ func (l *lister) functions(module, pattern string,
 		if !ok {
 			continue
 		}
-		x.Module, x.Duplicate, x.Source = s.Module, again[s.Name], list.Reason
+		x.Module, x.Duplicate, x.Reason = s.Module, again[s.Name], list.Reason
 		if err := l.put(x); err != nil {
 			return err
 		}

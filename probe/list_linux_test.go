@@ -96,8 +96,8 @@ func TestListKernel(t *testing.T) {
 	if list[i].String() != want {
 		t.Errorf("got %s", list[i])
 	}
-	if list[i].Source != "" {
-		t.Errorf("not by the kernel's list: %s", list[i].Source)
+	if list[i].Reason != "" {
+		t.Errorf("not by the kernel's list: %s", list[i].Reason)
 	}
 	b, err := os.ReadFile(testenv.TracefsDir(t) + "/available_filter_functions")
 	if err != nil {

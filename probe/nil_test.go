@@ -7,7 +7,7 @@ import (
 // TestNothingGiven: what is nil by mistake, such as a map's missing entry, is an
 // error that says so.
 func TestNothingGiven(t *testing.T) {
-	plan := &Plan{Programs: []Program{{Name: "p"}}, Filter: &TaskFilter{PIDs: []uint32{1}}}
+	plan := &Plan{Programs: []ProgramPlan{{Name: "p"}}, Filter: &TaskFilter{PIDs: []uint32{1}}}
 	for name, f := range map[string]func() error{
 		"ApplyFilter": func() error { return plan.ApplyFilter(nil) },
 		"Attach":      func() error { _, err := Attach(nil, Begin{}, nil); return err },

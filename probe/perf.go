@@ -363,7 +363,7 @@ func (t Perf) resolve(r *resolver) error {
 	if err := checkPerf(t); err != nil {
 		return err
 	}
-	p := Program{
+	p := ProgramPlan{
 		Type: ebpf.PerfEvent, AttachType: ebpf.AttachPerfEvent, Context: ContextPerf,
 		Fields: perfFields(r.env.Arch()), Method: MethodPerfLink,
 	}

@@ -22,7 +22,7 @@ type Plan struct {
 	// Kernel is the release that the plan is for: "6.1.0-56-cloud-amd64".
 	Kernel string
 	// Programs are the programs to load, in the order of the targets.
-	Programs []Program
+	Programs []ProgramPlan
 	// Missing are targets, or matches of a wildcard, that cannot be attached and that the
 	// caller's policy allows to be missing.
 	Missing []Missing
@@ -70,8 +70,8 @@ func (e *TargetError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.T
 // Unwrap returns Err.
 func (e *TargetError) Unwrap() error { return e.Err }
 
-// Program is one BPF program of a plan.
-type Program struct {
+// ProgramPlan is one BPF program of a plan.
+type ProgramPlan struct {
 	// Name is unique in the plan and a valid BPF object name (at most 15 bytes). Attach
 	// looks for the loaded program by this name.
 	Name string
@@ -125,13 +125,13 @@ type Program struct {
 	FallbackReason string
 }
 
-// Session reports whether the program sees both the entries and the returns of its
-// functions (Options.Session).
-func (p *Program) Session() bool { return isSession(p.AttachType) }
+// EntryReturn reports whether the program sees both the entries and the returns of its
+// functions (Options.EntryReturn).
+func (p *ProgramPlan) EntryReturn() bool { return isSession(p.AttachType) }
 
 // Sleepable reports whether the program may sleep (BPF_F_SLEEPABLE), for example while
 // user memory that it copies is read from disk.
-func (p *Program) Sleepable() bool { return p.Flags&flagSleepable != 0 }
+func (p *ProgramPlan) Sleepable() bool { return p.Flags&flagSleepable != 0 }
 
 // Preemptible reports whether a task may preempt another in the program and run it on the
 // same CPU. This is so where the kernel neither disables preemption nor skips the second
@@ -141,7 +141,7 @@ func (p *Program) Sleepable() bool { return p.Flags&flagSleepable != 0 }
 // have its own stack either if it takes 64 bytes of stack or more and calls no other
 // program with bpf_tail_call: the kernel gives it one for each CPU. Programs of packages
 // action and collect contain such a call, on a path that no run reaches.
-func (p *Program) Preemptible() bool {
+func (p *ProgramPlan) Preemptible() bool {
 	switch p.Type {
 	case ebpf.Kprobe:
 		return p.UserRegs
@@ -184,14 +184,14 @@ type Site struct {
 
 // Cookie is the value that a site is attached with. Only a plan assigns cookies. The low
 // 32 bits are the site's index in all of the plan's sites, counted through Programs, plus
-// one. The next 16 are the index in Program.Specs; the upper 16 are the caller's
+// one. The next 16 are the index in ProgramPlan.Specs; the upper 16 are the caller's
 // (Options.Tag).
 type Cookie uint64
 
 // Site returns the site's index over all programs of the plan, -1 for a zero cookie.
 func (c Cookie) Site() int { return int(uint32(c)) - 1 }
 
-// Spec returns the index of the site's argument set in Program.Specs.
+// Spec returns the index of the site's argument set in ProgramPlan.Specs.
 func (c Cookie) Spec() int { return int(c>>32) & 0xffff }
 
 // Tag returns the caller's 16 bits.
@@ -305,4 +305,4 @@ type GoTarget struct {
 
 // returnProbe reports whether the probe hijacks the return address; it does not if it is
 // on return instructions.
-func (p *Program) returnProbe() bool { return p.Returns && p.Go == nil }
+func (p *ProgramPlan) returnProbe() bool { return p.Returns && p.Go == nil }

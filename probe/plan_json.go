@@ -185,7 +185,7 @@ func recordedError(m missingJSON) error {
 	return e
 }
 
-func encodeProgram(g *Program, types *typejson.Encoder) programJSON {
+func encodeProgram(g *ProgramPlan, types *typejson.Encoder) programJSON {
 	out := programJSON{
 		Name: g.Name, Group: g.Group, Type: g.Type.String(), AttachTo: g.AttachTo, Flags: g.Flags,
 		AttachTarget: g.AttachTarget, Context: g.Context.String(), UserRegs: g.UserRegs,
@@ -243,8 +243,8 @@ func named[T interface {
 	return 0, fmt.Errorf("no %s is called %q", what, s)
 }
 
-func decodeProgram(in *programJSON, types []typejson.Decoded) (Program, error) {
-	g := Program{
+func decodeProgram(in *programJSON, types []typejson.Decoded) (ProgramPlan, error) {
+	g := ProgramPlan{
 		Name: in.Name, Group: in.Group, AttachTo: in.AttachTo, Flags: in.Flags,
 		AttachTarget: in.AttachTarget, UserRegs: in.UserRegs, Returns: in.Returns, Go: in.Go,
 		FallbackReason: in.Why,

@@ -26,7 +26,7 @@ func TestPlanJSON(t *testing.T) {
 			if strings.Contains(text, "%s") {
 				text = fmt.Sprintf(text, "/bin/target")
 			}
-			for _, o := range []*Options{nil, {DWARF: true, Tag: 9}, {NoTypes: true, Session: true}} {
+			for _, o := range []*Options{nil, {DWARF: true, Tag: 9}, {NoTypes: true, EntryReturn: true}} {
 				plan, err := Resolve(env, []Target{mustParse(t, text)}, o)
 				if err != nil {
 					t.Fatal(err)

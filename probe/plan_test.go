@@ -163,26 +163,26 @@ func TestInferred(t *testing.T) {
 
 // TestSession: one program for entry and return, where the kernel has that.
 func TestSession(t *testing.T) {
-	p, err := Resolve(probetest.Env(t), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{Session: true})
+	p, err := Resolve(probetest.Env(t), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{EntryReturn: true})
 	if err != nil || p.Programs[0].AttachType != ebpf.AttachTraceKprobeSession {
 		t.Errorf("%v\n%v", err, p)
 	}
-	p, err = Resolve(probetest.Env(t, feature.KprobeSession), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{Session: true})
+	p, err = Resolve(probetest.Env(t, feature.KprobeSession), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{EntryReturn: true})
 	if err != nil || p.Programs[0].Method != MethodPerfLink || !strings.Contains(p.Programs[0].FallbackReason, "CONFIG_EXAMPLE") {
 		t.Errorf("%v\n%v", err, p)
 	}
 	// Of several targets only those that are to be: with what the function returns, at its returns.
-	p, err = Resolve(probetest.Env(t), []Target{Kprobe{Symbol: "vfs_write"}, Kprobe{Symbol: "vfs_read"}}, &Options{SessionTargets: []int{1}})
-	if err != nil || p.Programs[0].Session() || p.Programs[0].Ret != nil || !p.Programs[1].Session() || p.Programs[1].Ret == nil ||
+	p, err = Resolve(probetest.Env(t), []Target{Kprobe{Symbol: "vfs_write"}, Kprobe{Symbol: "vfs_read"}}, &Options{EntryReturnTargets: []int{1}})
+	if err != nil || p.Programs[0].EntryReturn() || p.Programs[0].Ret != nil || !p.Programs[1].EntryReturn() || p.Programs[1].Ret == nil ||
 		len(p.Programs[1].Args) == 0 {
 		t.Errorf("%v\n%v", err, p)
 	}
-	p, err = Resolve(probetest.Env(t, feature.KprobeSession), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{SessionTargets: []int{0}})
-	if err != nil || p.Programs[0].Session() || p.Programs[0].Ret != nil {
+	p, err = Resolve(probetest.Env(t, feature.KprobeSession), []Target{Kprobe{Symbol: "vfs_read"}}, &Options{EntryReturnTargets: []int{0}})
+	if err != nil || p.Programs[0].EntryReturn() || p.Programs[0].Ret != nil {
 		t.Errorf("%v\n%v", err, p)
 	}
 	// A kretprobe was one too, and fired at the entry as well.
-	p, err = Resolve(probetest.Env(t), []Target{Kretprobe{Symbol: "vfs_read"}}, &Options{Session: true})
+	p, err = Resolve(probetest.Env(t), []Target{Kretprobe{Symbol: "vfs_read"}}, &Options{EntryReturn: true})
 	if err != nil || p.Programs[0].Method != MethodKprobeMulti || p.Programs[0].AttachType != ebpf.AttachTraceKprobeMulti || !p.Programs[0].Returns {
 		t.Errorf("%v\n%v", err, p)
 	}

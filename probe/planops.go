@@ -11,7 +11,7 @@ import (
 )
 
 // ProgramSpec returns what program i must be loaded with: name, type, attach type, target
-// and flags. The caller adds instructions and licence and, if Program.AttachTarget is
+// and flags. The caller adds instructions and licence and, if ProgramPlan.AttachTarget is
 // set, opens that program. It returns nil for an index that the plan does not have.
 func (p *Plan) ProgramSpec(i int) *ebpf.ProgramSpec {
 	if i < 0 || i >= len(p.Programs) {
@@ -122,7 +122,7 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-func (p *Program) print(w io.Writer) {
+func (p *ProgramPlan) print(w io.Writer) {
 	fmt.Fprintf(w, "program %s: group %d, %s", p.Name, p.Group, p.Type)
 	if p.AttachType != ebpf.AttachNone {
 		fmt.Fprintf(w, "/%s", attachTypeName(p.AttachType))

@@ -56,7 +56,7 @@ func (t RawTracepoint) resolve(r *resolver) error {
 	if glob.IsPattern(t.Name) {
 		return t.matches(r)
 	}
-	p := Program{Type: ebpf.RawTracepoint, Context: ContextRawArgs, Method: MethodRawTracepoint}
+	p := ProgramPlan{Type: ebpf.RawTracepoint, Context: ContextRawArgs, Method: MethodRawTracepoint}
 	if t.Sleepable {
 		if err := r.sleepable(&p); err != nil {
 			return err
@@ -86,7 +86,7 @@ func (t RawTracepoint) resolve(r *resolver) error {
 
 // preferTyped makes a raw tracepoint a tracing program if the caller prefers that and the
 // kernel allows it.
-func (r *resolver) preferTyped(p *Program, t RawTracepoint) {
+func (r *resolver) preferTyped(p *ProgramPlan, t RawTracepoint) {
 	if !r.o.PreferBTF {
 		return
 	}

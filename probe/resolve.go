@@ -61,19 +61,19 @@ type Options struct {
 	// many sites.
 	NoMulti bool
 	// Fallback plans a kprobe or kretprobe for fentry and fexit if the kernel has no
-	// trampolines. Program.FallbackReason says so, and Program.Args that a kretprobe has
+	// trampolines. ProgramPlan.FallbackReason says so, and ProgramPlan.Args that a kretprobe has
 	// no arguments.
 	Fallback bool
 	// PreferBTF plans raw tracepoints as typed tracing programs (tp_btf) where the kernel
 	// permits them, so that programs may follow pointers directly.
 	PreferBTF bool
-	// Session plans a group's function entries as one program that sees entry and return:
+	// EntryReturn plans a group's function entries as one program that sees entry and return:
 	// kprobe.session (6.10), uprobe.session (6.13), or for Fentry fsession (7.0), with a
-	// program for each function unless TracingMulti is set. If no session is possible,
-	// Program.FallbackReason says why.
-	Session bool
-	// SessionTargets are the indexes of targets that are planned as Session plans all.
-	SessionTargets []int
+	// program for each function unless TracingMulti is set. If none is possible,
+	// ProgramPlan.FallbackReason says why.
+	EntryReturn bool
+	// EntryReturnTargets are the indexes of targets that are planned as EntryReturn plans all.
+	EntryReturnTargets []int
 	// TracingMulti plans all of a group's Fentry targets, or Fexit targets, as one program
 	// with one link, where the kernel can (7.2, on amd64). Otherwise a program is loaded
 	// for each function, which takes most of the time. Helpers then return the arguments
@@ -86,7 +86,7 @@ type Options struct {
 	ProgramPerSite bool
 	// Sleepable plans user probes as programs that may sleep, and so may read user memory
 	// that is not resident (6.0). On older kernels the programs may not sleep, and
-	// Program.FallbackReason says so.
+	// ProgramPlan.FallbackReason says so.
 	Sleepable bool
 	// Unsafe plans user probes also where the file does not show that an instruction
 	// begins (Site.Boundary). A breakpoint inside an instruction changes that instruction
@@ -184,7 +184,7 @@ type resolver struct {
 	group int
 	// parts are the group's programs so far, before those that can share one
 	// are merged.
-	parts []Program
+	parts []ProgramPlan
 	// ignored is why the last target was left out by MissingIgnore, which says it without hints
 	// if others were left out before.
 	ignored error
@@ -208,7 +208,9 @@ func (r *resolver) sources() userfile.Sources {
 }
 
 // session reports whether the group's function entries are to be sessions.
-func (r *resolver) session() bool { return r.o.Session || slices.Contains(r.o.SessionTargets, r.group) }
+func (r *resolver) session() bool {
+	return r.o.EntryReturn || slices.Contains(r.o.EntryReturnTargets, r.group)
+}
 
 func (r *resolver) resolveGroup(t Target) error {
 	r.parts = nil
@@ -283,11 +285,11 @@ func (r *resolver) resolveOne(t Target) error {
 }
 
 // add records a program of the group.
-func (r *resolver) add(p Program) { r.parts = append(r.parts, p) }
+func (r *resolver) add(p ProgramPlan) { r.parts = append(r.parts, p) }
 
 // addAlike records a program, or only its sites if it is like the last one: with many
 // untyped functions, programs then need not be merged one by one.
-func (r *resolver) addAlike(p Program) {
+func (r *resolver) addAlike(p ProgramPlan) {
 	if n := len(r.parts); n > 0 {
 		q := &r.parts[n-1]
 		args := len(q.Args) == len(p.Args) && (len(p.Args) == 0 || &q.Args[0] == &p.Args[0])
@@ -301,16 +303,16 @@ func (r *resolver) addAlike(p Program) {
 }
 
 // joins reports whether p's sites can run q's program.
-func (r *resolver) joins(q, p *Program) bool {
+func (r *resolver) joins(q, p *ProgramPlan) bool {
 	return canMerge(q, p) && !(r.o.ProgramPerSite && r.noCookies(p))
 }
 
 // mergePrograms merges the programs of a group that can be one program: the same type at
 // several sites, distinguished by cookie.
-func (r *resolver) mergePrograms() []Program {
-	var out []Program
+func (r *resolver) mergePrograms() []ProgramPlan {
+	var out []ProgramPlan
 	for _, p := range r.parts {
-		i := slices.IndexFunc(out, func(q Program) bool { return r.joins(&q, &p) })
+		i := slices.IndexFunc(out, func(q ProgramPlan) bool { return r.joins(&q, &p) })
 		if i < 0 {
 			out = append(out, p)
 			continue
@@ -365,7 +367,7 @@ func commonLocation(a, b Location) Location {
 // distinct drops repeated places, and programs that are left without one: a Set, or two
 // wildcards, may name a place twice, but it should count once. A function's entry and its
 // return are two places, and so are its fentry and its kprobe.
-func distinct(list []Program) []Program {
+func distinct(list []ProgramPlan) []ProgramPlan {
 	if len(list) == 0 || len(list) == 1 && len(list[0].Sites) < 2 {
 		return list
 	}
@@ -405,7 +407,7 @@ func distinct(list []Program) []Program {
 }
 
 // noCookies reports whether the kernel has no cookies for a program of several sites.
-func (r *resolver) noCookies(p *Program) bool {
+func (r *resolver) noCookies(p *ProgramPlan) bool {
 	if p.Method == MethodRawTracepoint {
 		return !has(r.env, feature.RawTracepointCookie)
 	}
@@ -416,7 +418,7 @@ func (r *resolver) noCookies(p *Program) bool {
 // target when they are loaded cannot be merged, nor programs whose records differ in layout. The
 // fields of a C function are members of arguments that are passed in registers: without these,
 // its program is like another's.
-func canMerge(q, p *Program) bool {
+func canMerge(q, p *ProgramPlan) bool {
 	switch q.Method {
 	case MethodPerfLink, MethodRawTracepoint, MethodTracingMulti:
 	default:
@@ -493,7 +495,7 @@ func (r *resolver) finish() {
 
 // programName returns a name of at most 15 bytes (BPF_OBJ_NAME_LEN less one) that is
 // recognizable in bpftool's output: the target's last word and the index.
-func programName(p *Program, i int) string {
+func programName(p *ProgramPlan, i int) string {
 	word := "probe"
 	if len(p.Sites) > 0 && p.Sites[0].Target != nil {
 		word = p.Sites[0].Target.word()

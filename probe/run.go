@@ -40,7 +40,7 @@ func (End) String() string { return "end" }
 
 // run resolves begin and end, whose programs attaching and closing run once.
 func (r *resolver) run(t Target) error {
-	p := Program{
+	p := ProgramPlan{
 		Type: ebpf.Syscall, Flags: flagSleepable, Context: ContextSyscall, Method: MethodRun,
 		Sites: []Site{{Target: t, CPU: -1}},
 	}

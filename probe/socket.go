@@ -27,7 +27,7 @@ func (t SocketFilter) resolve(r *resolver) error {
 	if t.Interface == "" {
 		return errors.New("it names no interface")
 	}
-	r.add(Program{
+	r.add(ProgramPlan{
 		Type: ebpf.SocketFilter, Context: ContextSocket, Method: MethodSocket,
 		Sites: []Site{{Target: t, CPU: -1}},
 	})

@@ -18,7 +18,7 @@ func (t exercise) list(l *lister) error { return l.put(Match{Target: t}) }
 
 func (t exercise) word() string { return t.name }
 func (t exercise) resolve(r *resolver) error {
-	r.add(Program{Type: ebpf.SocketFilter, Method: MethodSocket, Sites: []Site{{Target: t, CPU: -1}}})
+	r.add(ProgramPlan{Type: ebpf.SocketFilter, Method: MethodSocket, Sites: []Site{{Target: t, CPU: -1}}})
 	return nil
 }
 

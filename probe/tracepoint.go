@@ -80,7 +80,7 @@ func (t Tracepoint) resolve(r *resolver) error {
 	if glob.IsPattern(t.Group) || glob.IsPattern(t.Name) {
 		return t.matches(r)
 	}
-	p := Program{Type: ebpf.TracePoint, Context: ContextRecord, Method: MethodPerfLink}
+	p := ProgramPlan{Type: ebpf.TracePoint, Context: ContextRecord, Method: MethodPerfLink}
 	if t.Sleepable {
 		if err := r.sleepable(&p); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (t Tracepoint) resolve(r *resolver) error {
 }
 
 // sleepable makes a tracepoint's program sleepable, if the kernel allows it.
-func (r *resolver) sleepable(p *Program) error {
+func (r *resolver) sleepable(p *ProgramPlan) error {
 	if err := r.env.Supports(feature.SleepableTracepoint); errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}

@@ -211,8 +211,8 @@ func (t *trampoline) prototype(r *resolver) (*btf.FuncProto, error) {
 }
 
 // tracingProgram returns the program for a function of that prototype.
-func tracingProgram(t trampoline, proto *btf.FuncProto) Program {
-	p := Program{
+func tracingProgram(t trampoline, proto *btf.FuncProto) ProgramPlan {
+	p := ProgramPlan{
 		Type: ebpf.Tracing, AttachType: t.at, AttachTo: t.symbol,
 		Context: ContextTramp, Method: MethodTracing, FallbackReason: t.why,
 		Sites: []Site{{Target: t.target, Symbol: t.symbol, Module: t.module, CPU: -1}},

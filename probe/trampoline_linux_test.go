@@ -21,9 +21,9 @@ func TestFsessionCounts(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Feature(feature.Fsession))
 	w := probetest.Start(t)
 	// ksys_write(fd, buf, count): the third argument is 1, at entry and at return.
-	third, _ := attachCounter(t, mustResolve(t, &Options{Session: true}, "fentry:ksys_write"),
+	third, _ := attachCounter(t, mustResolve(t, &Options{EntryReturn: true}, "fentry:ksys_write"),
 		probetest.Counting{PID: w.PID(), Value: 16})
-	plan := mustResolve(t, &Options{Session: true}, "fentry:"+probetest.GetppidFunc())
+	plan := mustResolve(t, &Options{EntryReturn: true}, "fentry:"+probetest.GetppidFunc())
 	p := &plan.Programs[0]
 	if p.AttachType != AttachFsession || p.Ret == nil || p.Ret.Loc.Offset != 8 {
 		t.Fatalf("a session is\n%s", plan)
@@ -99,7 +99,7 @@ func TestTracingMultiCounts(t *testing.T) {
 	}
 	for _, k := range kinds {
 		set := mustParse(t, k.kind+":ksys_write,"+k.kind+":"+probetest.GetppidFunc()+","+k.kind+":ksys_write")
-		plan, err := Resolve(env, []Target{set}, &Options{TracingMulti: true, Session: k.session})
+		plan, err := Resolve(env, []Target{set}, &Options{TracingMulti: true, EntryReturn: k.session})
 		if err != nil {
 			t.Fatal(err)
 		}

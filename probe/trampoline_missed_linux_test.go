@@ -47,7 +47,7 @@ func TestSeenAndMissedAreAll(t *testing.T) {
 		if c.session {
 			w.made *= 2
 		}
-		w.n, w.l = attachCounter(t, mustResolve(t, &Options{Session: c.session}, c.target), probetest.Counting{Value: -1})
+		w.n, w.l = attachCounter(t, mustResolve(t, &Options{EntryReturn: c.session}, c.target), probetest.Counting{Value: -1})
 		all = append(all, w)
 	}
 	before512 := strings.HasPrefix(feature.Release(), "5.10.")

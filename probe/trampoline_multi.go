@@ -87,7 +87,7 @@ func (t trampoline) addMulti(r *resolver, typed bool) error {
 	if err := kernelcode.Only(r.env, t.module, t.symbol); err != nil {
 		return err
 	}
-	p := Program{
+	p := ProgramPlan{
 		Type: ebpf.Tracing, AttachType: t.at, Context: ContextTramp, Method: MethodTracingMulti,
 		Returns: t.at == AttachFexitMulti,
 		Sites:   []Site{{Target: t.target, Symbol: t.symbol, CPU: -1}},
@@ -125,7 +125,7 @@ func (t trampoline) addSingle(r *resolver) error {
 
 // helperArgs gives a program for many functions its arguments: typed by the prototype, or
 // the largest number possible, of which a function has the first few.
-func (r *resolver) helperArgs(p *Program, t trampoline, typed bool) error {
+func (r *resolver) helperArgs(p *ProgramPlan, t trampoline, typed bool) error {
 	if typed {
 		proto, err := prototype.Of(r.env, t.module, t.symbol)
 		if err != nil {

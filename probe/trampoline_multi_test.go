@@ -26,10 +26,10 @@ func TestTrampolinePlans(t *testing.T) {
 		{two, Options{}, nil, 2, ebpf.AttachTraceFEntry, MethodTracing, ""},
 		{two, Options{TracingMulti: true}, nil, 1, AttachFentryMulti, MethodTracingMulti, ""},
 		{two, Options{TracingMulti: true}, []feature.Feature{feature.TracingMulti}, 2, ebpf.AttachTraceFEntry, MethodTracing, "tracing-multi: CONFIG_EXAMPLE"},
-		{two, Options{Session: true}, nil, 2, AttachFsession, MethodTracing, ""},
-		{two, Options{Session: true}, []feature.Feature{feature.Fsession}, 2, ebpf.AttachTraceFEntry, MethodTracing, "fsession: CONFIG_EXAMPLE"},
-		{two, Options{Session: true, TracingMulti: true}, nil, 1, AttachFsessionMulti, MethodTracingMulti, ""},
-		{two, Options{Session: true, TracingMulti: true}, []feature.Feature{feature.TracingMulti}, 2, AttachFsession, MethodTracing, "tracing-multi"},
+		{two, Options{EntryReturn: true}, nil, 2, AttachFsession, MethodTracing, ""},
+		{two, Options{EntryReturn: true}, []feature.Feature{feature.Fsession}, 2, ebpf.AttachTraceFEntry, MethodTracing, "fsession: CONFIG_EXAMPLE"},
+		{two, Options{EntryReturn: true, TracingMulti: true}, nil, 1, AttachFsessionMulti, MethodTracingMulti, ""},
+		{two, Options{EntryReturn: true, TracingMulti: true}, []feature.Feature{feature.TracingMulti}, 2, AttachFsession, MethodTracing, "tracing-multi"},
 		{"fexit:vfs_read,fexit:vfs_write", Options{TracingMulti: true}, nil, 1, AttachFexitMulti, MethodTracingMulti, ""},
 		{"fentry:vfs_*", Options{TracingMulti: true}, nil, 1, AttachFentryMulti, MethodTracingMulti, ""},
 		{"fentry:vfs_read", Options{AttachType: AttachFentryMulti, NoTypes: true}, nil, 1, AttachFentryMulti, MethodTracingMulti, ""},
@@ -49,7 +49,7 @@ func TestTrampolinePlans(t *testing.T) {
 	}
 	for _, at := range []ebpf.AttachType{AttachFentryMulti, AttachFsession} {
 		env := probetest.Env(t, feature.TracingMulti, feature.Fsession)
-		_, err := Resolve(env, []Target{Fentry{Symbol: "vfs_read"}}, &Options{AttachType: at, Session: isSession(at)})
+		_, err := Resolve(env, []Target{Fentry{Symbol: "vfs_read"}}, &Options{AttachType: at, EntryReturn: isSession(at)})
 		if !isUnsupportedErr(err) {
 			t.Errorf("%s: %v, want that it is not supported", attachTypeName(at), err)
 		}

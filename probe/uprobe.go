@@ -261,7 +261,7 @@ func (t Uretprobe) resolve(r *resolver) error {
 	return r.user(t.Path, u)
 }
 
-func (a *attacher) uprobeEvent(g *Program, s *Site) (*perfevent.Event, error) {
+func (a *attacher) uprobeEvent(g *ProgramPlan, s *Site) (*perfevent.Event, error) {
 	t, err := a.pmu("uprobe", feature.Uprobe)
 	if err != nil {
 		return nil, err
@@ -366,7 +366,7 @@ func (l *lister) userFunctions(name, pattern string, pid int, returns bool,
 			}
 			for _, n := range slices.Sorted(maps.Keys(found)) {
 				x := Match{Target: target(userfile.Spelled(name, p, pid), n)}
-				typed := Program{Returns: returns}
+				typed := ProgramPlan{Returns: returns}
 				l.r.typeUser(&typed, f, found[n], goProgram)
 				x.Args, x.Fields, x.Ret = typed.Args, typed.Fields, typed.Ret
 				if err := l.putIn(pid, x); err != nil {

@@ -215,7 +215,7 @@ func (t USDT) paths(r *resolver) ([]string, error) {
 const maxSpecs = 1 << 16
 
 // programs groups sites into programs.
-func (t USDT) programs(r *resolver, sites []usdtSite) []Program {
+func (t USDT) programs(r *resolver, sites []usdtSite) []ProgramPlan {
 	cookies := r.env.Supports(feature.AttachCookie)
 	// place is where an argument set is. Sets of equal text may differ, because symbols in
 	// them depend on the file.
@@ -223,7 +223,7 @@ func (t USDT) programs(r *resolver, sites []usdtSite) []Program {
 		args          []usdt.Arg
 		program, spec int
 	}
-	var out []Program
+	var out []ProgramPlan
 	places := map[uint64][]place{} // by hash
 	open := map[int]int{}          // the program that takes the next set of so many arguments
 	var hash maphash.Hash
@@ -262,8 +262,8 @@ func (t USDT) programs(r *resolver, sites []usdtSite) []Program {
 	return out
 }
 
-func (r *resolver) usdtProgram() Program {
-	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
+func (r *resolver) usdtProgram() ProgramPlan {
+	p := ProgramPlan{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
 	if r.o.Sleepable {
 		p.Flags = flagSleepable
 	}

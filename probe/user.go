@@ -157,7 +157,7 @@ func (r *resolver) flatFile(path, shown string, u userProbe) error {
 	if err != nil {
 		return err
 	}
-	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
+	p := ProgramPlan{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
 	p.Args = withReason(abi.untypedArgs(true), "arguments are known at a function's entry only")
 	p.Sites = []Site{{
 		Target: u.renamed(shown, ""), Offset: u.address, Address: u.address, Path: path, PID: u.pid, CPU: -1,
@@ -176,8 +176,8 @@ func (r *resolver) begins(s *Site, err error) error {
 }
 
 // userProgram returns the program of a user probe, with the arguments' registers.
-func (r *resolver) userProgram(f *elffile.File, goProgram bool) Program {
-	p := Program{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
+func (r *resolver) userProgram(f *elffile.File, goProgram bool) ProgramPlan {
+	p := ProgramPlan{Type: ebpf.Kprobe, Context: ContextPtRegs, Method: MethodPerfLink, UserRegs: true}
 	abi := abis[usercode.Arch(f.Machine)]
 	if goProgram {
 		abi = goABIs[usercode.Arch(f.Machine)]

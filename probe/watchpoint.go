@@ -94,7 +94,7 @@ func (t Watchpoint) resolve(r *resolver) error {
 	if t.PID == 0 && t.Address < 1<<63 {
 		return errors.New("a user address is watched in one process: say which (pid=)")
 	}
-	p := Program{
+	p := ProgramPlan{
 		Type: ebpf.PerfEvent, AttachType: ebpf.AttachPerfEvent, Context: ContextPerf,
 		Fields: perfFields(r.env.Arch()), Method: MethodPerfLink,
 	}

@@ -122,21 +122,21 @@ func (o *options) program() (*action.Program, error) {
 }
 
 // show prints the values of every interval.
-func (o *options) show(s *tool.Session) error {
+func (o *options) show(r *tool.Run) error {
 	shows := make([]func() error, len(o.dists))
 	for i, d := range o.dists {
 		open, err := d.openCounts, error(nil)
 		if d.histogram {
 			open = d.openHist
 		}
-		if shows[i], err = open(s, o); err != nil {
+		if shows[i], err = open(r, o); err != nil {
 			return err
 		}
 	}
-	return s.Every(func() error {
-		s.Printf("[%s]\n", s.Now().Format("15:04:05"))
+	return r.Every(func() error {
+		r.Printf("[%s]\n", r.Now().Format("15:04:05"))
 		for i, show := range shows {
-			s.Printf("%s\n", o.dists[i].text)
+			r.Printf("%s\n", o.dists[i].text)
 			if err := show(); err != nil {
 				return err
 			}
@@ -187,8 +187,8 @@ func (d *dist) observe(c *action.Ctx, values []*ir.Expr) {
 }
 
 // openHist returns a function that prints the histogram of an interval.
-func (d *dist) openHist(s *tool.Session, o *options) (func() error, error) {
-	read, err := tool.Hists(s, d.hist)
+func (d *dist) openHist(r *tool.Run, o *options) (func() error, error) {
+	read, err := tool.Hists(r, d.hist)
 	sum := new(hist.Log2)
 	return func() error {
 		hists, err := read()
@@ -198,15 +198,15 @@ func (d *dist) openHist(s *tool.Session, o *options) (func() error, error) {
 				err = errors.Join(err, sum.Merge(shown))
 				shown = sum
 			}
-			s.Hist(shown, d.probe.Values[0].Text, "", nil)
+			r.Hist(shown, d.probe.Values[0].Text, "", nil)
 		}
 		return err
 	}, err
 }
 
 // openCounts returns a function that prints the counts of an interval.
-func (d *dist) openCounts(s *tool.Session, o *options) (func() error, error) {
-	read, err := tool.Counts(s, d.counts)
+func (d *dist) openCounts(r *tool.Run, o *options) (func() error, error) {
+	read, err := tool.Counts(r, d.counts)
 	sums := map[key]uint64{}
 	return func() error {
 		entries, err := read()
@@ -222,7 +222,7 @@ func (d *dist) openCounts(s *tool.Session, o *options) (func() error, error) {
 		if *o.top > 0 {
 			entries = entries[:min(*o.top, len(entries))]
 		}
-		tab := s.Table("COUNT %-10d", "EVENT %s")
+		tab := r.Table("COUNT %-10d", "EVENT %s")
 		tab.Header()
 		for _, e := range slices.Backward(entries) { // the most frequent last, as BCC prints them
 			tab.Row(e.Value, d.event(e.Key))

@@ -58,11 +58,11 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		})
 		programs = append(programs, p)
 	}
-	return t.Run(ctx, stdout, "Tracing bash commands", func(s *tool.Session) error {
-		tab := s.Table("TIME %-9s", "PID %-7d", "COMMAND %s")
+	return t.Run(ctx, stdout, "Tracing bash commands", func(r *tool.Run) error {
+		tab := r.Table("TIME %-9s", "PID %-7d", "COMMAND %s")
 		tab.Header()
-		return tool.Each(s, lines, func(e *entered) error {
-			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.PID, e.Line)
+		return tool.Each(r, lines, func(e *entered) error {
+			return tab.Row(r.Time(e.Nsecs).Format("15:04:05"), e.PID, e.Line)
 		})
 	}, programs...)
 }

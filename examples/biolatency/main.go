@@ -85,48 +85,48 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		action.NewLRU[request, uint64]("starts", 0), action.NewHist[kind]("lats", 0),
 		action.NewSum[kind]("sums", 0),
 	}
-	return t.Run(ctx, stdout, "Tracing block device I/O", func(s *tool.Session) error {
-		return show(s, m, o)
+	return t.Run(ctx, stdout, "Tracing block device I/O", func(r *tool.Run) error {
+		return show(r, m, o)
 	}, programs(m, o)...)
 }
 
 // show prints histograms every interval.
-func show(s *tool.Session, m *maps, o *options) error {
-	readHists, err := tool.Hists(s, m.lats)
+func show(r *tool.Run, m *maps, o *options) error {
+	readHists, err := tool.Hists(r, m.lats)
 	if err != nil {
 		return err
 	}
 	readSums := func() (map[kind]int64, error) { return nil, nil }
 	if o.extended {
-		if readSums, err = tool.Sums(s, m.sums); err != nil {
+		if readSums, err = tool.Sums(r, m.sums); err != nil {
 			return err
 		}
 	}
-	return s.Every(func() error {
+	return r.Every(func() error {
 		hists, err := readHists()
 		total, err2 := readSums()
-		s.Printf("\n")
+		r.Printf("\n")
 		if o.times {
-			s.Clock()
+			r.Clock()
 		}
 		for _, h := range hists {
-			disk, how := s.Disk(h.Key.Dev), action.Text(h.Key.Flags[:])
+			disk, how := r.Disk(h.Key.Dev), action.Text(h.Key.Flags[:])
 			switch {
 			case o.only != "" && disk != o.only:
 				continue
 			case o.disks && o.flags:
-				s.Hist(h.Value, o.unit, "disk", fmt.Sprintf("%s flags = %s", disk, how))
+				r.Hist(h.Value, o.unit, "disk", fmt.Sprintf("%s flags = %s", disk, how))
 			case o.disks:
-				s.Hist(h.Value, o.unit, "disk", disk)
+				r.Hist(h.Value, o.unit, "disk", disk)
 			case o.flags:
-				s.Hist(h.Value, o.unit, "flags", how)
+				r.Hist(h.Value, o.unit, "flags", how)
 			default:
-				s.Hist(h.Value, o.unit, "", nil)
+				r.Hist(h.Value, o.unit, "", nil)
 			}
 			if o.extended {
 				a := average{total[h.Key] / int64(h.Value.Count()), total[h.Key], h.Value.Count(), o.unit}
-				s.Printf("\navg = %d %s, total: %d %s, count: %d\n", a.Avg, o.unit, a.Total, o.unit, a.Count)
-				s.JSON(a)
+				r.Printf("\navg = %d %s, total: %d %s, count: %d\n", a.Avg, o.unit, a.Total, o.unit, a.Count)
+				r.JSON(a)
 			}
 		}
 		return errors.Join(err, err2)

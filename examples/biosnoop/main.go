@@ -86,13 +86,13 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		})
 	})
 
-	return t.Run(ctx, stdout, "Tracing block device I/O", func(s *tool.Session) error {
-		tab := s.Table("TIME(s) %-11.6f", "COMM %-14s", "PID %-7d", "DISK %-8s", "T %-1s", "P %-1s",
+	return t.Run(ctx, stdout, "Tracing block device I/O", func(r *tool.Run) error {
+		tab := r.Table("TIME(s) %-11.6f", "COMM %-14s", "PID %-7d", "DISK %-8s", "T %-1s", "P %-1s",
 			"SECTOR %-10d", "BYTES %-7d", "QUE(ms) %8.3f", "LAT(ms) %8.3f")
 		tab.Show("QUE(ms)", *queued).Show("P", *pattern).Header()
 		ends := stream{}
-		return tool.Each(s, events, func(e *done) error {
-			at, name := s.Seconds(e.Nsecs), s.Disk(e.Dev)
+		return tool.Each(r, events, func(e *done) error {
+			at, name := r.Seconds(e.Nsecs), r.Disk(e.Dev)
 			if *disk != "" && name != *disk {
 				return nil
 			}

@@ -56,18 +56,18 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		p.On(on.target, func(c *action.Ctx) { counts.Inc(c, on.what) })
 	}
 
-	return t.Run(ctx, stdout, "Counting page cache accesses", func(s *tool.Session) error {
-		tab := s.Table("TIME %-8s", "HITS %8d", "MISSES %8d", "DIRTIES %8d", "HITRATIO(%) %11.2f",
+	return t.Run(ctx, stdout, "Counting page cache accesses", func(r *tool.Run) error {
+		tab := r.Table("TIME %-8s", "HITS %8d", "MISSES %8d", "DIRTIES %8d", "HITRATIO(%) %11.2f",
 			"BUFFERS(MB) %11d", "CACHED(MB) %11d")
 		tab.Show("TIME", *times).Header()
-		return tool.EachCounts(s, counts, func(entries []mapx.Entry[uint32, uint64]) error {
-			mem, err := s.Meminfo()
+		return tool.EachCounts(r, counts, func(entries []mapx.Entry[uint32, uint64]) error {
+			mem, err := r.Meminfo()
 			if err != nil {
 				return err
 			}
 			n := mapx.Values(mapx.Snapshot[uint32, uint64]{Entries: entries})
 			hits, misses, ratio := rates(n)
-			return tab.Row(s.Now().Format("15:04:05"), hits, misses, n[dirtied], ratio, mem["Buffers"]>>20,
+			return tab.Row(r.Now().Format("15:04:05"), hits, misses, n[dirtied], ratio, mem["Buffers"]>>20,
 				mem["Cached"]>>20)
 		})
 	}, p)

@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		action.NewCounter[value]("what", 0), action.NewCounter[uint64]("when", 0),
 	}
 	start := fmt.Sprintf("Characterizing %v", o.event.Target)
-	return o.Run(ctx, stdout, start, func(s *tool.Session) error { return o.show(s, m) }, o.program(m))
+	return o.Run(ctx, stdout, start, func(r *tool.Run) error { return o.show(r, m) }, o.program(m))
 }
 
 func parse(args []string, stdout *tool.Output) (*options, error) {
@@ -119,16 +119,16 @@ func (o *options) program(m *counters) *action.Program {
 }
 
 // show prints the answers at the end.
-func (o *options) show(s *tool.Session, m *counters) error {
+func (o *options) show(r *tool.Run, m *counters) error {
 	if *o.pid != 0 {
-		s.Observe(*o.pid) // it may end before its stacks are named
+		r.Observe(*o.pid) // it may end before its stacks are named
 	}
-	answers := []func() error{showWho(s, m.who, *o.top), showWhy(s, m.why, *o.top)}
+	answers := []func() error{showWho(r, m.who, *o.top), showWhy(r, m.why, *o.top)}
 	for _, v := range o.event.Values {
-		answers = append(answers, showWhat(s, m.what, v, *o.top))
+		answers = append(answers, showWhat(r, m.what, v, *o.top))
 	}
-	answers = append(answers, showWhen(s, o.JSON(), m.when))
-	return s.Every(func() error {
+	answers = append(answers, showWhen(r, o.JSON(), m.when))
+	return r.Every(func() error {
 		for _, fn := range answers {
 			if err := fn(); err != nil {
 				return err

@@ -21,10 +21,10 @@ type reason struct {
 
 // answer opens a counter. It returns a function that reads the counter at the end and calls
 // show with its entries, the most frequent first, and their sum.
-func answer[K comparable](s *tool.Session, c *action.Counter[K],
+func answer[K comparable](r *tool.Run, c *action.Counter[K],
 	show func(entries []mapx.Entry[K, uint64], sum uint64) error,
 ) func() error {
-	read, err := tool.Counts(s, c)
+	read, err := tool.Counts(r, c)
 	return func() error {
 		if err != nil {
 			return err
@@ -44,10 +44,10 @@ func answer[K comparable](s *tool.Session, c *action.Counter[K],
 // percent returns part in percent of sum, which must not be 0.
 func percent(part, sum uint64) float64 { return 100 * float64(part) / float64(sum) }
 
-func showWho(s *tool.Session, who *action.Counter[process], top int) func() error {
-	return answer(s, who, func(entries []mapx.Entry[process, uint64], sum uint64) error {
-		s.Printf("WHO: %d events\n", sum)
-		tab := s.Table("COUNT %-9d", "PCT %5.1f", "PID %-7d", "COMM %s")
+func showWho(r *tool.Run, who *action.Counter[process], top int) func() error {
+	return answer(r, who, func(entries []mapx.Entry[process, uint64], sum uint64) error {
+		r.Printf("WHO: %d events\n", sum)
+		tab := r.Table("COUNT %-9d", "PCT %5.1f", "PID %-7d", "COMM %s")
 		tab.Header()
 		for _, e := range entries[:min(top, len(entries))] {
 			tab.Row(e.Value, percent(e.Value, sum), e.Key.PID, e.Key.Comm)
@@ -56,24 +56,24 @@ func showWho(s *tool.Session, who *action.Counter[process], top int) func() erro
 	})
 }
 
-func showWhy(s *tool.Session, why *action.Counter[path], top int) func() error {
-	return answer(s, why, func(entries []mapx.Entry[path, uint64], sum uint64) error {
-		s.Printf("\nWHY: stacks, %d in all\n", len(entries))
+func showWhy(r *tool.Run, why *action.Counter[path], top int) func() error {
+	return answer(r, why, func(entries []mapx.Entry[path, uint64], sum uint64) error {
+		r.Printf("\nWHY: stacks, %d in all\n", len(entries))
 		for _, e := range entries[:min(top, len(entries))] {
-			kernel, user := s.KernelNames(e.Key.Kernel[:]), s.UserNames(int(e.Key.PID), e.Key.User[:])
-			s.JSON(reason{e.Value, e.Key.PID, kernel, user})
-			s.Printf("%d (%.1f %%) by process %d\n", e.Value, percent(e.Value, sum), e.Key.PID)
-			s.Stack(kernel)
-			s.Stack(user)
+			kernel, user := r.KernelNames(e.Key.Kernel[:]), r.UserNames(int(e.Key.PID), e.Key.User[:])
+			r.JSON(reason{e.Value, e.Key.PID, kernel, user})
+			r.Printf("%d (%.1f %%) by process %d\n", e.Value, percent(e.Value, sum), e.Key.PID)
+			r.Stack(kernel)
+			r.Stack(user)
 		}
 		return nil
 	})
 }
 
-func showWhat(s *tool.Session, what *action.Counter[value], v spec.Value, top int) func() error {
-	return answer(s, what, func(entries []mapx.Entry[value, uint64], sum uint64) error {
-		s.Printf("\nWHAT: %s, values: %d in all\n", v.Text, len(entries))
-		tab := s.Table("COUNT %-9d", "PCT %5.1f", "VALUE %v")
+func showWhat(r *tool.Run, what *action.Counter[value], v spec.Value, top int) func() error {
+	return answer(r, what, func(entries []mapx.Entry[value, uint64], sum uint64) error {
+		r.Printf("\nWHAT: %s, values: %d in all\n", v.Text, len(entries))
+		tab := r.Table("COUNT %-9d", "PCT %5.1f", "VALUE %v")
 		tab.Header()
 		for _, e := range entries[:min(top, len(entries))] {
 			val := v.Number(e.Key.N)
@@ -89,10 +89,10 @@ func showWhat(s *tool.Session, what *action.Counter[value], v spec.Value, top in
 // barWidth is the number of characters in the bar of the second with the most events.
 const barWidth = 40
 
-func showWhen(s *tool.Session, json bool, when *action.Counter[uint64]) func() error {
-	return answer(s, when, func(entries []mapx.Entry[uint64, uint64], _ uint64) error {
-		s.Printf("\nHOW over time: events in each second\n")
-		tab := s.Table("TIME %-9s", "COUNT %-9d", "BAR %s").Show("BAR", !json)
+func showWhen(r *tool.Run, json bool, when *action.Counter[uint64]) func() error {
+	return answer(r, when, func(entries []mapx.Entry[uint64, uint64], _ uint64) error {
+		r.Printf("\nHOW over time: events in each second\n")
+		tab := r.Table("TIME %-9s", "COUNT %-9d", "BAR %s").Show("BAR", !json)
 		tab.Header()
 		if len(entries) == 0 {
 			return nil
@@ -105,7 +105,7 @@ func showWhen(s *tool.Session, json bool, when *action.Counter[uint64]) func() e
 		seconds := slices.Sorted(maps.Keys(counts))
 		for sec := seconds[0]; sec <= seconds[len(seconds)-1]; sec++ {
 			bar := strings.Repeat("*", int(counts[sec]*barWidth/most))
-			tab.Row(s.Time(sec*1e9).Format("15:04:05"), counts[sec], bar)
+			tab.Row(r.Time(sec*1e9).Format("15:04:05"), counts[sec], bar)
 		}
 		return nil
 	})

@@ -82,12 +82,12 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	})
 
 	start := fmt.Sprintf("Tracing %s queries slower than %d ms", server, *least)
-	return t.Run(ctx, stdout, start, func(s *tool.Session) error {
-		tab := s.Table("TIME(s) %-14.6f", "PID %-7d", "MS %8.3f", "QUERY %s")
+	return t.Run(ctx, stdout, start, func(r *tool.Run) error {
+		tab := r.Table("TIME(s) %-14.6f", "PID %-7d", "MS %8.3f", "QUERY %s")
 		tab.Header()
-		return tool.Each(s, events, func(e *query) error {
+		return tool.Each(r, events, func(e *query) error {
 			text := strings.Join(strings.Fields(action.Text(e.Text[:])), " ") // on one line
-			return tab.Row(s.Time(e.Begin).Sub(s.Now()).Seconds(), e.PID, float64(e.Took)/1e6, text)
+			return tab.Row(r.Time(e.Begin).Sub(r.Now()).Seconds(), e.PID, float64(e.Took)/1e6, text)
 		})
 	}, p)
 }

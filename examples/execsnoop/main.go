@@ -187,12 +187,12 @@ type id struct {
 }
 
 // show prints calls when they end.
-func (sn *snoop) show(s *tool.Session) error {
-	tab := s.Table("TIME %-8s", "TIME(s) %-10.3f", "UID %-6d", "PCOMM %-16s", "PID %-7d", "PPID %-7d",
+func (sn *snoop) show(r *tool.Run) error {
+	tab := r.Table("TIME %-8s", "TIME(s) %-10.3f", "UID %-6d", "PCOMM %-16s", "PID %-7d", "PPID %-7d",
 		"RET %3d", "ARGS %s")
 	tab.Show("TIME", *sn.clock).Show("TIME(s)", *sn.times).Show("UID", *sn.users).Header()
 	begun := map[id][]string{}
-	return tool.Each(s, sn.events, func(e *part) error {
+	return tool.Each(r, sn.events, func(e *part) error {
 		call := id{e.PID, e.Call}
 		if !e.End {
 			begun[call] = append(begun[call], word(e, begun[call] == nil, *sn.quote))
@@ -211,7 +211,7 @@ func (sn *snoop) show(s *tool.Session) error {
 		if e.Ret < 0 {
 			row = tab.Alert
 		}
-		return row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.UID, e.Comm, e.PID, e.PPID,
+		return row(r.Time(e.Nsecs).Format("15:04:05"), r.Seconds(e.Nsecs), e.UID, e.Comm, e.PID, e.PPID,
 			e.Ret, strings.Join(words, " "))
 	})
 }

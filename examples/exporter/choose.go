@@ -28,7 +28,7 @@ type exported struct {
 
 // exports returns the maps of a script that are metrics: those of its head or, if that names none, all
 // that aggregate.
-func exports(file, text string, p *types.Program, h *head) ([]exported, error) {
+func exports(file, text string, p *types.Script, h *head) ([]exported, error) {
 	maps := slices.DeleteFunc(p.Maps(), func(name string) bool { return !strings.HasPrefix(name, "@") })
 	declarations := h.metrics
 	if len(declarations) == 0 {

@@ -167,7 +167,7 @@ func TestErrorsShowThePlace(t *testing.T) {
 		"// metric @a name=x: y\n// metric @b name=x: y\nbegin { @a = count(); @b = count() }": "a.bt:2: @a and @b are both x",
 	} {
 		_, err := start("a.bt", text, ir.Budget{}, nil)
-		if err == nil || !strings.Contains(err.Error()+syntax.Text(err), want) {
+		if err == nil || !strings.Contains(err.Error()+syntax.ErrorText(err), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

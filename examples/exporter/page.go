@@ -45,7 +45,7 @@ func (s *service) rows() (rows []row, err error) {
 func (u *unit) row() row {
 	r := row{Name: u.name, State: "does not run", Reloads: u.reloads}
 	if u.err != nil {
-		r.Error = cmp.Or(strings.TrimSpace(syntax.Text(u.err)), u.err.Error())
+		r.Error = cmp.Or(strings.TrimSpace(syntax.ErrorText(u.err)), u.err.Error())
 	}
 	now := u.running
 	if now == nil {

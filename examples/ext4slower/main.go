@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	}
 	p, events := o.program()
 	start := fmt.Sprintf("Tracing ext4 operations slower than %g ms", o.shortest)
-	return o.Run(ctx, stdout, start, func(s *tool.Session) error { return o.show(s, events) }, p)
+	return o.Run(ctx, stdout, start, func(r *tool.Run) error { return o.show(r, events) }, p)
 }
 
 func parse(args []string, stdout *tool.Output) (*options, error) {
@@ -131,25 +131,25 @@ func (o *options) program() (*action.Program, *action.Events[slow]) {
 }
 
 // show prints operations when they end.
-func (o *options) show(s *tool.Session, events *action.Events[slow]) error {
-	tab := s.Table("TIME %-8s", "COMM %-14s", "PID %-7d", "T %-1s", "BYTES %-7d", "OFF_KB %-8d",
+func (o *options) show(r *tool.Run, events *action.Events[slow]) error {
+	tab := r.Table("TIME %-8s", "COMM %-14s", "PID %-7d", "T %-1s", "BYTES %-7d", "OFF_KB %-8d",
 		"LAT(ms) %7.2f", "FILENAME %s")
 	if *o.csv {
-		s.Printf("ENDTIME_us,TASK,PID,TYPE,BYTES,OFFSET_b,LATENCY_us,FILE\n")
+		r.Printf("ENDTIME_us,TASK,PID,TYPE,BYTES,OFFSET_b,LATENCY_us,FILE\n")
 	} else {
 		tab.Header()
 	}
-	return tool.Each(s, events, func(e *slow) error {
+	return tool.Each(r, events, func(e *slow) error {
 		op, name, bytes := operations[e.Op], action.Text(e.Name[:]), int64(0)
 		if op.kiocb {
 			bytes = max(e.Ret, 0)
 		}
 		if *o.csv && !o.JSON() {
-			s.Printf("%d,%s,%d,%s,%d,%d,%d,%s\n", e.Nsecs/1000, e.Comm, e.PID, op.letter, bytes, e.Offset,
+			r.Printf("%d,%s,%d,%s,%d,%d,%d,%s\n", e.Nsecs/1000, e.Comm, e.PID, op.letter, bytes, e.Offset,
 				e.Duration/1000, name)
 			return nil
 		}
-		return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.Comm, e.PID, op.letter, bytes, e.Offset/1024,
+		return tab.Row(r.Time(e.Nsecs).Format("15:04:05"), e.Comm, e.PID, op.letter, bytes, e.Offset/1024,
 			float64(e.Duration)/1e6, name)
 	})
 }

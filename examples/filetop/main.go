@@ -72,8 +72,8 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	}
 	sums := action.NewSum[file]("sums", 1<<14)
 	sums.Flip()
-	return o.Run(ctx, stdout, "Tracing reads and writes of files", func(s *tool.Session) error {
-		return o.show(s, sums)
+	return o.Run(ctx, stdout, "Tracing reads and writes of files", func(r *tool.Run) error {
+		return o.show(r, sums)
 	}, o.programs(sums)...)
 }
 
@@ -137,11 +137,11 @@ func (o *options) add(c *action.Ctx, sums *action.Aggregate[file], f action.Ptr,
 }
 
 // show prints the files of every interval.
-func (o *options) show(s *tool.Session, sums *action.Aggregate[file]) error {
-	tab := s.Table("TID %-7d", "COMM %-16s", "READS %-6d", "WRITES %-6d", "R_Kb %-7d", "W_Kb %-7d",
+func (o *options) show(r *tool.Run, sums *action.Aggregate[file]) error {
+	tab := r.Table("TID %-7d", "COMM %-16s", "READS %-6d", "WRITES %-6d", "R_Kb %-7d", "W_Kb %-7d",
 		"T %-1s", "FILE %s")
-	return tool.EachSums(s, sums, func(now map[file]int64) error {
-		err := s.Loadavg()
+	return tool.EachSums(r, sums, func(now map[file]int64) error {
+		err := r.Loadavg()
 		tab.Header()
 		rows := tool.Rows(now, sumsOfFile, func(f *file) *uint32 { return &f.Sum })
 		files := tool.Largest(rows, o.order)
@@ -150,7 +150,7 @@ func (o *options) show(s *tool.Session, sums *action.Aggregate[file]) error {
 			tab.Row(f.TID, f.Comm, u[reads], u[writes], u[rbytes]/1024, u[wbytes]/1024, cmp.Or(kind, "O"),
 				action.Text(f.Name[:]))
 		}
-		s.Printf("\n")
+		r.Printf("\n")
 		return err
 	})
 }

@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	}
 	// Matches of a wildcard that the kernel refuses are left out.
 	t.Options.Resolve = &probe.Options{NoTypes: true}
-	t.Options.AttachTo = &probe.AttachOptions{Missing: probe.MissingWarn}
+	t.Options.Attach = &probe.AttachOptions{Missing: probe.MissingWarn}
 
 	counts := action.NewCounter[uint32]("counts", ir.EachProbe)
 	p := action.NewProgram("funccount")
@@ -59,19 +59,19 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		tool.FilterCPU(c, *cpu)
 		counts.Inc(c, c.Probe())
 	})
-	return t.Run(ctx, stdout, fmt.Sprintf("Counting %v", target), func(s *tool.Session) error {
-		tab := s.Table("FUNC %-40s", "COUNT %8d")
-		return tool.EachCounts(s, counts, func(entries []mapx.Entry[uint32, uint64]) error {
+	return t.Run(ctx, stdout, fmt.Sprintf("Counting %v", target), func(r *tool.Run) error {
+		tab := r.Table("FUNC %-40s", "COUNT %8d")
+		return tool.EachCounts(r, counts, func(entries []mapx.Entry[uint32, uint64]) error {
 			slices.SortFunc(entries, func(a, b mapx.Entry[uint32, uint64]) int {
 				return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(a.Key, b.Key))
 			})
-			s.Printf("\n")
+			r.Printf("\n")
 			if *times {
-				s.Clock()
+				r.Clock()
 			}
 			tab.Header()
 			for _, e := range entries {
-				tab.Row(name(s.Probe(uint64(e.Key))), e.Value)
+				tab.Row(name(r.Probe(uint64(e.Key))), e.Value)
 			}
 			return nil
 		})

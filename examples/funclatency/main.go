@@ -52,8 +52,8 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		return err
 	}
 	p, lats := o.program()
-	return o.Run(ctx, stdout, fmt.Sprintf("Timing %v", o.entry), func(s *tool.Session) error {
-		return o.show(s, lats)
+	return o.Run(ctx, stdout, fmt.Sprintf("Timing %v", o.entry), func(r *tool.Run) error {
+		return o.show(r, lats)
 	}, p)
 }
 
@@ -115,11 +115,11 @@ func (o *options) program() (*action.Program, *action.Hist[uint32]) {
 }
 
 // show prints histograms every interval.
-func (o *options) show(s *tool.Session, lats *action.Hist[uint32]) error {
+func (o *options) show(r *tool.Run, lats *action.Hist[uint32]) error {
 	label := map[bool]string{true: "function"}[*o.each]
-	return tool.EachHist(s, lats, *o.times, func(key uint32, d *hist.Log2) {
-		name, _, _ := strings.Cut(s.Probe(uint64(key)), " pid=")
-		s.Hist(d, o.unit, label, name[strings.LastIndexByte(name, ':')+1:])
+	return tool.EachHist(r, lats, *o.times, func(key uint32, d *hist.Log2) {
+		name, _, _ := strings.Cut(r.Probe(uint64(key)), " pid=")
+		r.Hist(d, o.unit, label, name[strings.LastIndexByte(name, ':')+1:])
 	})
 }
 

@@ -76,11 +76,11 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		})
 	})
 
-	return t.Run(ctx, stdout, "Tracing host name lookups", func(s *tool.Session) error {
-		tab := s.Table("TIME %-9s", "PID %-7d", "COMM %-16s", "LATms %7.2f", "HOST %s")
+	return t.Run(ctx, stdout, "Tracing host name lookups", func(r *tool.Run) error {
+		tab := r.Table("TIME %-9s", "PID %-7d", "COMM %-16s", "LATms %7.2f", "HOST %s")
 		tab.Header()
-		return tool.Each(s, events, func(e *lookup) error {
-			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.PID, e.Comm, float64(e.Took)/1e6, e.Host)
+		return tool.Each(r, events, func(e *lookup) error {
+			return tab.Row(r.Time(e.Nsecs).Format("15:04:05"), e.PID, e.Comm, float64(e.Took)/1e6, e.Host)
 		})
 	}, p)
 }

@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 			spent.Add(c, c.Nsecs().Sub(t0), c.Arg(1).Ptr().Member("name").Str(32))
 		})
 	})
-	return t.Run(ctx, stdout, "Tracing hard irqs", func(s *tool.Session) error {
-		return spent.Show(s, 26, func(d device) string { return action.Text(d[:]) })
+	return t.Run(ctx, stdout, "Tracing hard irqs", func(r *tool.Run) error {
+		return spent.Show(r, 26, func(d device) string { return action.Text(d[:]) })
 	}, p)
 }

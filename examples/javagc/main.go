@@ -60,8 +60,8 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		return err
 	}
 	p, events := o.program()
-	return o.Run(ctx, stdout, "Tracing garbage collections", func(s *tool.Session) error {
-		return o.show(s, events)
+	return o.Run(ctx, stdout, "Tracing garbage collections", func(r *tool.Run) error {
+		return o.show(r, events)
 	}, p)
 }
 
@@ -123,19 +123,19 @@ func (o *options) program() (*action.Program, *action.Events[collection]) {
 }
 
 // show prints collections when they end.
-func (o *options) show(s *tool.Session, events *action.Events[collection]) error {
+func (o *options) show(r *tool.Run, events *action.Events[collection]) error {
 	unit, per := "us", time.Microsecond
 	if *o.millis {
 		unit, per = "ms", time.Millisecond
 	}
-	tab := s.Table("START(s) %-9.3f", "TIME("+unit+") %-10.2f", "DESCRIPTION %s")
+	tab := r.Table("START(s) %-9.3f", "TIME("+unit+") %-10.2f", "DESCRIPTION %s")
 	tab.Header()
-	return tool.Each(s, events, func(e *collection) error {
+	return tool.Each(r, events, func(e *collection) error {
 		what := e.describe()
 		if e.Took < uint64(*o.least)*1e6 || !strings.Contains(what, *o.filter) {
 			return nil
 		}
-		return tab.Row(s.Time(e.Begin).Sub(s.Now()).Seconds(), float64(e.Took)/float64(per), what)
+		return tab.Row(r.Time(e.Begin).Sub(r.Now()).Seconds(), float64(e.Took)/float64(per), what)
 	})
 }
 

@@ -275,11 +275,11 @@ func (sn *snoop) emit(c *action.Ctx, pid, target, sig, ret, way action.Int) {
 }
 
 // show prints signals as they are sent.
-func (sn *snoop) show(s *tool.Session) error {
-	tab := s.Table("TIME %-9s", "PID %-7d", "COMM %-16s", "SIG %-4d", "TPID %-7d", "WAY %-17s",
+func (sn *snoop) show(r *tool.Run) error {
+	tab := r.Table("TIME %-9s", "PID %-7d", "COMM %-16s", "SIG %-4d", "TPID %-7d", "WAY %-17s",
 		"RESULT %d")
 	tab.Header()
-	return tool.Each(s, sn.events, func(e *sent) error {
+	return tool.Each(r, sn.events, func(e *sent) error {
 		row, comm := tab.Row, e.Comm.String()
 		if e.Ret < 0 {
 			row = tab.Alert
@@ -287,7 +287,7 @@ func (sn *snoop) show(s *tool.Session) error {
 		if e.PID == 0 {
 			comm = "-"
 		}
-		return row(s.Time(e.Nsecs).Format("15:04:05"), e.PID, comm, e.Sig, e.Target,
+		return row(r.Time(e.Nsecs).Format("15:04:05"), e.PID, comm, e.Sig, e.Target,
 			ways[min(int(e.Way), kernel)].name, e.Ret)
 	})
 }

@@ -46,8 +46,8 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		return err
 	}
 	p, counts := o.program()
-	return o.Run(ctx, stdout, "Counting cache references and misses", func(s *tool.Session) error {
-		return o.show(s, counts)
+	return o.Run(ctx, stdout, "Counting cache references and misses", func(r *tool.Run) error {
+		return o.show(r, counts)
 	}, p)
 }
 
@@ -102,11 +102,11 @@ func (o *options) program() (*action.Program, *action.Counter[where]) {
 }
 
 // show prints the table at the end.
-func (o *options) show(s *tool.Session, counts *action.Counter[where]) error {
-	tab := s.Table("PID %-8d", "TID %-8d", "NAME %-16s", "CPU %-4d", "REFERENCE %12d", "MISS %12d",
+func (o *options) show(r *tool.Run, counts *action.Counter[where]) error {
+	tab := r.Table("PID %-8d", "TID %-8d", "NAME %-16s", "CPU %-4d", "REFERENCE %12d", "MISS %12d",
 		"HIT% %7.2f")
 	tab.Show("TID", *o.threads)
-	return tool.EachCounts(s, counts, func(entries []mapx.Entry[where, uint64]) error {
+	return tool.EachCounts(r, counts, func(entries []mapx.Entry[where, uint64]) error {
 		sums := map[where]int64{}
 		for _, e := range entries {
 			sums[e.Key] = int64(e.Value) * int64(*o.period)
@@ -121,7 +121,7 @@ func (o *options) show(s *tool.Session, counts *action.Counter[where]) error {
 				tab.Row(k.PID, k.TID, k.Comm, k.CPU, n[0], n[1], hits(n[0], n[1]))
 			}
 		}
-		s.Printf("Total References: %d Total Misses: %d Hit Rate: %.2f%%\n", all, missed,
+		r.Printf("Total References: %d Total Misses: %d Hit Rate: %.2f%%\n", all, missed,
 			hits(all, missed))
 		return nil
 	})

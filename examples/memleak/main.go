@@ -100,34 +100,34 @@ func parse(args []string, stdout *tool.Output) (*options, error) {
 }
 
 // show prints the outstanding allocations of every interval.
-func (k *keeper) show(s *tool.Session) error {
-	tab, err := k.live.Table(s)
+func (k *keeper) show(r *tool.Run) error {
+	tab, err := k.live.Table(r)
 	if err != nil {
 		return err
 	}
-	return s.Every(func() error {
+	return r.Every(func() error {
 		if *k.pid != 0 {
-			s.Observe(*k.pid) // keeps its names after its end
+			r.Observe(*k.pid) // keeps its names after its end
 		}
 		blocks, err := tab.Snapshot()
 		if err != nil {
 			return err
 		}
-		k.print(s, k.leaks(s, blocks))
+		k.print(r, k.leaks(r, blocks))
 		return nil
 	})
 }
 
 // leaks adds up the blocks that are old enough by their stacks, the largest last.
-func (k *keeper) leaks(s *tool.Session, blocks mapx.Snapshot[uint64, block]) []*leak {
+func (k *keeper) leaks(r *tool.Run, blocks mapx.Snapshot[uint64, block]) []*leak {
 	leaks := map[string]*leak{}
 	began := mapx.Values(blocks)[execed].Nsecs
 	for _, b := range blocks.Entries {
-		age := s.Now().Sub(s.Time(b.Value.Nsecs))
+		age := r.Now().Sub(r.Time(b.Value.Nsecs))
 		if b.Key == execed || b.Value.Nsecs < began || age < time.Duration(*k.older)*time.Millisecond {
 			continue
 		}
-		stack := k.names(s, b.Value.Stack[:])
+		stack := k.names(r, b.Value.Stack[:])
 		key := strings.Join(stack, "\n")
 		if leaks[key] == nil {
 			leaks[key] = &leak{Stack: stack}
@@ -142,26 +142,26 @@ func (k *keeper) leaks(s *tool.Session, blocks mapx.Snapshot[uint64, block]) []*
 }
 
 // names returns the names of a stack's functions.
-func (k *keeper) names(s *tool.Session, stack []uint64) []string {
+func (k *keeper) names(r *tool.Run, stack []uint64) []string {
 	if *k.pid == 0 {
-		return s.KernelNames(stack)
+		return r.KernelNames(stack)
 	}
 	stack[0]-- // the program runs at the return from the allocator: this is a return address too
-	return s.UserNames(*k.pid, stack)
+	return r.UserNames(*k.pid, stack)
 }
 
 // print prints the stacks with the most bytes.
-func (k *keeper) print(s *tool.Session, leaks []*leak) {
-	s.Printf("[%s] Top %d stacks with outstanding allocations:\n", s.Now().Format("15:04:05"), *k.top)
+func (k *keeper) print(r *tool.Run, leaks []*leak) {
+	r.Printf("[%s] Top %d stacks with outstanding allocations:\n", r.Now().Format("15:04:05"), *k.top)
 	for _, l := range leaks[max(0, len(leaks)-*k.top):] {
-		s.JSON(l)
+		r.JSON(l)
 		slices.Sort(l.addrs)
 		for _, addr := range l.addrs {
 			if *k.all {
-				s.Printf("  %s\n", addr)
+				r.Printf("  %s\n", addr)
 			}
 		}
-		s.Printf("  %d bytes in %d allocations from stack\n", l.Bytes, l.Allocs)
-		s.Stack(l.Stack)
+		r.Printf("  %d bytes in %d allocations from stack\n", l.Bytes, l.Allocs)
+		r.Stack(l.Stack)
 	}
 }

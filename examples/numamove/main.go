@@ -60,11 +60,11 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	}
 
 	return t.Run(ctx, stdout, "Counting moves of pages by NUMA balancing",
-		func(s *tool.Session) error {
-			tab := s.Table("TIME %-10s", "NUMA_migrations %18d", "NUMA_migrations_ms %18d")
+		func(r *tool.Run) error {
+			tab := r.Table("TIME %-10s", "NUMA_migrations %18d", "NUMA_migrations_ms %18d")
 			tab.Header()
-			return tool.EachSums(s, sums, func(n map[uint32]int64) error {
-				return tab.Row(s.Now().Format("15:04:05"), n[moves], n[nsecs]/int64(time.Millisecond))
+			return tool.EachSums(r, sums, func(n map[uint32]int64) error {
+				return tab.Row(r.Now().Format("15:04:05"), n[moves], n[nsecs]/int64(time.Millisecond))
 			})
 		}, function, tracepoints)
 }

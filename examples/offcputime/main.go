@@ -101,8 +101,8 @@ func (o *options) attach(env *probe.Env) (*collect.Collector, error) {
 }
 
 // show prints the stacks at the end, those with the most time last.
-func (o *options) show(s *tool.Session, st *tool.Stacks) error {
-	return s.Every(func() error {
+func (o *options) show(r *tool.Run, st *tool.Stacks) error {
+	return r.Every(func() error {
 		samples, err := st.Read()
 		slices.SortStableFunc(samples, func(a, b tool.StackSample) int {
 			return cmp.Compare(a.Value, b.Value)
@@ -121,26 +121,26 @@ func (o *options) show(s *tool.Session, st *tool.Stacks) error {
 			if *o.noUser {
 				row.User = nil
 			}
-			o.print(s, &row)
+			o.print(r, &row)
 		}
 		return err
 	})
 }
 
-func (o *options) print(s *tool.Session, w *waited) {
-	s.JSON(w)
+func (o *options) print(r *tool.Run, w *waited) {
+	r.JSON(w)
 	if *o.folded {
 		line := append([]string{w.Comm}, tool.Outermost(w.User)...)
 		if *o.delimit {
 			line = append(line, "-")
 		}
-		s.Printf("%s %d\n", tool.Folded(append(line, tool.Outermost(w.Kernel)...)...), w.Usecs)
+		r.Printf("%s %d\n", tool.Folded(append(line, tool.Outermost(w.Kernel)...)...), w.Usecs)
 		return
 	}
-	s.Stack(w.Kernel)
+	r.Stack(w.Kernel)
 	if *o.delimit && len(w.Kernel) > 0 && len(w.User) > 0 {
-		s.Printf("    --\n")
+		r.Printf("    --\n")
 	}
-	s.Stack(w.User)
-	s.Printf("    %-16s %s (%d)\n        %d\n\n", "-", w.Comm, w.PID, w.Usecs)
+	r.Stack(w.User)
+	r.Printf("    %-16s %s (%d)\n        %d\n\n", "-", w.Comm, w.PID, w.Usecs)
 }

@@ -59,13 +59,13 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	tasks, detailed, plain := program(events, true, true), program(events, true, false),
 		program(events, false, false)
 
-	return t.Run(ctx, stdout, "Tracing OOM kills", func(s *tool.Session) error {
-		host, err := s.Host()
+	return t.Run(ctx, stdout, "Tracing OOM kills", func(r *tool.Run) error {
+		host, err := r.Host()
 		if err != nil {
 			return err
 		}
 		dying := map[uint32]uint64{} // when each process was last marked, in ns
-		return tool.Each(s, events, func(e *kill) error {
+		return tool.Each(r, events, func(e *kill) error {
 			if again(dying, e) {
 				return nil
 			}
@@ -74,16 +74,16 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 				return err
 			}
 			k := killed{
-				Time: s.Time(e.Nsecs).Format("15:04:05"), PID: e.PID, Comm: e.Comm.String(), Victim: e.Victim,
+				Time: r.Time(e.Nsecs).Format("15:04:05"), PID: e.PID, Comm: e.Comm.String(), Victim: e.Victim,
 				VictimComm: e.VictimComm.String(), TotalVM: e.TotalVM, Resident: e.Anon + e.File + e.Shmem,
 				Load: strings.TrimSpace(string(load)),
 			}
-			s.JSON(k)
-			s.Printf("%s Triggered by PID %d (%q), OOM kill of PID %d", k.Time, k.PID, k.Comm, k.Victim)
+			r.JSON(k)
+			r.Printf("%s Triggered by PID %d (%q), OOM kill of PID %d", k.Time, k.PID, k.Comm, k.Victim)
 			if e.Detailed != 0 {
-				s.Printf(" (%q),\n  %d kB resident", k.VictimComm, k.Resident)
+				r.Printf(" (%q),\n  %d kB resident", k.VictimComm, k.Resident)
 			}
-			s.Printf(", loadavg: %s\n", k.Load)
+			r.Printf(", loadavg: %s\n", k.Load)
 			return nil
 		})
 	}, tasks, detailed, plain)

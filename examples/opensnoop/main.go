@@ -193,12 +193,12 @@ func (sn *snoop) emit(c *action.Ctx, v, ret action.Int) {
 }
 
 // show prints opens when they return, with the requested columns.
-func (sn *snoop) show(s *tool.Session) error {
-	tab := s.Table("TIME(s) %-12.6f", "UID %-6d", "PID %-6d", "COMM %-16s", "FD %4d", "ERR %3d",
+func (sn *snoop) show(r *tool.Run) error {
+	tab := r.Table("TIME(s) %-12.6f", "UID %-6d", "PID %-6d", "COMM %-16s", "FD %4d", "ERR %3d",
 		"FLAGS %08o", "PATH %s")
 	tab.Show("TIME(s)", *sn.times).Show("UID", *sn.users).Show("FLAGS", *sn.flags).Header()
 	dirs := map[uint32][]string{}
-	return tool.Each(s, sn.events, func(e *opened) error {
+	return tool.Each(r, sn.events, func(e *opened) error {
 		name := action.Text(e.Path[:])
 		if e.Dir {
 			dirs[e.TID] = append(dirs[e.TID], name)
@@ -212,6 +212,6 @@ func (sn *snoop) show(s *tool.Session) error {
 		if e.Ret < 0 {
 			fd, errno, row = -1, -e.Ret, tab.Alert
 		}
-		return row(s.Seconds(e.Nsecs), e.UID, e.PID, e.Comm, fd, errno, e.Flags, name)
+		return row(r.Seconds(e.Nsecs), e.UID, e.PID, e.Comm, fd, errno, e.Flags, name)
 	})
 }

@@ -17,13 +17,13 @@ import (
 )
 
 // show writes all requested outputs at the end.
-func (o *options) show(s *tool.Session, st *tool.Stacks) error {
-	return s.Every(func() error {
+func (o *options) show(r *tool.Run, st *tool.Stacks) error {
+	return r.Every(func() error {
 		p, err := st.Profile()
 		if err != nil {
 			return err
 		}
-		title := describe(p, s.Probes())
+		title := describe(p, r.Probes())
 		c := count(p)
 		stats, err := st.Stats()
 		if err != nil {
@@ -37,7 +37,7 @@ func (o *options) show(s *tool.Session, st *tool.Stacks) error {
 		if *o.folded || *o.svg != "" || *o.html != "" {
 			folded = p.Folded(nil)
 		}
-		if err := o.print(s, p, folded, c); err != nil {
+		if err := o.print(r, p, folded, c); err != nil {
 			return err
 		}
 		return o.write(p, folded, title)
@@ -108,35 +108,35 @@ type stackLine struct {
 
 // print writes the stacks, or the busiest functions with their own samples and those of the
 // functions that they call, and a last line with the counts.
-func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Folded,
+func (o *options) print(r *tool.Run, p *profile.Profile, folded *profile.Folded,
 	c counts,
 ) error {
 	if o.JSON() {
 		for i := range p.Samples {
 			one := profile.Profile{Samples: p.Samples[i : i+1]}
 			for f := range one.Folded(&profile.FoldOptions{NoComm: true, Annotate: true}).All() {
-				s.JSON(stackLine{
+				r.JSON(stackLine{
 					"stack", p.Samples[i].PID, p.Samples[i].Comm, f.Count, p.Samples[i].Stopped,
 					f.Frames,
 				})
 			}
 		}
-		s.JSON(struct {
+		r.JSON(struct {
 			Type string `json:"type"`
 			counts
 		}{"summary", c})
 		return nil
 	}
 	if *o.folded {
-		if _, err := folded.WriteTo(s.Raw()); err != nil {
+		if _, err := folded.WriteTo(r.Raw()); err != nil {
 			return err
 		}
 	} else {
 		for _, byTotal := range []bool{false, true} {
-			if _, err := p.Top(&profile.TopOptions{ByTotal: byTotal}).WriteTo(s.Raw()); err != nil {
+			if _, err := p.Top(&profile.TopOptions{ByTotal: byTotal}).WriteTo(r.Raw()); err != nil {
 				return err
 			}
-			s.Printf("\n")
+			r.Printf("\n")
 		}
 	}
 	line := fmt.Sprintf("samples %d, lost %d, unresolved %d", c.Samples, c.Lost, c.Unresolved)
@@ -154,10 +154,10 @@ func (o *options) print(s *tool.Session, p *profile.Profile, folded *profile.Fol
 	if len(c.Stopped) > 0 {
 		line += fmt.Sprintf(", not sampled since they went offline: CPUs %v", c.Stopped)
 	}
-	s.Note("%s\n", line)
+	r.Note("%s\n", line)
 	if o.Verbose() {
 		for _, cut := range c.Cut {
-			s.Note("user stacks cut: %6d in %s: %v\n", cut.Samples, cmp.Or(cut.File, "unknown files"), cut.Stopped)
+			r.Note("user stacks cut: %6d in %s: %v\n", cut.Samples, cmp.Or(cut.File, "unknown files"), cut.Stopped)
 		}
 	}
 	return nil

@@ -54,9 +54,9 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		return err
 	}
 	waits := action.NewHist[uint32]("waits", 0)
-	return o.Run(ctx, stdout, "Tracing run queue latency", func(s *tool.Session) error {
-		return tool.EachHist(s, waits, *o.times, func(key uint32, d *hist.Log2) {
-			s.Hist(d, o.unit, o.label, key)
+	return o.Run(ctx, stdout, "Tracing run queue latency", func(r *tool.Run) error {
+		return tool.EachHist(r, waits, *o.times, func(key uint32, d *hist.Log2) {
+			r.Hist(d, o.unit, o.label, key)
 		})
 	}, o.program(waits, "__state"), o.program(waits, "state"))
 }

@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	p.On(probe.RawTracepoint{Name: "softirq_exit"}, func(c *action.Ctx) {
 		starts.Take(c, c.CPU(), func(t0 action.Int) { spent.Add(c, c.Nsecs().Sub(t0), c.Arg(0)) })
 	})
-	return t.Run(ctx, stdout, "Tracing soft irqs", func(s *tool.Session) error {
-		return spent.Show(s, 16, name)
+	return t.Run(ctx, stdout, "Tracing soft irqs", func(r *tool.Run) error {
+		return spent.Show(r, 16, name)
 	}, p)
 }

@@ -72,16 +72,16 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		return collect.Attach([]probe.Target{target}, o)
 	}
 	start := fmt.Sprintf("Counting stacks of %v", target)
-	return t.RunStacks(ctx, stdout, start, attach, func(s *tool.Session, st *tool.Stacks) error {
-		return s.Every(func() error {
+	return t.RunStacks(ctx, stdout, start, attach, func(r *tool.Run, st *tool.Stacks) error {
+		return r.Every(func() error {
 			samples, err := st.Read()
 			if err != nil {
 				return err
 			}
 			if *times {
-				s.Clock()
+				r.Clock()
 			}
-			show(s, sum(samples, *byPID), *folded, *delimit)
+			show(r, sum(samples, *byPID), *folded, *delimit)
 			return nil
 		})
 	}, target)
@@ -110,26 +110,26 @@ func sum(samples []tool.StackSample, byPID bool) []counted {
 	return out
 }
 
-func show(s *tool.Session, stacks []counted, folded, delimit bool) {
+func show(r *tool.Run, stacks []counted, folded, delimit bool) {
 	for i := range stacks {
 		c := &stacks[i]
-		s.JSON(c)
+		r.JSON(c)
 		if folded {
 			stack := slices.Concat(tool.Outermost(c.User), tool.Outermost(c.Kernel))
 			if c.PID != 0 {
 				stack = slices.Insert(stack, 0, c.Comm)
 			}
-			s.Printf("%s %d\n", tool.Folded(stack...), c.Count)
+			r.Printf("%s %d\n", tool.Folded(stack...), c.Count)
 			continue
 		}
-		s.Stack(c.Kernel)
+		r.Stack(c.Kernel)
 		if delimit && len(c.Kernel) > 0 && len(c.User) > 0 {
-			s.Printf("    --\n")
+			r.Printf("    --\n")
 		}
-		s.Stack(c.User)
+		r.Stack(c.User)
 		if c.PID != 0 {
-			s.Printf("      %s [%d]\n", c.Comm, c.PID)
+			r.Printf("      %s [%d]\n", c.Comm, c.PID)
 		}
-		s.Printf("      %d\n\n", c.Count)
+		r.Printf("      %d\n\n", c.Count)
 	}
 }

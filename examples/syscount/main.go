@@ -101,14 +101,14 @@ type by[K comparable] struct {
 	call    bool // key uses the call
 	key     func(c *action.Ctx, call action.Int) []any
 	columns []string
-	cells   func(*tool.Session, K) []any
+	cells   func(*tool.Run, K) []any
 }
 
 var byCall = by[uint32]{
 	true,
 	func(_ *action.Ctx, call action.Int) []any { return []any{call} },
 	[]string{"SYSCALL %-22s"},
-	func(s *tool.Session, call uint32) []any { return []any{s.CallName(call)} },
+	func(r *tool.Run, call uint32) []any { return []any{r.CallName(call)} },
 }
 
 type process struct {
@@ -120,7 +120,7 @@ var byProcess = by[process]{
 	false,
 	func(c *action.Ctx, _ action.Int) []any { return []any{c.PID(), c.Comm()} },
 	[]string{"PID %-7d", "COMM %-16s"},
-	func(_ *tool.Session, p process) []any { return []any{p.PID, p.Comm} },
+	func(_ *tool.Run, p process) []any { return []any{p.PID, p.Comm} },
 }
 
 // maxErrno is the largest error: other values below 0 are results, such as addresses.
@@ -173,31 +173,31 @@ func count[K comparable](ctx context.Context, stdout *tool.Output, t *tool.Tool,
 		})
 	})
 	return t.Run(ctx, stdout, fmt.Sprintf("Counting system calls, printing the top %d", *o.top),
-		func(s *tool.Session) error {
-			return show(s, o, by, counts, times)
+		func(r *tool.Run) error {
+			return show(r, o, by, counts, times)
 		}, p)
 }
 
-func show[K comparable](s *tool.Session, o options, by by[K], counts *action.Counter[K],
+func show[K comparable](r *tool.Run, o options, by by[K], counts *action.Counter[K],
 	times *action.Aggregate[K],
 ) error {
 	unit, per := "TIME(us) %14.3f", 1e3
 	if *o.millis {
 		unit, per = "TIME(ms) %14.3f", 1e6
 	}
-	tab := s.Table(slices.Concat(by.columns, []string{"COUNT %8d", unit})...).Show(unit[:8],
+	tab := r.Table(slices.Concat(by.columns, []string{"COUNT %8d", unit})...).Show(unit[:8],
 		*o.latency)
-	readCounts, err := tool.Counts(s, counts)
+	readCounts, err := tool.Counts(r, counts)
 	if err != nil {
 		return err
 	}
 	readTimes := func() (map[K]int64, error) { return nil, nil }
 	if *o.latency {
-		if readTimes, err = tool.Sums(s, times); err != nil {
+		if readTimes, err = tool.Sums(r, times); err != nil {
 			return err
 		}
 	}
-	return s.Every(func() error {
+	return r.Every(func() error {
 		entries, err := readCounts()
 		if err != nil {
 			return err
@@ -206,13 +206,13 @@ func show[K comparable](s *tool.Session, o options, by by[K], counts *action.Cou
 		if err != nil {
 			return err
 		}
-		lines := merge(s, by, entries, nsecs)
-		s.Printf("[%s]\n", s.Now().Format("15:04:05"))
+		lines := merge(r, by, entries, nsecs)
+		r.Printf("[%s]\n", r.Now().Format("15:04:05"))
 		tab.Header()
 		for _, l := range lines[:min(*o.top, len(lines))] {
 			tab.Row(append(l.cells, l.count, float64(l.nsecs)/per)...)
 		}
-		s.Printf("\n")
+		r.Printf("\n")
 		return nil
 	})
 }
@@ -226,12 +226,12 @@ type line struct {
 }
 
 // merge returns the lines of counts, those with the longest times first, else the largest.
-func merge[K comparable](s *tool.Session, by by[K], counts []mapx.Entry[K, uint64],
+func merge[K comparable](r *tool.Run, by by[K], counts []mapx.Entry[K, uint64],
 	nsecs map[K]int64,
 ) (lines []*line) {
 	at := map[string]*line{}
 	for _, e := range counts {
-		cells := by.cells(s, e.Key)
+		cells := by.cells(r, e.Key)
 		key := fmt.Sprint(cells...)
 		l := at[key]
 		if l == nil {

@@ -76,16 +76,16 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		return p
 	}
 
-	return t.Run(ctx, stdout, "Tracing TCP accepts", func(s *tool.Session) error {
-		tab := s.Table("TIME %-8s", "TIME(s) %-9.3f", "PID %-7d", "COMM %-12.12s", "IP %-2d",
+	return t.Run(ctx, stdout, "Tracing TCP accepts", func(r *tool.Run) error {
+		tab := r.Table("TIME %-8s", "TIME(s) %-9.3f", "PID %-7d", "COMM %-12.12s", "IP %-2d",
 			"RADDR %-16s", "RPORT %-5d", "LADDR %-16s", "LPORT %d")
 		tab.Show("TIME", *clock).Show("TIME(s)", *times).Header()
-		return tool.Each(s, events, func(e *accepted) error {
+		return tool.Each(r, events, func(e *accepted) error {
 			local, remote := e.Local, e.Remote
 			if e.Family == familyIPv4 {
 				local, remote = mapped(e.LocalV4), mapped(e.RemoteV4)
 			}
-			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.PID, e.Comm,
+			return tab.Row(r.Time(e.Nsecs).Format("15:04:05"), r.Seconds(e.Nsecs), e.PID, e.Comm,
 				tool.IPVersion(remote), tool.Addr(remote), e.RPort, tool.Addr(local), e.LPort)
 		})
 	}, program(probe.Fexit{Symbol: "inet_csk_accept"}),

@@ -85,11 +85,11 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	if !*o.lports && !*o.names && !*o.count {
 		programs = []*action.Program{o.function(m), programs[0]}
 	}
-	return o.Run(ctx, stdout, "Tracing TCP connects", func(s *tool.Session) error {
+	return o.Run(ctx, stdout, "Tracing TCP connects", func(r *tool.Run) error {
 		if *o.count {
-			return showCounts(s, m.counts)
+			return showCounts(r, m.counts)
 		}
-		return o.show(s, m.events)
+		return o.show(r, m.events)
 	}, programs...)
 }
 
@@ -177,13 +177,13 @@ func (m *maps) emit(c *action.Ctx, nsecs, pid, uid action.Int, comm any) {
 }
 
 // show prints connections when they are opened, with the requested columns.
-func (o *options) show(s *tool.Session, events *action.Events[connect]) error {
-	tab := s.Table("TIME(s) %-9.3f", "UID %-6d", "PID %-7d", "COMM %-16s", "IP %-2d", "SADDR %-16s",
+func (o *options) show(r *tool.Run, events *action.Events[connect]) error {
+	tab := r.Table("TIME(s) %-9.3f", "UID %-6d", "PID %-7d", "COMM %-16s", "IP %-2d", "SADDR %-16s",
 		"LPORT %-5d", "DADDR %-16s", "DPORT %-5d", "QUERY %s")
 	tab.Show("TIME(s)", *o.times).Show("UID", *o.users).Show("LPORT", *o.lports).Show("QUERY",
 		*o.names).Header()
 	looked := map[netip.Addr]string{}
-	return tool.Each(s, events, func(e *connect) error {
+	return tool.Each(r, events, func(e *connect) error {
 		if e.Size > 0 {
 			if name, addrs := parseAnswer(e.Answer[:min(e.Size, answerSize)]); name != "" {
 				for _, a := range addrs {
@@ -193,16 +193,16 @@ func (o *options) show(s *tool.Session, events *action.Events[connect]) error {
 			return nil
 		}
 		local, remote := e.addrs()
-		return tab.Row(s.Seconds(e.Nsecs), e.UID, e.PID, e.Comm, tool.IPVersion(remote.As16()), local,
+		return tab.Row(r.Seconds(e.Nsecs), e.UID, e.PID, e.Comm, tool.IPVersion(remote.As16()), local,
 			e.SPort,
 			remote, e.DPort, cmp.Or(looked[remote], "No DNS Query"))
 	})
 }
 
-func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
-	tab := s.Table("LADDR %-25s", "RADDR %-25s", "RPORT %-8d", "CONNECTS %d")
-	return tool.EachCounts(s, counts, func(entries []mapx.Entry[flow, uint64]) error {
-		s.Printf("\n")
+func showCounts(r *tool.Run, counts *action.Counter[flow]) error {
+	tab := r.Table("LADDR %-25s", "RADDR %-25s", "RPORT %-8d", "CONNECTS %d")
+	return tool.EachCounts(r, counts, func(entries []mapx.Entry[flow, uint64]) error {
+		r.Printf("\n")
 		tab.Header()
 		for _, e := range entries {
 			tab.Row(tool.Addr(e.Key.SAddr), tool.Addr(e.Key.DAddr), e.Key.DPort, e.Value)

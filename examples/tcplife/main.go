@@ -59,8 +59,8 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		return err
 	}
 	p, events := o.program()
-	return o.Run(ctx, stdout, "Tracing TCP connections until they end", func(s *tool.Session) error {
-		return o.show(s, events)
+	return o.Run(ctx, stdout, "Tracing TCP connections until they end", func(r *tool.Run) error {
+		return o.show(r, events)
 	}, p)
 }
 
@@ -130,18 +130,18 @@ func (o *options) program() (*action.Program, *action.Events[session]) {
 }
 
 // show prints connections when they end.
-func (o *options) show(s *tool.Session, events *action.Events[session]) error {
+func (o *options) show(r *tool.Run, events *action.Events[session]) error {
 	addr := map[bool]string{false: "ADDR %-15s", true: "ADDR %-39s"}[*o.wide]
 	owner, comm := "PID %-7d", "COMM %-10.10s"
 	if *o.clock || *o.times {
 		owner, comm = "PID %-5d", "COMM %-5.5s" // so that the line fits a terminal
 	}
-	tab := s.Table("TIME %-8s", "TIME(s) %-9.6f", owner, comm, "IP %-2d", "L"+addr, "LPORT %-5d",
+	tab := r.Table("TIME %-8s", "TIME(s) %-9.6f", owner, comm, "IP %-2d", "L"+addr, "LPORT %-5d",
 		"R"+addr, "RPORT %-5d", "TX_KB %5d", "RX_KB %5d", "MS %.2f")
 	tab.Show("TIME", *o.clock).Show("TIME(s)", *o.times).Show("IP", *o.wide ||
 		*o.csv).CSV(*o.csv).Header()
-	return tool.Each(s, events, func(e *session) error {
-		return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), s.Seconds(e.Nsecs), e.PID, e.Comm,
+	return tool.Each(r, events, func(e *session) error {
+		return tab.Row(r.Time(e.Nsecs).Format("15:04:05"), r.Seconds(e.Nsecs), e.PID, e.Comm,
 			tool.IPVersion(e.Remote), tool.Addr(e.Local), e.LocalPort,
 			tool.Addr(e.Remote), e.RemotePort, e.Acked/1024, e.Received/1024, float64(e.Span)/1e6)
 	})

@@ -97,19 +97,19 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		})
 	}
 
-	return t.Run(ctx, stdout, "Tracing TCP retransmits", func(s *tool.Session) error {
+	return t.Run(ctx, stdout, "Tracing TCP retransmits", func(r *tool.Run) error {
 		if *count {
-			return showCounts(s, counts)
+			return showCounts(r, counts)
 		}
-		tab := s.Table("TIME %-8s", "PID %-7d", "IP %-2d", "LADDR:LPORT %-20s", "T> %-2s",
+		tab := r.Table("TIME %-8s", "PID %-7d", "IP %-2d", "LADDR:LPORT %-20s", "T> %-2s",
 			"RADDR:RPORT %-20s", "STATE %-12s", "SEQ %-10d")
 		tab.Show("SEQ", *sequence).Header()
-		return tool.Each(s, events, func(e *retransmit) error {
+		return tool.Each(r, events, func(e *retransmit) error {
 			kind := "R>"
 			if e.LossProbe {
 				kind = "L>"
 			}
-			return tab.Row(s.Time(e.Nsecs).Format("15:04:05"), e.PID,
+			return tab.Row(r.Time(e.Nsecs).Format("15:04:05"), e.PID,
 				tool.IPVersion(e.Flow.Remote.Addr().As16()),
 				place(e.Flow.Local, e.Flow.LPort), kind, place(e.Flow.Remote, e.Flow.RPort), state(e.State),
 				e.Seq)
@@ -117,13 +117,13 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	}, p)
 }
 
-func showCounts(s *tool.Session, counts *action.Counter[flow]) error {
-	tab := s.Table("LADDR:LPORT %-25s", "RADDR:RPORT %-25s", "RETRANSMITS %11d")
-	return tool.EachCounts(s, counts, func(entries []mapx.Entry[flow, uint64]) error {
+func showCounts(r *tool.Run, counts *action.Counter[flow]) error {
+	tab := r.Table("LADDR:LPORT %-25s", "RADDR:RPORT %-25s", "RETRANSMITS %11d")
+	return tool.EachCounts(r, counts, func(entries []mapx.Entry[flow, uint64]) error {
 		slices.SortStableFunc(entries, func(a, b mapx.Entry[flow, uint64]) int {
 			return cmp.Compare(a.Value, b.Value)
 		})
-		s.Printf("\n")
+		r.Printf("\n")
 		tab.Header()
 		for _, e := range entries {
 			tab.Row(place(e.Key.Local, e.Key.LPort), place(e.Key.Remote, e.Key.RPort), e.Value)

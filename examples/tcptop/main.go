@@ -55,8 +55,8 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 	}
 	bytes := action.NewSum[conn]("bytes", 1<<14)
 	bytes.Flip()
-	return o.Run(ctx, stdout, "Tracing TCP traffic", func(s *tool.Session) error {
-		return o.show(s, bytes)
+	return o.Run(ctx, stdout, "Tracing TCP traffic", func(r *tool.Run) error {
+		return o.show(r, bytes)
 	}, o.functions(bytes), o.sockets(bytes))
 }
 
@@ -122,12 +122,12 @@ func (o *options) add(c *action.Ctx, bytes *action.Aggregate[conn], sk action.Pt
 }
 
 // show prints the connections of every interval.
-func (o *options) show(s *tool.Session, bytes *action.Aggregate[conn]) error {
-	tab := s.Table("PID %-7d", "COMM %-12.12s", "LADDR %-21s", "RADDR %-21s", "RX_KB %6d", "TX_KB %6d")
-	return tool.EachSums(s, bytes, func(sums map[conn]int64) error {
+func (o *options) show(r *tool.Run, bytes *action.Aggregate[conn]) error {
+	tab := r.Table("PID %-7d", "COMM %-12.12s", "LADDR %-21s", "RADDR %-21s", "RX_KB %6d", "TX_KB %6d")
+	return tool.EachSums(r, bytes, func(sums map[conn]int64) error {
 		var err error
 		if !*o.silent {
-			err = s.Loadavg()
+			err = r.Loadavg()
 		}
 		rows := tool.Rows(sums, 2, func(k *conn) *uint32 { return &k.Sent })
 		tab.Header()
@@ -136,7 +136,7 @@ func (o *options) show(s *tool.Session, bytes *action.Aggregate[conn]) error {
 				netip.AddrPortFrom(k.Remote.Addr(), k.RPort)
 			tab.Row(k.PID, k.Comm, local, remote, rows[k][0]/1024, rows[k][1]/1024)
 		}
-		s.Printf("\n")
+		r.Printf("\n")
 		return err
 	})
 }

@@ -170,27 +170,27 @@ func (tr *tracer) emit(c *action.Ctx, i int, values []*ir.Expr) {
 }
 
 // show prints messages as events arrive or, with -A, counts them.
-func (tr *tracer) show(s *tool.Session) error {
-	tab := s.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "COUNT %-7d", "PID %-7d", "TID %-7d",
+func (tr *tracer) show(r *tool.Run) error {
+	tab := r.Table("TIME %-8s", "TIME(s) %-10.6f", "CPU %-3d", "COUNT %-7d", "PID %-7d", "TID %-7d",
 		"COMM %-15s", "FUNC %-16s", "MESSAGE %s")
 	one := !*tr.aggregate // a line for each
 	tab.Show("TIME", *tr.clock && one).Show("TIME(s)", *tr.times && one).Show("CPU",
 		*tr.cpus).Show("COUNT", !one).Header()
 	lines := 0
 	same := map[line]int{}
-	err := tool.Each(s, tr.events, func(h *hit) error {
+	err := tool.Each(r, tr.events, func(h *hit) error {
 		text := message(h, tr.probes[h.Spec])
 		if !strings.Contains(text, *tr.match) {
 			return nil
 		}
-		l := line{pid: h.PID, tid: h.TID, comm: h.Comm, function: function(s.Probe(h.Probe)), text: text}
+		l := line{pid: h.PID, tid: h.TID, comm: h.Comm, function: function(r.Probe(h.Probe)), text: text}
 		if *tr.aggregate {
 			l.cpu = h.CPU
 			same[l]++
 		} else {
-			tab.Row(s.Time(h.Nsecs).Format("15:04:05"), tr.at(s, h), h.CPU, 1, h.PID, h.TID, h.Comm,
+			tab.Row(r.Time(h.Nsecs).Format("15:04:05"), tr.at(r, h), h.CPU, 1, h.PID, h.TID, h.Comm,
 				l.function, text)
-			stacks(s, h, *tr.addresses)
+			stacks(r, h, *tr.addresses)
 		}
 		if lines++; lines == *tr.most {
 			return io.EOF
@@ -204,11 +204,11 @@ func (tr *tracer) show(s *tool.Session) error {
 }
 
 // at returns the time of an event in seconds, for -t.
-func (tr *tracer) at(s *tool.Session, h *hit) float64 {
+func (tr *tracer) at(r *tool.Run, h *hit) float64 {
 	if *tr.unix {
-		return float64(s.Time(h.Nsecs).UnixMicro()) / 1e6
+		return float64(r.Time(h.Nsecs).UnixMicro()) / 1e6
 	}
-	return s.Seconds(h.Nsecs)
+	return r.Seconds(h.Nsecs)
 }
 
 // line is the key of -A's counts.
@@ -220,14 +220,14 @@ type line struct {
 }
 
 // stacks prints the stacks of an event below its line.
-func stacks(s *tool.Session, h *hit, addresses bool) {
+func stacks(r *tool.Run, h *hit, addresses bool) {
 	for _, part := range []struct {
 		what  string
 		pcs   []uint64
 		names func([]uint64) []string
 	}{
-		{"kernel", h.Kernel[:], s.KernelNames},
-		{"user", h.User[:], func(pcs []uint64) []string { return s.UserNames(int(h.PID), pcs) }},
+		{"kernel", h.Kernel[:], r.KernelNames},
+		{"user", h.User[:], func(pcs []uint64) []string { return r.UserNames(int(h.PID), pcs) }},
 	} {
 		var names []string
 		for i, pc := range part.pcs {
@@ -246,9 +246,9 @@ func stacks(s *tool.Session, h *hit, addresses bool) {
 			}
 			names = append(names, more...)
 		}
-		s.Stack(names)
+		r.Stack(names)
 		if names != nil {
-			s.JSON(map[string][]string{part.what: names})
+			r.JSON(map[string][]string{part.what: names})
 		}
 	}
 }

@@ -157,17 +157,17 @@ func (f *follower) leave(c *action.Ctx, tid, now, v action.Int) {
 }
 
 // show prints the threads of every interval.
-func (f *follower) show(s *tool.Session) error {
-	ended, err := f.times.Table(s)
-	current, err2 := f.spans.Table(s)
-	host, err3 := s.Host()
+func (f *follower) show(r *tool.Run) error {
+	ended, err := f.times.Table(r)
+	current, err2 := f.spans.Table(r)
+	host, err3 := r.Host()
 	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}
 	before := map[spent]int64{}
-	tab := s.Table("TID %-7d", "COMM %-13.13s", "ONCPU(ms) %9.1f", "RUNQ(ms) %9.1f", "SLEEP(ms) %9.1f",
+	tab := r.Table("TID %-7d", "COMM %-13.13s", "ONCPU(ms) %9.1f", "RUNQ(ms) %9.1f", "SLEEP(ms) %9.1f",
 		"DISK(ms) %9.1f", "OTHER(ms) %9.1f", "IN %s")
-	return s.Every(func() error {
+	return r.Every(func() error {
 		open, err := current.Snapshot()
 		sums, err2 := ended.Snapshot()
 		if err := errors.Join(err, err2); err != nil {
@@ -175,7 +175,7 @@ func (f *follower) show(s *tool.Session) error {
 		}
 		total := mapx.Values(sums)
 		for _, e := range open.Entries { // the spans that are not over
-			since := max(0, s.Now().Sub(s.Time(e.Value.Since)))
+			since := max(0, r.Now().Sub(r.Time(e.Value.Since)))
 			total[spent{e.Key, e.Value.State, e.Value.Call}] += int64(since)
 		}
 		tab.Header()
@@ -185,7 +185,7 @@ func (f *follower) show(s *tool.Session) error {
 				comm = []byte("-") // it has ended
 			}
 			tab.Row(th.tid, strings.TrimSpace(string(comm)), th.ms[onCPU], th.ms[runQueue], th.ms[sleeping],
-				th.ms[disk], th.ms[other], th.where(s))
+				th.ms[disk], th.ms[other], th.where(r))
 		}
 		before = total
 		return nil
@@ -223,13 +223,13 @@ func threads(now, before map[spent]int64) (out []*thread) {
 }
 
 // where returns the system call in which the thread waited longest.
-func (t *thread) where(s *tool.Session) string {
+func (t *thread) where(r *tool.Run) string {
 	most := tool.Ascending(t.calls)
 	if len(most) == 0 {
 		return "-"
 	}
 	if call := most[len(most)-1].Key; call > 0 {
-		return s.CallName(call - 1)
+		return r.CallName(call - 1)
 	}
 	return "fault"
 }

@@ -43,15 +43,15 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		})
 	}
 
-	return t.Run(ctx, stdout, "Counting VFS calls", func(s *tool.Session) error {
-		tab := s.Table("TIME %-10s", "SECONDS %8.3f", "READ/s %8.0f", "WRITE/s %8.0f", "FSYNC/s %8.0f",
+	return t.Run(ctx, stdout, "Counting VFS calls", func(r *tool.Run) error {
+		tab := r.Table("TIME %-10s", "SECONDS %8.3f", "READ/s %8.0f", "WRITE/s %8.0f", "FSYNC/s %8.0f",
 			"OPEN/s %8.0f", "CREATE/s %8.0f")
 		tab.Show("SECONDS", t.JSON()).Header()
-		return tool.EachCounts(s, counts, func(entries []mapx.Entry[uint32, uint64]) error {
+		return tool.EachCounts(r, counts, func(entries []mapx.Entry[uint32, uint64]) error {
 			n := mapx.Values(mapx.Snapshot[uint32, uint64]{Entries: entries})
-			secs := s.Elapsed().Seconds()
+			secs := r.Elapsed().Seconds()
 			rate := func(i uint32) float64 { return float64(n[i]) / secs }
-			return tab.Row(s.Now().Format("15:04:05"), secs, rate(0), rate(1), rate(2), rate(3), rate(4))
+			return tab.Row(r.Now().Format("15:04:05"), secs, rate(0), rate(1), rate(2), rate(3), rate(4))
 		})
 	}, p)
 }

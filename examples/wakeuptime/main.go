@@ -73,15 +73,15 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		return collect.AttachWaits(collect.Wakeups, o)
 	}
 	return t.RunStacks(ctx, stdout, "Tracing blocked time (us) by waker", attach,
-		func(s *tool.Session, st *tool.Stacks) error {
-			return s.Every(func() error {
+		func(r *tool.Run, st *tool.Stacks) error {
+			return r.Every(func() error {
 				samples, err := st.Read()
 				slices.SortStableFunc(samples, func(a, b tool.StackSample) int {
 					return cmp.Compare(a.Value, b.Value)
 				})
 				for _, w := range samples {
 					if w.Waker != nil {
-						print(s, &woken{
+						print(r, &woken{
 							w.Comm, w.PID, w.Waker.Comm, w.Waker.PID, w.WakerKernel, w.Count,
 							w.Value / 1000,
 						}, *folded)
@@ -92,14 +92,14 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 		})
 }
 
-func print(s *tool.Session, w *woken, folded bool) {
-	s.JSON(w)
+func print(r *tool.Run, w *woken, folded bool) {
+	r.JSON(w)
 	if folded {
 		line := append([]string{w.Waker}, tool.Outermost(w.Kernel)...)
-		s.Printf("%s %d\n", tool.Folded(append(line, w.Target)...), w.Usecs)
+		r.Printf("%s %d\n", tool.Folded(append(line, w.Target)...), w.Usecs)
 		return
 	}
-	s.Printf("    %-16s %s\n", "target:", w.Target)
-	s.Stack(w.Kernel)
-	s.Printf("    %-16s %s\n        %d\n\n", "waker:", w.Waker, w.Usecs)
+	r.Printf("    %-16s %s\n", "target:", w.Target)
+	r.Stack(w.Kernel)
+	r.Printf("    %-16s %s\n        %d\n\n", "waker:", w.Waker, w.Usecs)
 }

@@ -15,7 +15,7 @@ import (
 // silently in vain. What a least value of 0 lets through, however, is everything.
 func TestComparisonsThatCannotBeTrue(t *testing.T) {
 	target := probe.RawTracepoint{Name: "sys_enter"}
-	plan := &probe.Plan{Arch: "amd64", Kernel: "6.12.0", Programs: []probe.Program{{
+	plan := &probe.Plan{Arch: "amd64", Kernel: "6.12.0", Programs: []probe.ProgramPlan{{
 		Name: "p0", Type: ebpf.RawTracepoint, AttachTo: "sys_enter",
 		Context: probe.ContextRawArgs, Method: probe.MethodRun,
 		Sites: []probe.Site{{Target: target, Cookie: probe.MakeCookie(0, 0, 0)}},

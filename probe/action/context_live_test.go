@@ -58,7 +58,7 @@ func TestAttachCancelled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := testenv.ObjectsOf(0)
 			ctx := testenv.EndWhen(t, c.when)
-			s, err := c.attach(&action.Options{Env: thisMachine(), AttachTo: c.to, Context: ctx})
+			s, err := c.attach(&action.Options{Env: thisMachine(), Attach: c.to, Context: ctx})
 			if err == nil {
 				s.Close()
 			}

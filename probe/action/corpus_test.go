@@ -266,7 +266,7 @@ func TestCorpus(t *testing.T) {
 			if tl.name == "cachestat" { // some of its functions are in some kernels only
 				testenv.Need(t, testenv.Feature(feature.Kprobe))
 				o.Resolve = &probe.Options{Missing: probe.MissingIgnore}
-				o.AttachTo = &probe.AttachOptions{Missing: probe.MissingIgnore}
+				o.Attach = &probe.AttachOptions{Missing: probe.MissingIgnore}
 			}
 			s, err := action.Attach(p, o)
 			if errors.Is(err, errors.ErrUnsupported) {

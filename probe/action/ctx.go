@@ -31,9 +31,9 @@ func (p *Program) On(target probe.Target, build func(c *Ctx)) {
 }
 
 // OnCall adds an action that runs at the entries and at the returns of functions as one
-// session program: entry first, then ret with the same session cookie, unless entry called
-// Skip. Attach plans sessions for a program that has no other actions; otherwise set
-// probe.Options.Session.
+// program: entry first, then ret with the same call cookie, unless entry called Skip.
+// Attach plans it so for a program that has no other actions; otherwise set
+// probe.Options.EntryReturn. The kernel calls such programs sessions.
 func (p *Program) OnCall(target probe.Target, entry, ret func(c *Ctx)) {
 	p.On(target, func(c *Ctx) {
 		c.If(c.IsReturn(), func() { ret(c) }, func() { entry(c) })
@@ -206,21 +206,21 @@ func (c *Ctx) Exit(code any) { c.Do(&ir.Stmt{Op: ir.StmtExit, X: lift(code)}) }
 // for fmod_ret.
 func (c *Ctx) Override(x any) { c.Do(&ir.Stmt{Op: ir.StmtOverride, X: lift(x)}) }
 
-// IsReturn reports whether the probe is at a function's return. A session program runs at
-// entries and returns, so there the answer is known only when the probe fires. Attach makes
-// sessions of the actions that ask for it (probe.Options.SessionTargets).
+// IsReturn reports whether the probe is at a function's return. A program of
+// OnCall runs at both, so there the answer is known only when the probe fires. Attach plans
+// the actions that ask for it so (probe.Options.EntryReturnTargets).
 func (c *Ctx) IsReturn() Bool { return Bool(c.Builtin("is_return")) }
 
-// Skip suppresses the probe at the return of this call. It is for the entry in session
-// programs (kprobes Linux 6.10, uprobes 6.13, fentry 7.0).
+// Skip suppresses the probe at the return of this call. It is for the entry in
+// programs of OnCall (kprobes Linux 6.10, uprobes 6.13, fentry 7.0).
 func (c *Ctx) Skip() { c.Do(&ir.Stmt{Op: ir.StmtSkip}) }
 
-// SetSessionCookie keeps a number for the return of the same call, in session programs. It
-// does what a Pair does elsewhere, without a map.
-func (c *Ctx) SetSessionCookie(x any) { c.Do(&ir.Stmt{Op: ir.StmtCookie, X: lift(x)}) }
+// SetCallCookie keeps a number for the return of the same call, in programs of OnCall. It
+// does what a Pair does elsewhere, without a map (bpf_session_cookie).
+func (c *Ctx) SetCallCookie(x any) { c.Do(&ir.Stmt{Op: ir.StmtCookie, X: lift(x)}) }
 
-// SessionCookie returns what the entry of the same call kept, or 0.
-func (c *Ctx) SessionCookie() Int { return c.Builtin("session_cookie") }
+// CallCookie returns what the entry of the same call kept, or 0.
+func (c *Ctx) CallCookie() Int { return c.Builtin("session_cookie") }
 
 // Builtin reads a builtin by name; ir.Builtins lists them.
 func (c *Ctx) Builtin(name string) Int {

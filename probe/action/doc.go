@@ -101,7 +101,7 @@
 //	                                            without a loss
 //	system, cat, strftime, strerror, username,  the reader's: an event
 //	signal_name, syscall_name, comm(pid), %gr
-//	entry and return by hand with @start[tid]   Pair; NewTaskStorage; Program.OnCall (sessions)
+//	entry and return by hand with @start[tid]   Pair; NewTaskStorage; Program.OnCall
 //	macros, $1, getopt, imports, block          Go's own
 //	expressions, cpid, typeof, is_ptr, strcap,
 //	static_assert, fail, config

@@ -24,13 +24,13 @@ var _ bpf.Reader = (*bpf.Recorded)(nil)
 type Options struct {
 	// Env is the environment that decisions depend on; nil is this machine.
 	Env *probe.Env
-	// Resolve are the options of probe.Resolve, and AttachTo those of Plan.Attach. An
-	// AttachTo without an Env uses the Env above.
-	Resolve  *probe.Options
-	AttachTo *probe.AttachOptions
+	// Resolve are the options of probe.Resolve, and Attach those of Plan.Attach. An
+	// Attach without an Env uses the Env above.
+	Resolve *probe.Options
+	Attach  *probe.AttachOptions
 	// Context ends resolving, loading and attaching when it ends, with its error, and nothing
 	// is left behind: for thousands of functions they take seconds. It does not end the
-	// Session. Nil is none; Resolve and AttachTo may each have another.
+	// Session. Nil is none; Resolve and Attach may each have another.
 	Context context.Context
 }
 
@@ -153,8 +153,8 @@ func attachPlan(p *ir.Program, plan *probe.Plan, env *probe.Env, o *Options) (*S
 	error,
 ) {
 	to := probe.AttachOptions{}
-	if o.AttachTo != nil {
-		to = *o.AttachTo
+	if o.Attach != nil {
+		to = *o.Attach
 	}
 	if to.Env == nil {
 		to.Env = env

@@ -43,7 +43,7 @@ func TestAttachPlanOptions(t *testing.T) {
 		} {
 			p, plan := counts(probe.RawTracepoint{Name: "sys_enter"}, probe.RawTracepoint{Name: "sys_exit"})
 			plan.Programs[1].Sites[0].Symbol = "nosuch"
-			s, err := action.AttachPlan(p, plan, &action.Options{AttachTo: &probe.AttachOptions{Missing: policy}})
+			s, err := action.AttachPlan(p, plan, &action.Options{Attach: &probe.AttachOptions{Missing: policy}})
 			if (err != nil) != fails {
 				t.Fatalf("%v: %v", policy, err)
 			}
@@ -67,7 +67,7 @@ func TestAttachPlanOptions(t *testing.T) {
 		}{
 			{action.Options{}, true},
 			{action.Options{Env: empty}, false},
-			{action.Options{Env: empty, AttachTo: &probe.AttachOptions{Env: thisMachine()}}, true},
+			{action.Options{Env: empty, Attach: &probe.AttachOptions{Env: thisMachine()}}, true},
 		} {
 			p, plan := counts(probe.RawTracepoint{Name: "sys_enter"})
 			plan.Programs[0].Sites[0].Symbol = "sys_entr"
@@ -82,7 +82,7 @@ func TestAttachPlanOptions(t *testing.T) {
 		cancel()
 		p, plan := counts(probe.RawTracepoint{Name: "sys_enter"})
 		for _, o := range []*action.Options{
-			{Context: ended}, {AttachTo: &probe.AttachOptions{Context: ended}},
+			{Context: ended}, {Attach: &probe.AttachOptions{Context: ended}},
 		} {
 			if _, err := action.AttachPlan(p, plan, o); !errors.Is(err, context.Canceled) {
 				t.Errorf("%+v: %v", o, err)
@@ -95,7 +95,7 @@ func TestAttachPlanOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, plan := counts(probe.Perf{Event: event, Period: 1, PID: os.Getpid()})
-		s, err := action.AttachPlan(p, plan, &action.Options{AttachTo: to})
+		s, err := action.AttachPlan(p, plan, &action.Options{Attach: to})
 		testenv.SkipUnsupported(t, err)
 		if err != nil {
 			t.Fatal(err)

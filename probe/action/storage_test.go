@@ -143,11 +143,11 @@ func TestUprobeSession(t *testing.T) {
 	p.OnCall(probe.Uprobe{Path: target, Symbol: "add"}, func(c *action.Ctx) {
 		entries.Inc(c)
 		seq.Add(c, nil, 1)
-		c.SetSessionCookie(c.Arg(0).Add(c.Arg(1)).As(ir.IntType(4, true)))
+		c.SetCallCookie(c.Arg(0).Add(c.Arg(1)).As(ir.IntType(4, true)))
 		c.If(seq.Get(c, nil).And(1).Eq(0), c.Skip)
 	}, func(c *action.Ctx) {
 		returns.Inc(c)
-		c.If(c.SessionCookie().As(ir.IntType(4, true)).Ne(c.Ret().As(ir.IntType(4, true))), func() { wrong.Inc(c) })
+		c.If(c.CallCookie().As(ir.IntType(4, true)).Ne(c.Ret().As(ir.IntType(4, true))), func() { wrong.Inc(c) })
 	})
 	s := attachOrSkip(t, p, nil)
 	runTarget(t, target)
@@ -173,10 +173,10 @@ func TestKprobeSession(t *testing.T) {
 			c.Skip()
 			c.Return()
 		})
-		c.SetSessionCookie(777)
+		c.SetCallCookie(777)
 		entries.Inc(c)
 	}, func(c *action.Ctx) {
-		c.If(c.SessionCookie().Eq(c.Ret()), func() { returns.Inc(c) })
+		c.If(c.CallCookie().Eq(c.Ret()), func() { returns.Inc(c) })
 	})
 	s := attachOrSkip(t, p, nil)
 	reads(t, 23, 777)
@@ -194,11 +194,11 @@ func TestFsession(t *testing.T) {
 	p.IncludeSelf = true
 	p.OnCall(probe.Fentry{Symbol: "vfs_read"}, func(c *action.Ctx) {
 		c.If(c.PID().Eq(os.Getpid()).And(c.ArgNamed("count").Eq(777)), func() {
-			c.SetSessionCookie(777)
+			c.SetCallCookie(777)
 			entries.Inc(c)
 		})
 	}, func(c *action.Ctx) {
-		mine := c.SessionCookie().Eq(c.Ret()).And(c.ArgNamed("count").Eq(c.Ret()))
+		mine := c.CallCookie().Eq(c.Ret()).And(c.ArgNamed("count").Eq(c.Ret()))
 		c.If(mine, func() { returns.Inc(c) })
 	})
 	s := attachOrSkip(t, p, nil)
@@ -213,9 +213,9 @@ func TestFsession(t *testing.T) {
 	}
 }
 
-// TestSessionCookieIsNobodyElses: a call whose entry keeps nothing has 0 at its return,
+// TestCallCookieIsNobodyElses: a call whose entry keeps nothing has 0 at its return,
 // not what an earlier session kept on the same thread.
-func TestSessionCookieIsNobodyElses(t *testing.T) {
+func TestCallCookieIsNobodyElses(t *testing.T) {
 	for _, of := range []struct {
 		target  probe.Target
 		feature feature.Feature
@@ -233,12 +233,12 @@ func TestSessionCookieIsNobodyElses(t *testing.T) {
 				p.IncludeSelf = true
 				p.OnCall(of.target, func(c *action.Ctx) {
 					if keeps {
-						c.SetSessionCookie(777)
+						c.SetCallCookie(777)
 					}
 				}, func(c *action.Ctx) {
 					c.ReturnUnless(c.PID().Eq(os.Getpid()).And(c.Ret().Eq(777)))
 					returns.Inc(c)
-					c.If(c.SessionCookie().Ne(0), func() { kept.Inc(c) })
+					c.If(c.CallCookie().Ne(0), func() { kept.Inc(c) })
 				})
 				return attachOrSkip(t, p, nil), returns, kept
 			}

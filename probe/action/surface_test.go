@@ -206,7 +206,7 @@ func loadRaw(t *testing.T, p *action.Program) *bpf.Loaded {
 // rawPlan2 is a plan for a raw tracepoint with two arguments.
 func rawPlan2() *probe.Plan {
 	plan := &probe.Plan{Arch: runtime.GOARCH, Kernel: probe.NewEnv(nil).Release()}
-	pp := probe.Program{
+	pp := probe.ProgramPlan{
 		Name: "p0", Type: ebpf.RawTracepoint, AttachTo: "sys_enter",
 		Context: probe.ContextRawArgs, Method: probe.MethodRun,
 	}

@@ -111,7 +111,7 @@ func startServer(t *testing.T, change func(*Server), rules ...Rule) *testBroker 
 	b := &testBroker{path: filepath.Join(dir, "sock")}
 	server, err := NewServer(Policy{Rules: rules}, map[string]Offer{
 		"count": {Compile: compile}, "secret": {Compile: compile},
-		"sessions": {Compile: compile, Resolve: &probe.Options{Session: true}},
+		"sessions": {Compile: compile, Resolve: &probe.Options{EntryReturn: true}},
 	})
 	if err != nil {
 		t.Fatal(err)

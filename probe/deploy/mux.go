@@ -101,14 +101,14 @@ func closePrograms(progs map[string]*ebpf.Program) {
 }
 
 // shareable returns an error if a dispatcher can't take a program's place.
-func shareable(p *probe.Program) error {
+func shareable(p *probe.ProgramPlan) error {
 	why := ""
 	switch {
 	case p.Sleepable():
 		why = "the kernel has no tail calls for programs that may sleep"
 	case p.AttachTarget != 0:
 		why = "it is attached to one BPF program, which only a program loaded for that can be"
-	case p.Session(), p.AttachType == ebpf.AttachModifyReturn, p.Type == ebpf.LSM:
+	case p.EntryReturn(), p.AttachType == ebpf.AttachModifyReturn, p.Type == ebpf.LSM:
 		why = "what its programs return has a meaning, and there is one value for all"
 	case p.Method == probe.MethodIter, p.Method == probe.MethodSocket, p.Method == probe.MethodRun,
 		p.Method == probe.MethodNone:

@@ -188,7 +188,7 @@ func TestShareKinds(t *testing.T) {
 // TestShareRefuses: what can't be shared, and programs that don't fit.
 func TestShareRefuses(t *testing.T) {
 	for target, o := range map[string]*probe.Options{
-		"begin": nil, "iter:task": nil, "socket:lo": nil, "lsm:file_open": nil, "kprobe:vfs_read": {Session: true},
+		"begin": nil, "iter:task": nil, "socket:lo": nil, "lsm:file_open": nil, "kprobe:vfs_read": {EntryReturn: true},
 	} {
 		plan := resolve(t, probetest.Env(t), o, target)
 		if _, err := Share(plan, nil); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), target) {

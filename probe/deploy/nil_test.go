@@ -12,7 +12,7 @@ import (
 // TestNothingGiven: what is nil by mistake, such as a map's missing entry, is an
 // error that says so.
 func TestNothingGiven(t *testing.T) {
-	plan := &probe.Plan{Programs: []probe.Program{{Name: "p"}}}
+	plan := &probe.Plan{Programs: []probe.ProgramPlan{{Name: "p"}}}
 	for name, f := range map[string]func() error{
 		"plan":       func() error { _, err := Deploy("/nonexistent/d", nil, &ebpf.CollectionSpec{}, nil); return err },
 		"collection": func() error { _, err := Deploy("/nonexistent/d", plan, nil, nil); return err },

@@ -49,7 +49,7 @@ func (m Mode) without(f *syntax.File) error {
 }
 
 // point returns the attach point of a program, nil if it was added.
-func (s *run) point(g *probe.Program) *syntax.AttachPoint {
+func (s *run) point(g *probe.ProgramPlan) *syntax.AttachPoint {
 	if g.Group < len(s.low.Points) {
 		return s.low.Points[g.Group]
 	}
@@ -57,7 +57,7 @@ func (s *run) point(g *probe.Program) *syntax.AttachPoint {
 }
 
 // isCalled reports whether the run itself calls a program while the others are attached.
-func (s *run) isCalled(g *probe.Program) bool {
+func (s *run) isCalled(g *probe.ProgramPlan) bool {
 	a := s.point(g)
 	return a != nil && lower.Called(a)
 }

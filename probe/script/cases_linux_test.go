@@ -53,7 +53,7 @@ func MustCompile(t *testing.T, text string, o *Options) *Program {
 		}
 	}
 	if err != nil {
-		t.Fatalf("%s%v", syntax.Text(err), err)
+		t.Fatalf("%s%v", syntax.ErrorText(err), err)
 	}
 	return p
 }

@@ -96,7 +96,7 @@ type Checked struct {
 	Config *config.Config
 	// Types is the script with the types of its expressions and maps. It is nil if the script
 	// has errors, and in the result of Read.
-	Types *types.Program
+	Types *types.Script
 	// Warnings are the warnings about a script, in the order in which they were found. Those of
 	// a script with errors are in the error, too.
 	Warnings syntax.Errors

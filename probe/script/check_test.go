@@ -77,7 +77,7 @@ func TestNoPoints(t *testing.T) {
 		c, err := script.Check("stdin", `config = { missing_probes = "ignore" } begin { @ = 1; } `+points+
 			` { print(probe); print(args); $x = retval; signal(1); }`, nil)
 		if err != nil {
-			t.Errorf("%s: %s", points, syntax.Text(err))
+			t.Errorf("%s: %s", points, syntax.ErrorText(err))
 			continue
 		}
 		if got := string(syntax.Dump(c.Types.File)); strings.Contains(got, "args") {
@@ -90,7 +90,7 @@ func TestNoPoints(t *testing.T) {
 func TestRead(t *testing.T) {
 	c, err := script.Read("stdin", `macro one() { 1 } nosuch:f { @ = one(); }`, nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	if got := string(syntax.Dump(c.File)); !strings.Contains(got, "@ = { 1 }") || c.Types != nil ||
 		c.Config.MaxProbes != 1024 {

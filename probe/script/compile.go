@@ -27,7 +27,7 @@ type Program struct {
 	// Warnings are the warnings about the script.
 	Warnings syntax.Errors
 
-	typed    *types.Program
+	typed    *types.Script
 	low      *lower.Result
 	compiled *bpf.Compiled
 	plan     *probe.Plan // that of compiled
@@ -152,8 +152,8 @@ func (c *Checked) build(o *lower.Options, opts *Options) (*lower.Result, *bpf.Co
 
 // areSessions reports whether all programs of some targets see both the entries and the returns.
 func areSessions(plan *probe.Plan, targets []int) bool {
-	return !slices.ContainsFunc(plan.Programs, func(g probe.Program) bool {
-		return slices.Contains(targets, g.Group) && !g.Session()
+	return !slices.ContainsFunc(plan.Programs, func(g probe.ProgramPlan) bool {
+		return slices.Contains(targets, g.Group) && !g.EntryReturn()
 	})
 }
 
@@ -220,7 +220,7 @@ func (p *Program) Load() error {
 func (p *Program) IR() *ir.Program { return p.low.IR }
 
 // Types returns the types of the script's maps. It is shared: do not change it.
-func (p *Program) Types() *types.Program { return p.typed }
+func (p *Program) Types() *types.Script { return p.typed }
 
 // Plan returns where the programs are attached. It is shared: do not change it.
 func (p *Program) Plan() *probe.Plan { return p.plan }

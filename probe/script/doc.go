@@ -2,7 +2,7 @@
 //
 //	p, err := script.Compile("stdin", `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }`, nil)
 //	if err != nil {
-//		fmt.Print(syntax.Text(err))
+//		fmt.Print(syntax.ErrorText(err))
 //		return
 //	}
 //	status, err := p.Run(ctx, &script.RunOptions{Stdout: os.Stdout, Stderr: os.Stderr})
@@ -63,7 +63,7 @@
 //
 //	c, err := script.Check("stdin", text, &script.Options{System: system.New(nil, nil)})
 //	if err != nil {
-//		fmt.Print(syntax.Text(err))
+//		fmt.Print(syntax.ErrorText(err))
 //		return
 //	}
 //	fmt.Print(c.Warnings, c.Types.Maps())

@@ -39,7 +39,7 @@ tracepoint:sched:sched_w* /low(args.prio)/ { @[args.comm] = hist(args.prio); }`
 		System: machine(), Imports: []script.Dir{{Name: ".", FS: lib}},
 	})
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	p := c.Types
@@ -49,7 +49,7 @@ tracepoint:sched:sched_w* /low(args.prio)/ { @[args.comm] = hist(args.prio); }`
 	}
 	for n := range syntax.All(p.File) {
 		if x, ok := n.(*syntax.Field); ok {
-			line, column := x.Source.Position(int(x.Start))
+			line, column := x.In.Position(int(x.Start))
 			fmt.Printf("%d:%d %s is %v\n", line, column, x.Name, p.Type(x))
 		}
 	}
@@ -66,14 +66,14 @@ func Example_diagnostics() {
 	c, err := script.Check("new.bt", text, nil)
 	wrong, _ := errors.AsType[syntax.Errors](err)
 	for _, e := range wrong {
-		line, column := e.Loc.Source.Position(int(e.Loc.Start))
-		endLine, end := e.Loc.Source.Position(int(e.Loc.End))
+		line, column := e.Loc.In.Position(int(e.Loc.Start))
+		endLine, end := e.Loc.In.Position(int(e.Loc.End))
 		fmt.Printf("%d:%d-%d:%d %s %s\n", line, column, endLine, end, e.Severity, e.Msg)
 	}
 	fmt.Println("read:", len(c.File.Decls), "probes")
 
 	_, err = script.Check("new.bt", strings.TrimSuffix(text, "end { @ = }\n"), nil)
-	fmt.Print(syntax.Text(err))
+	fmt.Print(syntax.ErrorText(err))
 	// Output:
 	// 6:11-6:12 ERROR syntax: expected expression
 	// read: 1 probes
@@ -86,7 +86,7 @@ func Example_diagnostics() {
 func Example_hover() {
 	c, err := script.Check("stdin", `begin { @sum = (uint8)3 + 1000; }`, nil)
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	p := c.Types
@@ -108,7 +108,7 @@ func Example_policy() {
 	f, err := syntax.Parse("stdin", []byte(`
 kprobe:f { if (arg0 == 0) { system("id"); } @ = count(); }`), nil)
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	for n := range syntax.All(f) {
@@ -127,7 +127,7 @@ kprobe:f { if (arg0 == 0) { system("id"); } @ = count(); }`), nil)
 func Example_format() {
 	f, err := syntax.Parse("stdin", []byte("k:f{@++// how often\n}"), nil)
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	os.Stdout.Write(syntax.Format(f))
@@ -153,7 +153,7 @@ format:
 	const text = `tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }`
 	p, err := script.Compile("count.bt", text, &script.Options{Env: env})
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	rec, err := recording.Open(os.DirFS("testdata/count"))
@@ -176,7 +176,7 @@ func ExampleAttach() {
 	p, err := script.Compile("execs", `
 		tracepoint:sched:sched_process_exec { @execs[comm] = count(); printf("%s %d\n", comm, pid); }`, nil)
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -139,9 +139,9 @@ func alike(list []Inlined) (out []Inlined) {
 // comments end.
 type snippetText struct {
 	*Snippet
-	source *syntax.Source // of the snippet's text
-	text   string
-	parts  []placed
+	in    *syntax.Text // what the user wrote
+	text  string
+	parts []placed
 }
 
 // placed is a part of a snippet, where it begins in the script, and where what introduces it does.
@@ -151,7 +151,7 @@ type placed struct {
 }
 
 func newSnippetText(s *Snippet) *snippetText {
-	t := &snippetText{Snippet: s, source: syntax.NewSource(s.Name, s.Text)}
+	t := &snippetText{Snippet: s, in: syntax.NewText(s.Name, s.Text)}
 	kind := "kprobe:"
 	if target := s.part(s.Target); target == "begin" || target == "end" || strings.Contains(target, ":") {
 		kind = ""
@@ -198,14 +198,14 @@ func (t *snippetText) back(offset int) int {
 
 // place returns a location in the snippet.
 func (t *snippetText) place(l syntax.Loc) syntax.Loc {
-	for l.From != nil && (l.Source == nil || l.Source.Text != t.text) {
+	for l.From != nil && (l.In == nil || l.In.Content != t.text) {
 		l = *l.From
 	}
-	if l.Source == nil || l.Source.Text != t.text {
+	if l.In == nil || l.In.Content != t.text {
 		return syntax.Loc{}
 	}
 	start, end := t.back(int(l.Start)), t.back(int(l.End))
-	return syntax.Loc{Source: t.source, Start: int32(start), End: int32(max(start, end))}
+	return syntax.Loc{In: t.in, Start: int32(start), End: int32(max(start, end))}
 }
 
 // places returns the script's errors with their places in the snippet.
@@ -231,14 +231,14 @@ func (t *snippetText) places(err error) error {
 func (t *snippetText) wrong(msg string) error {
 	p := t.parts[len(t.parts)-1]
 	return syntax.Errors{{
-		Loc: syntax.Loc{Source: t.source, Start: int32(p.Start), End: int32(p.End)}, Msg: msg,
+		Loc: syntax.Loc{In: t.in, Start: int32(p.Start), End: int32(p.End)}, Msg: msg,
 	}}
 }
 
 // unsigned returns an error for comparisons that are mistakes about the sign of a number: of an unsigned one
 // with what it is never below, and of a returned value, of which bpftrace does not know the type: an
 // error, such as -2, would be above all other numbers.
-func (t *snippetText) unsigned(p *types.Program) error {
+func (t *snippetText) unsigned(p *types.Script) error {
 	var errs syntax.Errors
 	for n := range syntax.All(p.File) {
 		b, ok := n.(*syntax.Binary)
@@ -389,6 +389,6 @@ func (t *snippetText) pos(p ir.Pos) ir.Pos {
 	for range p.Line - 1 {
 		offset += strings.IndexByte(t.text[offset:], '\n') + 1
 	}
-	line, column := t.source.Position(t.back(offset + p.Col - 1))
+	line, column := t.in.Position(t.back(offset + p.Col - 1))
 	return ir.Pos{File: t.Name, Line: line, Col: column}
 }

@@ -88,7 +88,7 @@ func TestInlinePlaces(t *testing.T) {
 			continue
 		}
 		at := list[0].Loc
-		if got := strings.TrimSpace(at.Text()); at.Source == nil || at.Source.Text != text || got != want {
+		if got := strings.TrimSpace(at.Text()); at.In == nil || at.In.Content != text || got != want {
 			t.Errorf("%s: %v at %q, want %q", text, err, got, want)
 		}
 	}

@@ -73,7 +73,7 @@ func TestPairs(t *testing.T) {
 				})
 				sessions := 0
 				for i := range p.Plan().Programs {
-					if g := &p.Plan().Programs[i]; g.Session() {
+					if g := &p.Plan().Programs[i]; g.EntryReturn() {
 						sessions++
 					}
 				}

@@ -110,10 +110,10 @@ func misusedPath(f *syntax.File, err error) *syntax.Error {
 	}
 	for n := range syntax.All(f) {
 		c, ok := n.(*syntax.Call)
-		if !ok || c.Name != "path" || c.Loc.Source == nil {
+		if !ok || c.Name != "path" || c.Loc.In == nil {
 			continue
 		}
-		if line, column := c.Loc.Source.Position(int(c.Loc.Start)); line == at.Pos.Line && column == at.Pos.Col {
+		if line, column := c.Loc.In.Position(int(c.Loc.Start)); line == at.Pos.Line && column == at.Pos.Col {
 			return &syntax.Error{Loc: c.Loc, Msg: "helper bpf_d_path not allowed in probe", Hints: []string{lacks.Hint}}
 		}
 	}

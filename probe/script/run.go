@@ -327,7 +327,7 @@ func (s *run) attached() error {
 
 // probes returns the number of probes that a program serves. A USDT probe may be at several places, and
 // an event is on each CPU.
-func probes(p *probe.Program) int {
+func probes(p *probe.ProgramPlan) int {
 	var seen []string
 	n := 0
 	for _, s := range p.Sites {
@@ -348,7 +348,7 @@ func probes(p *probe.Program) int {
 func (s *run) split() (begins, others, ends *probe.Plan) {
 	part := func(keep func(probe.Target) bool) *probe.Plan {
 		plan := *s.plan
-		plan.Programs = slices.DeleteFunc(slices.Clone(plan.Programs), func(g probe.Program) bool {
+		plan.Programs = slices.DeleteFunc(slices.Clone(plan.Programs), func(g probe.ProgramPlan) bool {
 			return !keep(g.Sites[0].Target) || s.isCalled(&g)
 		})
 		return &plan
@@ -562,8 +562,8 @@ func (s *run) failure(at *lower.Site, code int64) error {
 	if (at.Helper == lower.ProbeRead || at.Helper == lower.ProbeRead+"_str") && code == -int64(syscall.ERANGE) {
 		code = -int64(syscall.EFAULT)
 	}
-	line, column := at.Loc.Source.Position(int(at.Loc.Start))
-	msg, err := s.out.Failure(at.Helper, code, at.Loc.Source.Name, line, column)
+	line, column := at.Loc.In.Position(int(at.Loc.Start))
+	msg, err := s.out.Failure(at.Helper, code, at.Loc.In.Name, line, column)
 	if err != nil || msg == "" {
 		return err
 	}
@@ -663,12 +663,12 @@ func (s *run) warning(at *lower.Site) error {
 
 // place prints a message of a site, which is text on standard error.
 func (s *run) place(at *lower.Site, message, text string) error {
-	line, column := at.Loc.Source.Position(int(at.Loc.Start))
+	line, column := at.Loc.In.Position(int(at.Loc.Start))
 	kind := at.Severity
 	if kind == "" {
 		kind = "runtime_error"
 	}
-	printed, err := s.out.Message(kind, message, at.Loc.Source.Name, line, column)
+	printed, err := s.out.Message(kind, message, at.Loc.In.Name, line, column)
 	if err != nil || printed {
 		return err
 	}

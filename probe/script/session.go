@@ -214,7 +214,7 @@ func (e *events) send(at *lower.Site) {
 	}()
 	line, kind := 0, ""
 	if at != nil {
-		line, _ = at.Loc.Source.Position(int(at.Loc.Start))
+		line, _ = at.Loc.In.Position(int(at.Loc.Start))
 		kind = kinds[at.Kind]
 	}
 	list := [...]Event{

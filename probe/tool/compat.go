@@ -32,21 +32,21 @@ func (t *Tool) tellsCompat() error {
 
 // noteCompat prints, at the beginning of a run, what is missing of the calls of 32-bit
 // processes. err is why the calls without tracepoints are not counted.
-func (s *Session) noteCompat(err error) {
-	if s.tool.compat == "" {
+func (r *Run) noteCompat(err error) {
+	if r.tool.compat == "" {
 		return
 	}
-	if no := s.tool.tellsCompat(); no != nil {
+	if no := r.tool.tellsCompat(); no != nil {
 		err = no
 	}
 	if err == nil {
 		return
 	}
 	const format = "System calls of 32-bit processes %s: %s\n"
-	if s.tool.json && !s.tool.NotesToStderr {
-		s.tool.Stderr.Printf(format, s.tool.compat, oneLine(err))
+	if r.tool.json && !r.tool.NotesToStderr {
+		r.tool.Stderr.Printf(format, r.tool.compat, oneLine(err))
 	}
-	s.Note(format, s.tool.compat, oneLine(err))
+	r.Note(format, r.tool.compat, oneLine(err))
 }
 
 // Calls makes the keys under which a program counts system calls: their numbers with their
@@ -162,12 +162,12 @@ func keys(arch string, names ...string) (keys []int) {
 }
 
 // CallName returns the name of a system call by its key in Calls.
-func (s *Session) CallName(key uint32) string {
+func (r *Run) CallName(key uint32) string {
 	nr, abi := int(int32(key)), sysnames.Native
 	if nr < -1 {
 		nr, abi = int(key&^compatBit), sysnames.Compat
 	}
-	return sysnames.Syscall(s.Arch(), abi, nr)
+	return sysnames.Syscall(r.Arch(), abi, nr)
 }
 
 // CompatCall is a system call of a 32-bit process, where it begins.
@@ -294,7 +294,7 @@ const fewCalls = 8
 // unseenCounter is a source that can count. A run of stacks cannot: counting takes the compiler,
 // with which a profiler would be a tenth larger.
 type unseenCounter interface {
-	watchUnseen(s *Session, names []string) (unseenCount, error)
+	watchUnseen(r *Run, names []string) (unseenCount, error)
 }
 
 // unseenCount is an *unseen, behind an interface for the same reason.
@@ -306,8 +306,8 @@ type unseenCount interface {
 
 // unseenBy begins to count if a run's plan has such tracepoints, except for calls that the tool
 // decodes. It returns nil if there is nothing to count, or it cannot be; err says why.
-func (s *Session) unseenBy(src source) (unseenCount, error) {
-	t := s.tool
+func (r *Run) unseenBy(src source) (unseenCount, error) {
+	t := r.tool
 	names := unseenCalls(runtime.GOARCH, src.Plan(), t.decoded)
 	if len(names) == 0 {
 		return nil, nil
@@ -322,12 +322,12 @@ func (s *Session) unseenBy(src source) (unseenCount, error) {
 	if err := t.tellsCompat(); err != nil {
 		return nil, err
 	}
-	return counter.watchUnseen(s, names)
+	return counter.watchUnseen(r, names)
 }
 
 // watchUnseen implements unseenCounter.
-func (*programRun) watchUnseen(s *Session, names []string) (_ unseenCount, err error) {
-	t := s.tool
+func (*programRun) watchUnseen(r *Run, names []string) (_ unseenCount, err error) {
+	t := r.tool
 	u := &unseen{names: names}
 	u.counts = action.NewCounter[uint32]("unseen", 512)
 	p := action.NewProgram("unseen")

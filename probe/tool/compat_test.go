@@ -16,7 +16,7 @@ import (
 // The calls that a plan's tracepoints leave out are found by their names, which are not always
 // those of the tracepoints.
 func TestUnseenCalls(t *testing.T) {
-	plan := &probe.Plan{Programs: []probe.Program{{}, {}}}
+	plan := &probe.Plan{Programs: []probe.ProgramPlan{{}, {}}}
 	add := func(p int, group, name string) {
 		sites := &plan.Programs[p].Sites
 		*sites = append(*sites, probe.Site{Target: probe.Tracepoint{Group: group, Name: name}})
@@ -40,7 +40,7 @@ func TestUnseenCalls(t *testing.T) {
 // bit, too.
 func TestCallName(t *testing.T) {
 	testenv.Need(t, testenv.Arch("amd64", "arm64"))
-	s := &Session{live: &programRun{}}
+	r := &Run{live: &programRun{}}
 	native, _ := sysnames.SyscallNumber(runtime.GOARCH, sysnames.Native, "getpid")
 	compat, _ := sysnames.SyscallNumber(runtime.GOARCH, sysnames.Compat, "getpid")
 	for key, want := range map[uint32]string{
@@ -49,7 +49,7 @@ func TestCallName(t *testing.T) {
 		compatBit | 9999:           "[compat 9999]",
 		1<<32 - 1:                  "[-1]",
 	} {
-		if got := s.CallName(key); got != want {
+		if got := r.CallName(key); got != want {
 			t.Errorf("%#x is %s, want %s", key, got, want)
 		}
 	}
@@ -63,9 +63,9 @@ func TestWithoutBTF(t *testing.T) {
 	p := action.NewProgram("demo")
 	tool.OnCompat(p, []string{"openat"}, func(*action.Ctx, CompatCall) { t.Error("an action") }, nil)
 	var out strings.Builder
-	s := newSession(tool, NewOutput(&out))
-	s.noteCompat(nil)
-	s.flush()
+	r := newRun(tool, NewOutput(&out))
+	r.noteCompat(nil)
+	r.flush()
 	const want = "System calls of 32-bit processes are not seen: "
 	if len(p.Actions) > 0 || !strings.HasPrefix(out.String(), want) {
 		t.Errorf("%d actions, %q", len(p.Actions), out.String())

@@ -26,10 +26,10 @@
 //				b.Set(&e.Child, c.Field("child_pid"))
 //			})
 //		})
-//		return t.Run(ctx, stdout, "Tracing forks", func(s *tool.Session) error {
-//			tab := s.Table("COMM %-16s", "CHILD %7d")
+//		return t.Run(ctx, stdout, "Tracing forks", func(r *tool.Run) error {
+//			tab := r.Table("COMM %-16s", "CHILD %7d")
 //			tab.Header()
-//			return tool.Each(s, events, func(e *event) error { return tab.Row(e.Comm, e.Child) })
+//			return tool.Each(r, events, func(e *event) error { return tab.Row(e.Comm, e.Child) })
 //		}, p)
 //	}
 //
@@ -46,7 +46,7 @@
 // line and status 1. On a terminal, headers are bold, failures are red, and
 // tables that are printed repeatedly redraw in place; NO_COLOR turns colours off.
 //
-// Names of files, threads and functions can contain anything. Session and Output therefore
+// Names of files, threads and functions can contain anything. Run and Output therefore
 // print them without the characters that a terminal acts on, and are no io.Writer; what is
 // not for a terminal, or already safe, is written with their method Raw.
 //

@@ -22,13 +22,13 @@ func Example() {
 		count := action.NewCounter[action.Comm]("switches", 0)
 		p := action.NewProgram("switches")
 		p.On(probe.RawTracepoint{Name: "sched_switch"}, func(c *action.Ctx) { count.Inc(c, c.Comm()) })
-		return t.Run(ctx, stdout, "Counting context switches", func(s *tool.Session) error {
-			read, err := tool.Counts(s, count)
+		return t.Run(ctx, stdout, "Counting context switches", func(r *tool.Run) error {
+			read, err := tool.Counts(r, count)
 			if err != nil {
 				return err
 			}
-			tab := s.Table("COMM %-16s", "SWITCHES %8d")
-			return s.Every(func() error {
+			tab := r.Table("COMM %-16s", "SWITCHES %8d")
+			return r.Every(func() error {
 				entries, err := read()
 				tab.Header()
 				for _, e := range entries {

@@ -38,8 +38,8 @@ func TestFilterFlags(t *testing.T) {
 }
 
 func TestCSV(t *testing.T) {
-	got := print(false, func(s *Session) {
-		tab := s.Table("PID %-6d", "COMM %-8s", "MS %.2f", "HIDDEN %d").Show("HIDDEN", false).CSV(true)
+	got := print(false, func(r *Run) {
+		tab := r.Table("PID %-6d", "COMM %-8s", "MS %.2f", "HIDDEN %d").Show("HIDDEN", false).CSV(true)
 		tab.Header()
 		tab.Row(7, `a,"b"`, 1.25, 0)
 	})
@@ -72,7 +72,7 @@ func TestNoSuchProcess(t *testing.T) {
 		if err := tl.Parse([]string{flag, "4194305"}, NewOutput(io.Discard)); err != nil { // one more than PID_MAX_LIMIT
 			t.Fatal(err)
 		}
-		err := tl.Run(t.Context(), NewOutput(io.Discard), "Counting", func(*Session) error { return nil })
+		err := tl.Run(t.Context(), NewOutput(io.Discard), "Counting", func(*Run) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), "4194305") {
 			t.Errorf("%s: %v", flag, err)
 		}

@@ -10,13 +10,13 @@ import (
 // UserNames returns the names of a user stack that a program kept with Ctx.Ustack, innermost
 // first, as in StackSample. The first 0 in pcs ends the stack. No frame has a name if the
 // process has ended and was not observed before (Observe).
-func (s *Session) UserNames(pid int, pcs []uint64) []string {
-	return s.namesOf([]collect.Sample{{PID: pid, User: stack.Stack{Frames: framesOf(pcs)}}})[0].user
+func (r *Run) UserNames(pid int, pcs []uint64) []string {
+	return r.namesOf([]collect.Sample{{PID: pid, User: stack.Stack{Frames: framesOf(pcs)}}})[0].user
 }
 
 // KernelNames is UserNames for Ctx.Kstack.
-func (s *Session) KernelNames(pcs []uint64) []string {
-	return s.namesOf([]collect.Sample{{Kernel: stack.Stack{Frames: framesOf(pcs)}}})[0].kernel
+func (r *Run) KernelNames(pcs []uint64) []string {
+	return r.namesOf([]collect.Sample{{Kernel: stack.Stack{Frames: framesOf(pcs)}}})[0].kernel
 }
 
 // framesOf returns the frames of a stack that begins with the sampled address; the others are
@@ -36,29 +36,29 @@ type stackNames struct{ kernel, user []string }
 
 // namesOf names samples in one call, because the kernel's symbols cost most when they are
 // first used.
-func (s *Session) namesOf(samples []collect.Sample) []stackNames {
+func (r *Run) namesOf(samples []collect.Sample) []stackNames {
 	out := make([]stackNames, len(samples))
-	for i, named := range s.namer().Samples(samples) {
+	for i, named := range r.namer().Samples(samples) {
 		for _, f := range named.Frames {
 			names := &out[i].user
 			if f.Kind == profile.FrameKernel {
 				names = &out[i].kernel
 			}
-			*names = f.AppendNames(*names, s.tool.Offsets)
+			*names = f.AppendNames(*names, r.tool.Offsets)
 		}
 	}
 	return out
 }
 
 // namer returns the namer of frames, live or from the recording.
-func (s *Session) namer() *collect.Namer {
-	n := &s.names
+func (run *Run) namer() *collect.Namer {
+	n := &run.names
 	if n.frames == nil {
 		byPID := make(map[int]symbol.Resolver)
-		n.frames = collect.NewNamer(kernelNames{s}, func(pid int) symbol.Resolver {
+		n.frames = collect.NewNamer(kernelNames{run}, func(pid int) symbol.Resolver {
 			r, known := byPID[pid]
 			if !known {
-				if p, err := s.process(pid); err == nil { // else it had ended before
+				if p, err := run.process(pid); err == nil { // else it had ended before
 					r = counted{p, &n.unnamed}
 				}
 				byPID[pid] = r
@@ -71,7 +71,7 @@ func (s *Session) namer() *collect.Namer {
 
 // kernelNames resolves kernel addresses. It opens the kernel's symbols when the first address
 // is to be named; if that fails, it ends the run.
-type kernelNames struct{ s *Session }
+type kernelNames struct{ s *Run }
 
 // Resolve implements symbol.Resolver.
 func (k kernelNames) Resolve(dst []symbol.Frame, pcs []uint64) []symbol.Frame {

@@ -9,22 +9,22 @@ import (
 
 // Disk returns the name of a block device, "sda", from the kernel's device number as
 // tracepoints have it, or major:minor if it has no name.
-func (s *Session) Disk(dev uint32) string {
-	if s.names.disks == nil {
-		s.names.disks = s.readDisks()
+func (r *Run) Disk(dev uint32) string {
+	if r.names.disks == nil {
+		r.names.disks = r.readDisks()
 	}
 	// MKDEV of include/linux/kdev_t.h: 20 bits of minor.
 	number := fmt.Sprintf("%d:%d", dev>>20, dev&(1<<20-1))
-	if name, ok := s.names.disks[number]; ok {
+	if name, ok := r.names.disks[number]; ok {
 		return name
 	}
 	return number
 }
 
 // readDisks reads names by number from /proc/diskstats. The result is empty if that fails.
-func (s *Session) readDisks() map[string]string {
+func (r *Run) readDisks() map[string]string {
 	disks := map[string]string{}
-	host, err := s.Host()
+	host, err := r.Host()
 	if err != nil {
 		return disks
 	}
@@ -43,8 +43,8 @@ func (s *Session) readDisks() map[string]string {
 
 // Meminfo returns the values of /proc/meminfo in bytes by name, such as "MemTotal" and
 // "Cached".
-func (s *Session) Meminfo() (map[string]uint64, error) {
-	host, err := s.Host()
+func (r *Run) Meminfo() (map[string]uint64, error) {
+	host, err := r.Host()
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func (s *Session) Meminfo() (map[string]uint64, error) {
 
 // Loadavg prints the time of day, the machine's load and a blank line, as BCC's tools do
 // above a table that is printed repeatedly. With -json it prints nothing.
-func (s *Session) Loadavg() error {
-	host, err := s.Host()
+func (r *Run) Loadavg() error {
+	host, err := r.Host()
 	if err != nil {
 		return err
 	}
@@ -74,6 +74,6 @@ func (s *Session) Loadavg() error {
 	if err != nil {
 		return err
 	}
-	s.Printf("%s loadavg: %s\n\n", s.Now().Format("15:04:05"), strings.TrimSpace(string(load)))
+	r.Printf("%s loadavg: %s\n\n", r.Now().Format("15:04:05"), strings.TrimSpace(string(load)))
 	return nil
 }

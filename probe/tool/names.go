@@ -16,7 +16,7 @@ import (
 // recording, and records what it returns if the run is recorded. It opens each source at its
 // first use.
 type names struct {
-	session   *Session
+	run       *Run
 	recorded  *symbol.Recording
 	kernel    symbol.Resolver
 	processes *symbol.Processes
@@ -37,11 +37,11 @@ func (n *names) recording() (*symbol.Recording, error) {
 	if n.recorded != nil {
 		return n.recorded, nil
 	}
-	if n.session.live != nil {
+	if n.run.live != nil {
 		n.recorded = new(symbol.Recording)
 		return n.recorded, nil
 	}
-	f, err := n.session.tool.recording.Open(symbolsFile)
+	f, err := n.run.tool.recording.Open(symbolsFile)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func (n *names) recording() (*symbol.Recording, error) {
 }
 
 // kernel returns the resolver of kernel addresses.
-func (s *Session) kernel() (symbol.Resolver, error) {
-	n := &s.names
+func (r *Run) kernel() (symbol.Resolver, error) {
+	n := &r.names
 	if n.kernel != nil {
 		return n.kernel, nil
 	}
@@ -60,7 +60,7 @@ func (s *Session) kernel() (symbol.Resolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.live == nil {
+	if r.live == nil {
 		n.kernel = rec.Kernel()
 		return n.kernel, nil
 	}
@@ -69,7 +69,7 @@ func (s *Session) kernel() (symbol.Resolver, error) {
 		return nil, err
 	}
 	n.kernel = k
-	if s.rec != nil {
+	if r.rec != nil {
 		n.kernel = rec.RecordKernel(k)
 	}
 	return n.kernel, nil
@@ -77,16 +77,16 @@ func (s *Session) kernel() (symbol.Resolver, error) {
 
 // process returns the resolver of a process's user addresses. For a process that has ended
 // and was not observed before, the error matches fs.ErrNotExist.
-func (s *Session) process(pid int) (symbol.Resolver, error) {
-	n := &s.names
+func (run *Run) process(pid int) (symbol.Resolver, error) {
+	n := &run.names
 	rec, err := n.recording()
 	if err != nil {
 		return nil, err
 	}
-	if s.live == nil {
+	if run.live == nil {
 		return rec.Process(pid, 0), nil
 	}
-	p, err := s.processes().Process(pid)
+	p, err := run.processes().Process(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *Session) process(pid int) (symbol.Resolver, error) {
 	if n.collector != nil {
 		r = n.collector.Resolver(pid, r)
 	}
-	if s.rec != nil {
+	if run.rec != nil {
 		r = rec.RecordProcess(pid, 0, r)
 	}
 	return r, nil
@@ -102,34 +102,34 @@ func (s *Session) process(pid int) (symbol.Resolver, error) {
 
 // Observe reads the mappings of a process now, so that its addresses can be named after its
 // end. It does nothing at replay.
-func (s *Session) Observe(pid int) {
-	if s.live == nil {
+func (r *Run) Observe(pid int) {
+	if r.live == nil {
 		return
 	}
-	_ = s.processes().Observe(pid) // frames of an ended process have no names
+	_ = r.processes().Observe(pid) // frames of an ended process have no names
 }
 
-func (s *Session) processes() *symbol.Processes {
-	if s.names.processes == nil {
-		s.names.processes = symbol.NewProcesses(&symbol.Options{
-			Chosen: s.tool.chosen() != nil, Served: s.tool.unsafe,
+func (r *Run) processes() *symbol.Processes {
+	if r.names.processes == nil {
+		r.names.processes = symbol.NewProcesses(&symbol.Options{
+			Chosen: r.tool.chosen() != nil, Served: r.tool.unsafe,
 		})
 	}
-	return s.names.processes
+	return r.names.processes
 }
 
 // Host returns the root of this machine's file system, with paths like "proc/diskstats". What
 // is read through it is recorded, and read from the recording at replay.
-func (s *Session) Host() (fs.FS, error) {
-	n := &s.names
+func (r *Run) Host() (fs.FS, error) {
+	n := &r.names
 	if n.host != nil {
 		return n.host, nil
 	}
 	var err error
-	if s.live == nil {
-		n.host, err = hostfs.Open(s.tool.recording, hostFiles)
+	if r.live == nil {
+		n.host, err = hostfs.Open(r.tool.recording, hostFiles)
 	} else {
-		n.host, err = hostfs.Record(s.rec, hostFiles, procfs.DirFS("/"))
+		n.host, err = hostfs.Record(r.rec, hostFiles, procfs.DirFS("/"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("host files: %w", err)

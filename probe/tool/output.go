@@ -15,7 +15,7 @@ import (
 )
 
 // Output is where a tool prints. It is no io.Writer, so that names cannot be printed as they
-// are by mistake. Main makes one of standard output, and the Session of a run prints to it.
+// are by mistake. Main makes one of standard output, and a Run prints to it.
 type Output = cli.Output
 
 // NewOutput returns an Output that writes to w, for programs that run a tool without Main.
@@ -61,22 +61,22 @@ func (o *output) clear() {
 	}
 }
 
-func (s *Session) flush() {
-	s.out.keep(s.out.to.Flush())
+func (r *Run) flush() {
+	r.out.keep(r.out.to.Flush())
 }
 
 // Printf prints text; with -json it prints nothing. Characters in the arguments that would
 // control a terminal, line ends included, are printed as '?', since names can contain
 // anything. A write error ends the run, and Run returns it.
-func (s *Session) Printf(format string, args ...any) {
-	if !s.out.json {
-		s.out.keep(s.out.to.Printf(format, args...))
+func (r *Run) Printf(format string, args ...any) {
+	if !r.out.json {
+		r.out.keep(r.out.to.Printf(format, args...))
 	}
 }
 
 // Raw returns a writer for text that needs no escaping, such as the output of packages
 // profile and hist. With -json it writes nothing.
-func (s *Session) Raw() io.Writer { return rawText{&s.out} }
+func (r *Run) Raw() io.Writer { return rawText{&r.out} }
 
 // rawText is the writer of Raw.
 type rawText struct{ out *output }
@@ -91,47 +91,47 @@ func (w rawText) Write(text []byte) (int, error) {
 
 // Note is Printf for messages about the run itself. They go to standard error if standard
 // output is for another program (Tool.NotesToStderr).
-func (s *Session) Note(format string, args ...any) {
-	if s.tool.NotesToStderr {
-		s.tool.Stderr.Printf(format, args...)
+func (r *Run) Note(format string, args ...any) {
+	if r.tool.NotesToStderr {
+		r.tool.Stderr.Printf(format, args...)
 		return
 	}
-	s.Printf(format, args...)
+	r.Printf(format, args...)
 }
 
 // JSON prints a value as one line; without -json it prints nothing. An object that Every's
 // function prints at the end of an interval has an additional first member "interval_end":
 // the time Now in UTC.
-func (s *Session) JSON(v any) {
-	if !s.out.json {
+func (r *Run) JSON(v any) {
+	if !r.out.json {
 		return
 	}
 	b, err := escape.Marshal(v)
-	s.out.keep(err)
-	if s.ticking && len(b) > 2 && b[0] == '{' {
-		b = append(s.tick.UTC().AppendFormat([]byte(`{"interval_end":"`), time.RFC3339Nano+`",`),
+	r.out.keep(err)
+	if r.ticking && len(b) > 2 && b[0] == '{' {
+		b = append(r.tick.UTC().AppendFormat([]byte(`{"interval_end":"`), time.RFC3339Nano+`",`),
 			b[1:]...)
 	}
-	s.out.raw(append(b, '\n'))
+	r.out.raw(append(b, '\n'))
 }
 
 // Clock prints the time of day of Now on a line, as BCC's -T does.
-func (s *Session) Clock() { s.Printf("%s\n", s.Now().Format("15:04:05")) }
+func (r *Run) Clock() { r.Printf("%s\n", r.Now().Format("15:04:05")) }
 
 // Hist prints a histogram as BCC does, with unit ("usecs") as the heading of the values, and
 // without the empty rows that BCC prints before the first value. The
 // heading of the histogram is "LABEL = KEY" unless label is empty. With -json it is an object
 // with the key under label, the unit, and the buckets that are not empty.
-func (s *Session) Hist(d hist.Distribution, unit, label string, key any) {
-	if s.out.json {
-		s.JSON(histJSON(d, unit, label, key))
+func (r *Run) Hist(d hist.Distribution, unit, label string, key any) {
+	if r.out.json {
+		r.JSON(histJSON(d, unit, label, key))
 		return
 	}
 	o := &hist.BCCOptions{ValType: unit, StripLeadingZero: true}
 	if label != "" {
 		o.Section, o.Name = label, plain(key)
 	}
-	s.out.keep(hist.PrintBCC(s.Raw(), d, o))
+	r.out.keep(hist.PrintBCC(r.Raw(), d, o))
 }
 
 func histJSON(d hist.Distribution, unit, label string, key any) any {
@@ -157,7 +157,7 @@ func histJSON(d hist.Distribution, unit, label string, key any) any {
 
 // Table prints rows of columns, or JSON objects.
 type Table struct {
-	s    *Session
+	s    *Run
 	cols []column
 	csv  bool
 }
@@ -172,8 +172,8 @@ type column struct {
 // Table returns a table with columns like "PID %-7d" or "LAT(ms) %10.3f": a heading, with its
 // unit, and the format of the values. With -json the column's key is the heading in lower
 // case: pid, lat_ms. Table prints nothing.
-func (s *Session) Table(columns ...string) *Table {
-	t := &Table{s: s}
+func (r *Run) Table(columns ...string) *Table {
+	t := &Table{s: r}
 	for _, c := range columns {
 		name, verb, ok := strings.Cut(c, " %")
 		if !ok {

@@ -14,10 +14,10 @@ import (
 // Counts opens a counter. The function that it returns gives the counts since its previous
 // call, largest first; no update is lost between two calls. Keys stay in the map until the
 // run ends. If there are many, open the counter's Table and use ReadAndClear.
-func Counts[K comparable](s *Session,
+func Counts[K comparable](r *Run,
 	c *action.Counter[K],
 ) (func() ([]mapx.Entry[K, uint64], error), error) {
-	tab, err := c.Table(s)
+	tab, err := c.Table(r)
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +39,8 @@ func Counts[K comparable](s *Session,
 // Sums is Counts for numbers that only grow, such as sums of times or bytes. If n has Flip,
 // for keys that come and go, such as connections, each call removes the entries that it
 // reads, which makes room for others; no update is lost.
-func Sums[K comparable](s *Session, n *action.Aggregate[K]) (func() (map[K]int64, error), error) {
-	tab, err := n.Table(s)
+func Sums[K comparable](r *Run, n *action.Aggregate[K]) (func() (map[K]int64, error), error) {
+	tab, err := n.Table(r)
 	if err != nil {
 		return nil, err
 	}
@@ -91,10 +91,10 @@ func Largest[K comparable, V any](m map[K]V, by func(V) int64) []K {
 // Hists opens histograms with powers of two as buckets. The function that it returns gives
 // the counts since its previous call by key, sorted by their totals, smallest first, as
 // bpftrace prints them.
-func Hists[K comparable](s *Session,
+func Hists[K comparable](r *Run,
 	h *action.Hist[K],
 ) (func() ([]mapx.Entry[K, *hist.Log2], error), error) {
-	tab, err := h.Table(s)
+	tab, err := h.Table(r)
 	if err != nil {
 		return nil, err
 	}
@@ -130,14 +130,14 @@ func Hists[K comparable](s *Session,
 
 // EachHist prints the histograms of every interval: a blank line, the time of day if clock is
 // set, and the output of show for each histogram, in the order of Hists.
-func EachHist[K comparable](s *Session, h *action.Hist[K], clock bool,
+func EachHist[K comparable](r *Run, h *action.Hist[K], clock bool,
 	show func(key K, d *hist.Log2),
 ) error {
-	read, err := Hists(s, h)
-	return every(s, read, err, func(hists []mapx.Entry[K, *hist.Log2]) error {
-		s.Printf("\n")
+	read, err := Hists(r, h)
+	return every(r, read, err, func(hists []mapx.Entry[K, *hist.Log2]) error {
+		r.Printf("\n")
 		if clock {
-			s.Clock()
+			r.Clock()
 		}
 		for _, e := range hists {
 			show(e.Key, e.Value)

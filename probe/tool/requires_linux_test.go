@@ -20,7 +20,7 @@ func TestRequires(t *testing.T) {
 		p.On(target, func(*action.Ctx) {})
 		return p
 	}
-	never := func(*Session) error {
+	never := func(*Run) error {
 		t.Error("the body was called")
 		return nil
 	}
@@ -36,7 +36,7 @@ func TestRequires(t *testing.T) {
 				t.Error("attached")
 				return nil, io.EOF
 			}
-			body := func(s *Session, _ *Stacks) error { return never(s) }
+			body := func(r *Run, _ *Stacks) error { return never(r) }
 			return tl.RunStacks(t.Context(), w, "Nothing", attach, body)
 		}, []string{"CAP_BPF", "CAP_PERFMON", "CAP_DAC_READ_SEARCH"}},
 	} {

@@ -1,501 +1,216 @@
 package tool
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"runtime"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/borescope/borescope/internal/kernel"
-	"github.com/borescope/borescope/internal/privileges"
+	"github.com/borescope/borescope/mapx"
 	"github.com/borescope/borescope/mapx/recording"
-	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/action"
-	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
 )
 
-// Run attaches the first of the programs that this kernel can run, prints "START... Hit
-// Ctrl-C to end.", calls body, and prints what was lost. body reads until the session ends:
-// with Each, with Session.Every, or with its own loop until Session.Context is done. With
-// -replay nothing is attached, and the program's handles return what they returned during the
-// recording.
-//
-// Run tries the next program if the kernel cannot run the one before it, or lacks one of its
-// targets. The programs share the maps that body reads.
-func (t *Tool) Run(ctx context.Context, stdout *Output, start string, body func(s *Session) error,
-	programs ...*action.Program,
-) error {
-	return t.run(ctx, stdout, start, &programRun{programs: programs}, body)
+// Run is a run of a tool, live or replayed, which Tool.Run passes to its body. It is a
+// bpf.Reader, with which the body opens maps and events. It is used by one goroutine.
+type Run struct {
+	bpf.Reader
+
+	tool    *Tool
+	ctx     context.Context
+	cancel  context.CancelFunc
+	live    source              // nil at replay
+	rec     *recording.Recorder // nil unless recording
+	out     output
+	streams []eventStream
+	names   names
+	unseen  unseenCount // nil without
+	// uncounted is why calls of 32-bit processes are not counted.
+	uncounted error
+	data      recorded
+	tick      time.Time // the time of the current call of Every's function
+	before    time.Time // that of the previous call
+	first     uint64    // the zero of Seconds, in ns
+	ticks     int
+	ticking   bool // an interval has ended, and Every's function is printing its results
+	drained   bool // the probes are detached; only the rest of the buffers is left to read
 }
 
-// source is what a live run attaches and reads from.
-type source interface {
-	// open attaches; replay opens the recording instead.
-	open(s *Session) error
-	replay(s *Session) error
-	// requires returns the requirements for attaching.
-	requires(env *probe.Env) []probe.Requirement
-	// lost adds what was lost, except for the streams' own counts.
-	lost(l *Lost) error
-
-	Plan() *probe.Plan
-	Record(rec *recording.Recorder)
-	Detach() error
+// eventStream is a stream that Run closes after counting its losses.
+type eventStream interface {
+	Stats() (mapx.Stats, error)
 	Close() error
 }
 
-// run is Run for any source.
-func (t *Tool) run(ctx context.Context, stdout *Output, start string, src source,
-	body func(s *Session) error,
-) (err error) {
-	s := newSession(t, stdout)
-	defer func() { err = cmp.Or(err, s.close()) }() // the first error is the cause
-	if t.requires && !t.Replaying() {
-		s.requires(src)
-		return s.out.err
-	}
-	if err := s.open(ctx, src); err != nil {
-		return err
-	}
-	if !t.Replaying() {
-		if err := privileges.Keep(ctx, t.name, t.record != ""); err != nil {
-			return err
-		}
-	}
-	s.begin(start)
-	if fn, ok := ctx.Value(startKey{}).(func()); ok {
-		fn()
-	}
-	if err := body(s); err != nil {
-		return err
-	}
-	return s.finish()
+func newRun(t *Tool, stdout *Output) *Run {
+	r := &Run{tool: t}
+	r.out.init(stdout, t.json)
+	r.names.run = r
+	return r
 }
 
-type startKey struct{}
+// Context returns the run's context. It ends with the run: by Ctrl-C, or after the time of
+// -d.
+func (r *Run) Context() context.Context { return r.ctx }
 
-// OnStart returns a context for tests and for Command. Run calls fn when everything is
-// attached and the start line is written, before it calls its body. The programs trace what
-// happens in fn, and the body reads it afterwards.
-func OnStart(ctx context.Context, fn func()) context.Context {
-	return context.WithValue(ctx, startKey{}, fn)
+// Now returns the time of the current call of Every's function; at replay, the recorded time.
+// Before the first call it is the time at which the probes were attached.
+func (r *Run) Now() time.Time { return r.tick }
+
+// Elapsed returns the time that the current call of Every's function covers: since the
+// previous call, or since the probes were attached. Compute rates with it: on a loaded
+// machine it is longer than the tool's interval.
+func (r *Run) Elapsed() time.Duration { return r.tick.Sub(r.before) }
+
+// Time converts the time of an event, a value of Ctx.Nsecs.
+func (r *Run) Time(nsecs uint64) time.Time {
+	return r.data.Zero.Add(time.Duration(nsecs))
 }
 
-// recorded is the part of a recording that is not in tables, streams and symbols.
-type recorded struct {
-	// Zero is the time at which CLOCK_MONOTONIC was 0.
-	Zero time.Time `json:"zero"`
-	// Began is the time at which the probes were attached.
-	Began time.Time `json:"began,omitzero"`
-	// Ticks are the times at which Every called its function.
-	Ticks []time.Time `json:"ticks,omitempty"`
-	// Probes are the sites' targets. The builtin probe is the index plus one.
-	Probes []string `json:"probes,omitempty"`
-	Lost   Lost     `json:"lost,omitzero"`
-	// Kept is what Tool.Kept was given.
-	Kept json.RawMessage `json:"kept,omitempty"`
-}
-
-// Lost counts what a run has lost. Run's last line prints it.
-type Lost struct {
-	// Events is the number of events that did not fit into a stream, Entries that of entries
-	// that did not fit into a map.
-	Events  uint64 `json:"events,omitempty"`
-	Entries uint64 `json:"entries,omitempty"`
-	// Firings is the number of probe firings that the kernel or a Budget left out.
-	Firings uint64 `json:"firings,omitempty"`
-	// Faults is the number of reads of memory that failed and gave zeros.
-	Faults uint64 `json:"faults,omitempty"`
-	// Calls is the number of system calls of 32-bit processes that were not seen, because the
-	// kernel's tracepoints for each call (group syscalls) do not fire for them. They are
-	// counted by the calls' names, and only for the processes of PID and similar flags.
-	Calls uint64 `json:"calls,omitempty"`
-}
-
-// String returns one line, empty if nothing was lost.
-func (l Lost) String() string {
-	var parts []string
-	for _, p := range []struct {
-		n    uint64
-		what string
-	}{
-		{l.Events, "events (the buffer was full)"},
-		{l.Entries, "map entries (the map was full)"},
-		{l.Firings, "probe firings (left out by the kernel)"},
-		{l.Faults, "memory reads (not resident)"},
-		{l.Calls, "calls of 32-bit processes (they have no tracepoints)"},
-	} {
-		if p.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
-		}
+// Arch returns the architecture of the traced machine, in GOARCH's spelling.
+func (r *Run) Arch() string {
+	if r.live == nil {
+		return r.tool.recording.Meta().Arch
 	}
-	if parts == nil {
+	return runtime.GOARCH
+}
+
+// Probe returns the target that fired, "kprobe:vfs_read", given the value of Ctx.Probe, ""
+// for an unknown one.
+func (r *Run) Probe(id uint64) string {
+	if id == 0 || id > uint64(len(r.data.Probes)) {
 		return ""
 	}
-	return "Lost: " + strings.Join(parts, ", ")
+	return r.data.Probes[id-1]
 }
 
-// open opens the recording, or attaches.
-func (s *Session) open(ctx context.Context, src source) error {
-	t := s.tool
-	s.ctx = ctx
-	if t.recording != nil {
-		if err := json.Unmarshal(t.recording.Meta().Data, &s.data); err != nil {
-			return fmt.Errorf("-replay %s: not a complete recording: %w", t.replay, err)
-		}
-		s.tick = s.data.Began.Local()
-		return src.replay(s)
+// Probes returns the attached targets, one for each site, with wildcards expanded. Probe's
+// argument is an index into it, plus one.
+func (r *Run) Probes() []string { return r.data.Probes }
+
+// Detach detaches the probes; the maps stay readable and no longer change. Each and Every
+// call it before their last read.
+func (r *Run) Detach() error {
+	if r.live == nil || r.drained {
+		return nil
 	}
-	if err := t.findTasks(); err != nil {
-		return err
+	r.drained = true
+	err := r.live.Detach()
+	if r.unseen != nil {
+		err = errors.Join(err, r.unseen.Detach())
 	}
-	if err := src.open(s); err != nil {
-		return err
-	}
-	s.live = src
-	s.unseen, s.uncounted = s.unseenBy(src)
-	s.data.Zero, s.data.Began = kernel.MonotonicZero(), time.Now()
-	s.tick = s.data.Began
-	for _, p := range src.Plan().Programs {
-		for _, site := range p.Sites {
-			s.data.Probes = append(s.data.Probes, site.Target.String())
-		}
-	}
-	if t.record != "" {
-		var err error
-		if s.rec, err = recording.Create(t.record,
-			&recording.Meta{Tool: t.name, Args: t.args}); err != nil {
-			return fmt.Errorf("-record %s: %w", t.record, err)
-		}
-		src.Record(s.rec)
-	}
-	if t.duration > 0 {
-		s.ctx, s.cancel = context.WithTimeout(ctx, t.duration)
-	}
-	return nil
+	return err
 }
 
-// programRun is the source of Run: the best program that the kernel can run.
-type programRun struct {
-	*action.Session
-	programs []*action.Program
-}
-
-func (r *programRun) replay(s *Session) error {
-	h, err := bpf.Open(r.programs[0].Program, s.tool.recording)
-	if err != nil {
-		return err
-	}
-	s.Reader = h
-	return nil
-}
-
-func (r *programRun) open(s *Session) (err error) {
-	if r.Session, err = s.tool.attach(r.programs); err != nil {
-		return s.tool.Explain(r.targets(), err)
-	}
-	s.Reader = r.Session
-	return nil
-}
-
-// requires returns the requirements of the program that would be attached: the first one for
-// which the kernel has the features.
-func (r *programRun) requires(env *probe.Env) []probe.Requirement {
-	for _, p := range r.programs {
-		all := probe.Requires(env, p.Targets())
-		if !slices.ContainsFunc(all, func(q probe.Requirement) bool {
-			return q.Kind == "feature" && !q.Met()
-		}) {
-			return all
-		}
-	}
-	return probe.Requires(env, r.targets())
-}
-
-func (r *programRun) targets() (all []probe.Target) {
-	for _, p := range r.programs {
-		all = append(all, p.Targets()...)
-	}
-	return all
-}
-
-func (r *programRun) lost(l *Lost) error {
-	st, err := r.Stats()
-	if err != nil {
-		return err
-	}
-	l.add(st.Maps, r.buffers())
-	l.Firings = st.NoScratch + st.Throttled + st.Limited + st.Missed
-	l.Faults = st.Faults
-	return nil
-}
-
-// buffers returns the set of names of the maps that are streams of events.
-func (r *programRun) buffers() map[string]bool {
-	names := map[string]bool{}
-	for _, p := range r.programs {
-		for _, m := range p.AllMaps() {
-			names[m.Name] = m.Kind == ir.MapRing || m.Kind == ir.MapPerf
-		}
-	}
-	return names
-}
-
-// add adds the entries that did not fit into maps. For buffers they are events, even if the
-// body has not opened the stream; the count of a stream that it has opened may be behind.
-func (l *Lost) add(maps []bpf.MapStats, buffers map[string]bool) {
-	var events uint64
-	for _, m := range maps {
-		if buffers[m.Name] {
-			events += m.Full
-		} else {
-			l.Entries += m.Full
-		}
-	}
-	l.Events = max(l.Events, events)
-}
-
-// attach attaches the first program that this kernel can run.
-func (t *Tool) attach(programs []*action.Program) (*action.Session, error) {
-	o := t.Options
-	o.Env = t.Env()
-	ro := probe.Options{}
-	if o.Resolve != nil {
-		ro = *o.Resolve
-	}
-	ro.Fallback = true
-	ro.Unsafe = ro.Unsafe || t.unsafe
-	o.Resolve = &ro
-	var errs []error
-	for i, p := range programs {
-		s, err := action.Attach(p, &o)
+// Every calls fn at the end of every interval and, for the rest of the current one, at the
+// end of the run; without an interval only then. At replay it calls fn as often as during the
+// recording. Every ends if fn returns an error, which it returns unless it is io.EOF.
+func (r *Run) Every(fn func() error) error {
+	for {
+		more, err := r.nextTick()
 		if err == nil {
-			t.explainPlan(s.Plan())
-			return s, nil
+			if r.tool.clears && !r.tool.noClear {
+				r.out.clear()
+			}
+			r.ticking = r.tool.interval > 0
+			err = fn()
+			r.ticking = false
 		}
-		errs = append(errs, err)
-		if !missing(err) {
-			break
-		}
-		if i < len(programs)-1 {
-			t.Verbosef("%s: the next best is tried", oneLine(err))
-		}
-	}
-	return nil, t.forUser(errors.Join(errs...))
-}
-
-// forUser returns an error without the positions in the tool's own source, which say nothing
-// to its user; with -v they are printed. Positions in what the user wrote stay.
-func (t *Tool) forUser(err error) error {
-	text := err.Error()
-	for _, pos := range sourcePositions(err) {
-		text = strings.ReplaceAll(text, pos+": ", "")
-	}
-	if text == err.Error() {
-		return err
-	}
-	t.Verbosef("%s", oneLine(err))
-	return &userError{text, err}
-}
-
-// userError is an error with another text.
-type userError struct {
-	text string
-	err  error
-}
-
-func (e *userError) Error() string { return e.text }
-func (e *userError) Unwrap() error { return e.err }
-
-// sourcePositions returns the positions in Go source of all errors that err consists of.
-func sourcePositions(err error) (all []string) {
-	if e, ok := err.(*ir.Error); ok && strings.HasSuffix(e.Pos.File, ".go") {
-		all = append(all, e.Pos.String())
-	}
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		if inner := e.Unwrap(); inner != nil {
-			all = append(all, sourcePositions(inner)...)
-		}
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
-			all = append(all, sourcePositions(inner)...)
-		}
-	}
-	return all
-}
-
-// missing reports whether the kernel lacks something that a program needs: a feature, a
-// probe, or a field of its types (an *ir.Error of the compiler).
-func missing(err error) bool {
-	var compile *ir.Error
-	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) ||
-		errors.As(err, &compile)
-}
-
-// explainPlan prints how probes are attached, with -v.
-func (t *Tool) explainPlan(p *probe.Plan) {
-	for i := range p.Programs {
-		pr := &p.Programs[i]
-		if len(pr.Sites) == 0 {
-			continue
-		}
-		more := ""
-		if len(pr.Sites) > 1 {
-			more = fmt.Sprintf(" and %d more", len(pr.Sites)-1)
-		}
-		why := ""
-		if pr.FallbackReason != "" {
-			why = " (" + pr.FallbackReason + ")"
-		}
-		t.Verbosef("%s%s: by %v%s", pr.Sites[0].Target, more, pr.Method, why)
-	}
-	for _, m := range p.Missing {
-		t.Verbosef("%v: left out: %v", m.Target, m.Err)
-	}
-}
-
-// Verbosef prints a line to Stderr with -v.
-func (t *Tool) Verbosef(format string, args ...any) {
-	if t.verbose {
-		t.Stderr.Printf("%s: %s\n", t.name, fmt.Sprintf(format, args...))
-	}
-}
-
-// Explain returns an error with the capabilities for targets that the process lacks, instead of
-// err, which is only a consequence. If it lacks none, Explain returns err.
-func (t *Tool) Explain(targets []probe.Target, err error) error {
-	if runtime.GOOS != "linux" {
-		return fmt.Errorf("%w; %s works everywhere", err, t.replayFlag())
-	}
-	var lacks []string
-	for _, r := range probe.Requires(t.Env(), targets) {
-		if r.Kind == "capability" && !r.Met() && !slices.Contains(lacks, r.Name) {
-			lacks = append(lacks, r.Name)
-		}
-	}
-	if lacks == nil {
-		return err
-	}
-	return fmt.Errorf("needs root, or %s: sudo %s (%s needs neither): %w",
-		strings.Join(lacks, " and "), t.name, t.replayFlag(), os.ErrPermission)
-}
-
-// replayFlag returns the flag that works on every machine.
-func (t *Tool) replayFlag() string {
-	if t.Demo != nil {
-		return "-replay demo"
-	}
-	return "-replay DIR"
-}
-
-// requires prints the run's requirements, one to a line.
-func (s *Session) requires(src source) {
-	for _, r := range src.requires(s.tool.Env()) {
-		s.JSON(r)
-		s.Printf("%v\n", r)
-	}
-	s.flush()
-}
-
-// begin prints the start line.
-func (s *Session) begin(start string) {
-	format := "%s... Hit Ctrl-C to end.\n"
-	if len(start)+len(format)-len("%s") > 80 {
-		format = "%s...\nHit Ctrl-C to end.\n"
-	}
-	if s.tool.json && s.tool.Stderr.Terminal() {
-		s.tool.Stderr.Printf(format, start)
-	}
-	s.Note(format, start)
-	if s.live != nil {
-		s.noteCompat(s.uncounted)
-	}
-	s.flush()
-}
-
-// finish prints what was lost, and completes the recording.
-func (s *Session) finish() error {
-	if s.live != nil {
-		if err := s.Detach(); err != nil {
+		r.flush()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
 			return err
-		}
-		if err := s.countLost(); err != nil {
-			return err
+		case r.out.err != nil:
+			return r.out.err
+		case !more:
+			return nil
 		}
 	}
-	if err := s.names.write(s.rec); err != nil {
+}
+
+// nextTick waits for the end of the interval, and reports whether there will be another one.
+func (r *Run) nextTick() (more bool, err error) {
+	r.before = r.tick
+	if r.live == nil {
+		if r.ticks == len(r.data.Ticks) {
+			return false, io.EOF
+		}
+		r.tick = r.data.Ticks[r.ticks].Local()
+		r.ticks++
+		return r.ticks < len(r.data.Ticks), r.ctx.Err()
+	}
+	t := r.tool
+	var end <-chan time.Time
+	if t.interval > 0 {
+		timer := time.NewTimer(t.interval)
+		defer timer.Stop()
+		end = timer.C
+	}
+	select {
+	case <-r.ctx.Done():
+	case <-end:
+		more = true
+	}
+	r.ticks++
+	more = more && (t.count == 0 || r.ticks < t.count)
+	if !more {
+		err = r.Detach()
+	}
+	r.tick = time.Now()
+	r.data.Ticks = append(r.data.Ticks, r.tick.Round(0))
+	return more, err
+}
+
+// Each calls fn with the events of a stream until the run ends; then it detaches the probes
+// and reads the rest of the buffer. Each ends if fn returns an error, which it returns unless
+// it is io.EOF. The event is valid only during the call.
+func Each[T any](run *Run, ev *action.Events[T], fn func(e *T) error) error {
+	r, err := ev.Open(run)
+	if err != nil {
 		return err
 	}
-	if s.rec != nil {
-		if s.tool.kept != nil {
-			var err error
-			if s.data.Kept, err = json.Marshal(s.tool.kept); err != nil {
+	run.streams = append(run.streams, r)
+	events, err := mapx.NewEvents[T](r.Source())
+	if err != nil {
+		return err
+	}
+	run.flush() // the headings, before the first event
+	e := new(T)
+	for {
+		err := next(run, events, e, fn)
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF), errors.Is(err, os.ErrClosed):
+			return nil
+		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+			if run.drained || run.live == nil {
+				return nil
+			}
+			if err := run.Detach(); err != nil {
 				return err
 			}
-		}
-		data, err := json.Marshal(&s.data)
-		if err != nil {
+		default:
 			return err
 		}
-		s.rec.SetData(data)
 	}
-	if line := s.data.Lost.String(); line != "" {
-		s.JSON(map[string]Lost{"lost": s.data.Lost})
-		s.Note("%s\n", line)
-	}
-	s.names.unnamed.print(s)
-	s.flush()
-	return s.out.err
 }
 
-// countLost adds up what the streams and the program lost.
-func (s *Session) countLost() error {
-	l := &s.data.Lost
-	for _, st := range s.streams {
-		stats, err := st.Stats()
-		if err != nil {
-			return err
-		}
-		l.Events += stats.Lost
+// next calls fn with the next event, in e. It does not allocate.
+func next[T any](r *Run, events *mapx.Events[T], e *T, fn func(e *T) error) error {
+	if err := events.Next(r.ctx, e); err != nil {
+		return err
 	}
-	if s.unseen != nil {
-		var err error
-		if l.Calls, err = s.unseen.count(); err != nil {
-			return err
-		}
+	err := fn(e)
+	if events.Record().Remaining == 0 {
+		r.flush()
 	}
-	return s.live.lost(l)
-}
-
-// close frees everything. s need not have been opened.
-func (s *Session) close() error {
-	s.flush()
-	var errs []error
-	errs = append(errs, s.rec.Close()) // first: it records the last counts of the streams
-	for _, st := range s.streams {
-		errs = append(errs, st.Close())
+	if err == nil {
+		err = r.out.err
 	}
-	if s.live != nil {
-		errs = append(errs, s.live.Close())
-	}
-	if s.unseen != nil {
-		errs = append(errs, s.unseen.Close())
-	}
-	errs = append(errs, s.names.close())
-	if s.tool.recording != nil {
-		errs = append(errs, s.tool.recording.Close())
-	}
-	if s.cancel != nil {
-		s.cancel()
-	}
-	return errors.Join(errs...)
+	return err
 }

@@ -78,26 +78,26 @@ func (sp *Spent[K]) unit() (name string, per int64) {
 
 // Show prints the totals, the largest last, or the histograms, at the end of every interval.
 // It is the body of a run. name returns the text for a key.
-func (sp *Spent[K]) Show(s *Session, width int, name func(K) string) error {
-	totals, err := Sums(s, sp.totals)
+func (sp *Spent[K]) Show(run *Run, width int, name func(K) string) error {
+	totals, err := Sums(run, sp.totals)
 	if err != nil {
 		return err
 	}
-	hists, err := Hists(s, sp.hists)
+	hists, err := Hists(run, sp.hists)
 	if err != nil {
 		return err
 	}
 	unit, per := sp.unit()
-	tab := s.Table(fmt.Sprintf("%s %%-%ds", strings.ToUpper(sp.label), width), "TOTAL_"+unit+" %11d")
-	return s.Every(func() error {
-		s.Printf("\n")
+	tab := run.Table(fmt.Sprintf("%s %%-%ds", strings.ToUpper(sp.label), width), "TOTAL_"+unit+" %11d")
+	return run.Every(func() error {
+		run.Printf("\n")
 		if *sp.clock {
-			s.Clock()
+			run.Clock()
 		}
 		if *sp.dist {
 			rows, err := hists()
 			for _, r := range rows {
-				s.Hist(r.Value, unit, sp.label, name(r.Key))
+				run.Hist(r.Value, unit, sp.label, name(r.Key))
 			}
 			return err
 		}

@@ -27,8 +27,8 @@ type Stacks struct {
 	// Collector counts the stacks. The run closes it.
 	*collect.Collector
 
-	session *Session
-	before  map[sampleKey]collect.Total
+	run    *Run
+	before map[sampleKey]collect.Total
 }
 
 // RunStacks is Run for tools that count stacks in the kernel. attach starts a collector
@@ -42,13 +42,13 @@ type Stacks struct {
 // flags that holds from the first event on if collect.Options.Hold is set.
 func (t *Tool) RunStacks(ctx context.Context, stdout *Output, start string,
 	attach func(env *probe.Env) (*collect.Collector, error),
-	body func(s *Session, st *Stacks) error, targets ...probe.Target,
+	body func(r *Run, st *Stacks) error, targets ...probe.Target,
 ) error {
 	if targets == nil {
 		targets = []probe.Target{probe.Tracepoint{Group: "sched", Name: "sched_switch"}}
 	}
 	st := &stackRun{attach: attach, targets: targets}
-	return t.run(ctx, stdout, start, st, func(s *Session) error { return body(s, &st.Stacks) })
+	return t.run(ctx, stdout, start, st, func(r *Run) error { return body(r, &st.Stacks) })
 }
 
 // stackRun is the source of RunStacks.
@@ -60,9 +60,9 @@ type stackRun struct {
 	stop    func() error   // of Collector.Watch; nil if it was not called
 }
 
-func (st *stackRun) replay(s *Session) (err error) {
-	st.session = s
-	st.Collector, err = collect.Replay(s.tool.recording)
+func (st *stackRun) replay(r *Run) (err error) {
+	st.run = r
+	st.Collector, err = collect.Replay(r.tool.recording)
 	return err
 }
 
@@ -70,22 +70,22 @@ func (st *stackRun) requires(env *probe.Env) []probe.Requirement {
 	return probe.Requires(env, st.targets)
 }
 
-func (st *stackRun) open(s *Session) (err error) {
-	st.session = s
-	if st.Collector, err = st.attach(s.tool.Env()); err != nil {
-		return s.tool.Explain(st.targets, err)
+func (st *stackRun) open(r *Run) (err error) {
+	st.run = r
+	if st.Collector, err = st.attach(r.tool.Env()); err != nil {
+		return r.tool.Explain(st.targets, err)
 	}
-	s.tool.Options.Env = nil // the collector frees it after loading
-	s.names.collector = st.Collector
-	s.tool.explainPlan(st.Plan())
+	r.tool.Options.Env = nil // the collector frees it after loading
+	r.names.collector = st.Collector
+	r.tool.explainPlan(st.Plan())
 	// All stacks of the chosen processes are to be whole, the first ones too.
-	if s.tool.chosen() != nil {
+	if r.tool.chosen() != nil {
 		if err := st.loadWalker(); err != nil {
 			return errors.Join(err, st.Collector.Close())
 		}
 	}
 	// Before recording starts: a replay does not watch processes, since it has their names.
-	st.stop = st.Watch(s.processes(), st.explainWalker)
+	st.stop = st.Watch(r.processes(), st.explainWalker)
 	return nil
 }
 
@@ -103,7 +103,7 @@ func (st *stackRun) loadWalker() error {
 // since more may be made available.
 func (st *stackRun) explainWalker(err error) {
 	if errors.Is(err, syscall.ENOMEM) {
-		st.session.tool.Stderr.Printf("%s: %s\n", st.session.tool.name, oneLine(err))
+		st.run.tool.Stderr.Printf("%s: %s\n", st.run.tool.name, oneLine(err))
 	}
 }
 
@@ -140,10 +140,10 @@ func (st *Stacks) Profile() (*profile.Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := st.session
-	began := s.data.Began.Round(0) // as a recording has it
+	r := st.run
+	began := r.data.Began.Round(0) // as a recording has it
 	return &profile.Profile{
-		Samples: s.namer().Samples(samples), Time: began, Duration: s.Now().Round(0).Sub(began),
+		Samples: r.namer().Samples(samples), Time: began, Duration: r.Now().Round(0).Sub(began),
 	}, nil
 }
 
@@ -190,7 +190,7 @@ func (st *Stacks) Read() ([]StackSample, error) {
 			})
 		}
 	}
-	named := st.session.namesOf(all)
+	named := st.run.namesOf(all)
 	for i := range fresh {
 		s := &fresh[i]
 		s.KernelNames, s.UserNames, named = named[0].kernel, named[0].user, named[1:]
@@ -246,8 +246,8 @@ func Outermost(names []string) []string {
 }
 
 // Stack prints a stack as BCC's tools do: one name on each line.
-func (s *Session) Stack(names []string) {
+func (r *Run) Stack(names []string) {
 	for _, name := range names {
-		s.Printf("    %s\n", name)
+		r.Printf("    %s\n", name)
 	}
 }

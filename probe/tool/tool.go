@@ -30,7 +30,7 @@ type Tool struct {
 	// value is the default.
 	Options action.Options
 
-	// NotesToStderr makes messages about the run (the start line, Session.Note, and what was
+	// NotesToStderr makes messages about the run (the start line, Run.Note, and what was
 	// lost) go to Stderr, if standard output is for another program. Set it before Run.
 	NotesToStderr bool
 	// Demo is a recording that "-replay demo" shows; nil if there is none. Set it before
@@ -190,7 +190,7 @@ func (t *Tool) DurationFlag(name string) {
 }
 
 // Interval makes the tool take [interval [count]] behind its flags, or -i interval; see
-// Session.Every. def is the default interval; 0 means one result at the end.
+// Run.Every. def is the default interval; 0 means one result at the end.
 func (t *Tool) Interval(def time.Duration) {
 	t.takesInterval, t.interval = true, def
 	t.Func("i,interval", "TIME", "print at this interval: 1, 5s, 100ms", func(s string) (err error) {

@@ -106,22 +106,22 @@ func TestForReplay(t *testing.T) {
 	}
 }
 
-func print(asJSON bool, fn func(s *Session)) string {
+func print(asJSON bool, fn func(r *Run)) string {
 	var out bytes.Buffer
-	s := newSession(&Tool{json: asJSON}, NewOutput(&out))
-	fn(s)
-	s.flush()
+	r := newRun(&Tool{json: asJSON}, NewOutput(&out))
+	fn(r)
+	r.flush()
 	return out.String()
 }
 
 func TestTable(t *testing.T) {
-	rows := func(s *Session) {
-		tab := s.Table("PID %-6d", "COMM %-8s", "LAT(ms) %8.3f", "FLAGS %06o", "PATH %s").Show("FLAGS", false)
+	rows := func(r *Run) {
+		tab := r.Table("PID %-6d", "COMM %-8s", "LAT(ms) %8.3f", "FLAGS %06o", "PATH %s").Show("FLAGS", false)
 		tab.Header()
 		tab.Row(uint32(7), action.Comm{'c', 'a', 't'}, 1.5, 8, [8]byte{'/', '\x1b', 'a'})
 		tab.Alert(8, "sh", 0.25, 0, "")
-		if tab.Row(1); s.out.err == nil || !strings.Contains(s.out.err.Error(), "5 columns: row of 1") {
-			t.Errorf("a row with too few values: error of the run %v", s.out.err)
+		if tab.Row(1); r.out.err == nil || !strings.Contains(r.out.err.Error(), "5 columns: row of 1") {
+			t.Errorf("a row with too few values: error of the run %v", r.out.err)
 		}
 	}
 	want := "PID    COMM      LAT(ms) PATH\n" +
@@ -142,7 +142,7 @@ func TestHist(t *testing.T) {
 	var h hist.Log2
 	h.AddN(3, 5)
 	h.Add(9)
-	draw := func(s *Session) { s.Hist(&h, "usecs", "disk", "sda") }
+	draw := func(r *Run) { r.Hist(&h, "usecs", "disk", "sda") }
 	text := print(false, draw)
 	if !regexp.MustCompile(`^\ndisk = sda\n +usecs +: count +distribution\n +2 -> 3 +: 5 +\|\*{40}\|\n`).MatchString(text) {
 		t.Errorf("%s", text)
@@ -176,12 +176,12 @@ func TestLostOfMaps(t *testing.T) {
 
 // Objects that are printed at the end of an interval contain its time.
 func TestIntervalJSON(t *testing.T) {
-	got := print(true, func(s *Session) {
-		tab := s.Table("PID %-6d")
+	got := print(true, func(r *Run) {
+		tab := r.Table("PID %-6d")
 		tab.Row(1)
-		s.tick, s.ticking = time.Unix(1, 5e8), true
+		r.tick, r.ticking = time.Unix(1, 5e8), true
 		tab.Row(2)
-		s.JSON(struct{}{})
+		r.JSON(struct{}{})
 	})
 	want := `{"pid":1}` + "\n" + `{"interval_end":"1970-01-01T00:00:01.5Z","pid":2}` + "\n{}\n"
 	if got != want {
@@ -202,8 +202,8 @@ func (e *events) Close() error { return nil }
 // Reading an event allocates nothing.
 func TestNextAllocates(t *testing.T) {
 	type event struct{ A, B uint64 }
-	s := newSession(&Tool{}, NewOutput(io.Discard))
-	s.ctx = t.Context()
+	r := newRun(&Tool{}, NewOutput(io.Discard))
+	r.ctx = t.Context()
 	in, err := mapx.NewEvents[event](&events{make([]byte, 16)})
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestNextAllocates(t *testing.T) {
 	e, seen := new(event), 0
 	fn := func(*event) error { seen++; return nil }
 	if n := testing.AllocsPerRun(100, func() {
-		if err := next(s, in, e, fn); err != nil {
+		if err := next(r, in, e, fn); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 || seen != 101 {
@@ -227,9 +227,9 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s := newSession(&Tool{}, NewOutput(f))
-	s.Printf("x\n")
-	if err := s.finish(); err == nil {
+	r := newRun(&Tool{}, NewOutput(f))
+	r.Printf("x\n")
+	if err := r.finish(); err == nil {
 		t.Error("no error")
 	}
 }
@@ -268,12 +268,12 @@ func TestAlternatives(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	read := false
-	body := func(s *Session) error {
-		counts, err := Counts(s, count)
+	body := func(r *Run) error {
+		counts, err := Counts(r, count)
 		if err != nil {
 			return err
 		}
-		return s.Every(func() error { read = true; _, err := counts(); return err })
+		return r.Every(func() error { read = true; _, err := counts(); return err })
 	}
 	if err := tl.Run(ctx, NewOutput(&out), "Counting", body, program("no_such"), program("sched_switch")); err != nil {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ func TestUnsafe(t *testing.T) {
 		if err := tl.Parse(args, NewOutput(io.Discard)); err != nil {
 			t.Fatal(err)
 		}
-		return tl.Run(ctx, NewOutput(io.Discard), "Counting", func(*Session) error { return nil }, p)
+		return tl.Run(ctx, NewOutput(io.Discard), "Counting", func(*Run) error { return nil }, p)
 	}
 	if err := attach(); err == nil || !strings.Contains(err.Error(), "lies within the instruction") {
 		t.Errorf("without -unsafe: %v", err)

@@ -59,14 +59,14 @@ func (u *unnamed) add(f *symbol.Frame) {
 }
 
 // print writes the line that says what was left out, nothing if nothing was.
-func (u *unnamed) print(s *Session) {
+func (u *unnamed) print(r *Run) {
 	var parts []string
 	for i := range u {
 		n := &u[i]
 		if n.Addresses == 0 {
 			continue
 		}
-		s.JSON(map[string]any{"unnamed": n})
+		r.JSON(map[string]any{"unnamed": n})
 		part := fmt.Sprintf("%d addresses: %s", n.Addresses, n.Reason)
 		if n.Module != "" {
 			part += ", as " + n.Module
@@ -74,6 +74,6 @@ func (u *unnamed) print(s *Session) {
 		parts = append(parts, part+" ("+leftOut[i].advice+")")
 	}
 	if parts != nil {
-		s.Note("Not named: %s\n", strings.Join(parts, "; "))
+		r.Note("Not named: %s\n", strings.Join(parts, "; "))
 	}
 }

@@ -28,7 +28,7 @@ type builder struct {
 }
 
 // begin keeps the context of p, whose program this is.
-func (b *builder) begin(p *probe.Program) {
+func (b *builder) begin(p *probe.ProgramPlan) {
 	b.Add(asm.Mov.Reg(regCtx, asm.R1))
 	if p.Preemptible() {
 		b.Add(kernel.OwnStack()...)
@@ -128,7 +128,7 @@ func (b *builder) move(to asm.Register, toOff int16, from asm.Register, fromOff 
 
 // loadField loads a field of the event's context, extended to 64 bits by its
 // type. It changes nothing but r.
-func (b *builder) loadField(r asm.Register, p *probe.Program, name string) error {
+func (b *builder) loadField(r asm.Register, p *probe.ProgramPlan, name string) error {
 	i := slices.IndexFunc(p.Fields, func(a probe.Arg) bool { return a.Name == name })
 	if i < 0 {
 		have := make([]string, len(p.Fields))

@@ -262,7 +262,7 @@ func (c *Copies) load(o *CopyOptions, f *filter) error {
 
 // copying returns the instructions of p, program index of the plan: filter, claim a scratch
 // slot, build the record in the slot's copy by the function given, send it.
-func (f *filter) copying(p *probe.Program, index int, function string,
+func (f *filter) copying(p *probe.ProgramPlan, index int, function string,
 	stateSize int,
 ) asm.Instructions {
 	b := builder{key: scratchKey}

@@ -74,7 +74,7 @@ func (f *filter) copySpecs(specs map[string]*ebpf.MapSpec, cpus int) {
 }
 
 // copies reports whether a program copies stacks. A waker's are not copied.
-func (f *filter) copies(p *probe.Program) bool {
+func (f *filter) copies(p *probe.ProgramPlan) bool {
 	return f.copier != nil && (f.waits == 0 || p.Group == groupSwitch)
 }
 

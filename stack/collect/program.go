@@ -194,7 +194,7 @@ func (f *filter) sums() bool { return f.value != "" || f.waits != 0 }
 // program returns the instructions of the plan's program with this index. With
 // walk, the user's stack is walked by package stack's walker, which the caller
 // adds; without, by the kernel's helper.
-func (f *filter) program(p *probe.Program, index int, walk bool) (asm.Instructions, error) {
+func (f *filter) program(p *probe.ProgramPlan, index int, walk bool) (asm.Instructions, error) {
 	b := builder{key: scratchKey, windowed: f.windowed()}
 	b.begin(p)
 	var err error
@@ -213,7 +213,7 @@ func (f *filter) program(p *probe.Program, index int, walk bool) (asm.Instructio
 
 // event counts the current stacks: filter, claim a scratch slot, find both
 // stacks' ids, count the key, release the slot.
-func (f *filter) event(b *builder, p *probe.Program, index int, walk bool) error {
+func (f *filter) event(b *builder, p *probe.ProgramPlan, index int, walk bool) error {
 	b.Add(
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(regID, asm.R0),

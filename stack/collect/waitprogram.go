@@ -6,7 +6,7 @@ import (
 	"github.com/borescope/borescope/probe"
 )
 
-// The targets of a collector of waits, in this order (probe.Program.Group).
+// The targets of a collector of waits, in this order (probe.ProgramPlan.Group).
 const (
 	groupSwitch = iota // sched:sched_switch
 	groupWaking        // sched:sched_waking
@@ -21,7 +21,7 @@ const (
 
 // switched is the program of sched_switch: the next thread's wait ends, the
 // previous one's begins. Both by the same clock reading, so that the times add up.
-func (f *filter) switched(b *builder, p *probe.Program, index int, walk bool) error {
+func (f *filter) switched(b *builder, p *probe.ProgramPlan, index int, walk bool) error {
 	b.now()
 	if err := b.follow(p); err != nil {
 		return err
@@ -44,7 +44,7 @@ const lastTraced = 31
 // follow finds out whether the thread that leaves a CPU is the one that was seen to
 // come: if not, the kernel gave the program no event of the switches between. That
 // counts if the one that came is traced, and in leave if the one that leaves is.
-func (b *builder) follow(p *probe.Program) error {
+func (b *builder) follow(p *probe.ProgramPlan) error {
 	followed := b.Unique("followed")
 	b.Add(asm.StoreImm(asm.RFP, slotGap, 0, asm.Word))
 	b.lookupIndex(mapLast, 0)
@@ -91,7 +91,7 @@ func (b *builder) markTraced() {
 
 // findWait leaves in regTmp what is known of the thread that a field names, or
 // goes to unknown.
-func (b *builder) findWait(p *probe.Program, field, unknown string) error {
+func (b *builder) findWait(p *probe.ProgramPlan, field, unknown string) error {
 	if err := b.loadField(asm.R1, p, field); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (b *builder) findWait(p *probe.Program, field, unknown string) error {
 }
 
 // arrive adds the next thread's time off the CPU to its total.
-func (f *filter) arrive(b *builder, p *probe.Program) error {
+func (f *filter) arrive(b *builder, p *probe.ProgramPlan) error {
 	if err := b.findWait(p, "next_pid", "leave"); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (b *builder) clearWaker() {
 
 // leave notes since when, and with which stacks, the current thread is off its
 // CPU.
-func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error {
+func (f *filter) leave(b *builder, p *probe.ProgramPlan, index int, walk bool) error {
 	b.Add(
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(regID, asm.R0),
@@ -210,7 +210,7 @@ func (f *filter) leave(b *builder, p *probe.Program, index int, walk bool) error
 // forget removes what is known of an earlier wait of the thread that leaves: it
 // was not seen to end, and would pass for a longer one. Threads are known by the
 // number that the events have, the initial namespace's.
-func (b *builder) forget(p *probe.Program) error {
+func (b *builder) forget(p *probe.ProgramPlan) error {
 	if err := b.findWait(p, "prev_pid", "new"); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (b *builder) forget(p *probe.Program) error {
 }
 
 // filterState leaves when the thread does not wait in one of the wanted states.
-func (f *filter) filterState(b *builder, p *probe.Program) error {
+func (f *filter) filterState(b *builder, p *probe.ProgramPlan) error {
 	if err := b.loadField(asm.R1, p, "prev_state"); err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (f *filter) filterState(b *builder, p *probe.Program) error {
 //
 // Waking may overtake sched_switch on another CPU: then nothing is known of the
 // thread yet, and arrive sees a wait without a waker.
-func (f *filter) waking(b *builder, p *probe.Program, index int, walk bool) error {
+func (f *filter) waking(b *builder, p *probe.ProgramPlan, index int, walk bool) error {
 	b.now()
 	if err := b.findWait(p, "pid", "return"); err != nil {
 		return err

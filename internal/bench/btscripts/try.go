@@ -161,7 +161,7 @@ func standIn(text string, err error) (string, bool) {
 	other := text
 	if said, ok := errors.AsType[syntax.Errors](err); ok {
 		for _, e := range slices.SortedFunc(slices.Values(said), func(a, b *syntax.Error) int { return int(b.Loc.Start - a.Loc.Start) }) {
-			if e.Severity == syntax.SeverityError && absences.MatchString(e.Msg) && e.Loc.Source != nil && e.Loc.Source.Text == text {
+			if e.Severity == syntax.SeverityError && absences.MatchString(e.Msg) && e.Loc.In != nil && e.Loc.In.Content == text {
 				other = other[:e.Loc.Start] + inPlace(e.Loc.Text()) + other[e.Loc.End:]
 			}
 		}

@@ -33,14 +33,14 @@ func (s *score) add(sn snippet) {
 		s.warning(sn, "")
 	}
 	if err != nil && len(sn.says) > 0 && !slices.ContainsFunc(sn.says, func(s string) bool {
-		return strings.Contains(syntax.Text(err), s)
+		return strings.Contains(syntax.ErrorText(err), s)
 	}) {
 		err = nil
 	}
 	if (err == nil) == sn.accepted || sn.either {
 		s.alike++
 	} else if sn.accepted {
-		s.differs(sn, "refused:\n%s", syntax.Text(err))
+		s.differs(sn, "refused:\n%s", syntax.ErrorText(err))
 	} else {
 		s.differs(sn, "accepted, want:\n%s", sn.text)
 	}
@@ -48,7 +48,7 @@ func (s *score) add(sn snippet) {
 		s.texts++
 		got := ""
 		if err != nil {
-			got = syntax.Text(err)
+			got = syntax.ErrorText(err)
 		}
 		if got == sn.text || sn.partly && strings.Contains(got, sn.text) {
 			s.sameTexts++
@@ -82,7 +82,7 @@ func (s *score) warning(sn snippet, got string) {
 }
 
 // parse runs the passes that the test runs.
-func parse(sn snippet) (f *syntax.File, p *types.Program, err error) {
+func parse(sn snippet) (f *syntax.File, p *types.Script, err error) {
 	f, err = syntax.Parse("stdin", []byte(sn.src), nil)
 	if err != nil {
 		return f, nil, err
@@ -137,7 +137,7 @@ func (s *score) format(sn snippet, _ *syntax.File) {
 	g, err := syntax.Parse("stdin", once, nil)
 	switch {
 	case err != nil:
-		s.differs(sn, "formatted is\n%s\nwhich is refused:\n%s", once, syntax.Text(err))
+		s.differs(sn, "formatted is\n%s\nwhich is refused:\n%s", once, syntax.ErrorText(err))
 	case !syntax.Equal(f, g):
 		s.differs(sn, "formatted is another tree:\n%s", once)
 	case !bytes.Equal(syntax.Format(g), once):

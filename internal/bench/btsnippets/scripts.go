@@ -31,7 +31,7 @@ func typeLists(w io.Writer, sys *system.System, lists []list) error {
 			lacks, err := typeScript(sys, sn)
 			times = append(times, time.Since(start))
 			if err != nil {
-				first, _, _ := strings.Cut(syntax.Text(err), "\n")
+				first, _, _ := strings.Cut(syntax.ErrorText(err), "\n")
 				_, first, _ = strings.Cut(first, "ERROR: ")
 				fmt.Fprintf(&refused, "    %s: %s\n", sn.where, first)
 				continue

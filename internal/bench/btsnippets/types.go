@@ -15,7 +15,7 @@ import (
 )
 
 // typed checks a snippet on the suite's kernel.
-func typed(sn snippet) (*types.Program, error) {
+func typed(sn snippet) (*types.Script, error) {
 	c, err := script.Check("stdin", sn.src, &script.Options{
 		System: &suiteKernel{sn.kernel.decls, sn.kernel.names, sn.oldKernel}, Unsafe: sn.unsafe, Params: sn.params, Arch: "amd64",
 		Environ: allFeatures,

@@ -93,7 +93,7 @@ func tupleText(args, rest []token) (string, []token, bool) {
 }
 
 // compareTypes compares the types that a test checks.
-func (s *score) compareTypes(sn snippet, p *types.Program) {
+func (s *score) compareTypes(sn snippet, p *types.Script) {
 	for _, w := range sn.wants {
 		key, value := p.Map(w.name)
 		got := ""

@@ -102,7 +102,7 @@ func try(env *probe.Env, name, file string) string {
 		return "", false
 	}})
 	if err != nil {
-		return "not here: " + firstLine(syntax.Text(err))
+		return "not here: " + firstLine(syntax.ErrorText(err))
 	}
 	if !ok {
 		return "no work: it is not among those that are tried"

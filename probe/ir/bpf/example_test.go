@@ -70,7 +70,7 @@ func ExampleCompile() {
 			{Op: ir.StmtAgg, Map: hits, Key: ir.NewBuiltin("comm")},
 		},
 	}}}
-	plan := &probe.Plan{Arch: "arm64", Kernel: "5.10.0", Programs: []probe.Program{{
+	plan := &probe.Plan{Arch: "arm64", Kernel: "5.10.0", Programs: []probe.ProgramPlan{{
 		Name: "sys_enter", Type: ebpf.RawTracepoint, AttachTo: "sys_enter",
 		Context: probe.ContextRawArgs, Method: probe.MethodRawTracepoint,
 	}}}

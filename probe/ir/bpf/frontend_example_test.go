@@ -97,7 +97,7 @@ func split(words []string) (values, keys []string) {
 // a plan.
 func (t *toy) declare(typ *ir.Type, e *ir.Expr, group int) {
 	t.types = append(t.types, func(plan *probe.Plan) error {
-		i := slices.IndexFunc(plan.Programs, func(p probe.Program) bool { return p.Group == group })
+		i := slices.IndexFunc(plan.Programs, func(p probe.ProgramPlan) bool { return p.Group == group })
 		if i < 0 {
 			return fmt.Errorf("nothing is attached to %s", t.program.Actions[group].Target)
 		}
@@ -182,7 +182,7 @@ func Example_frontEnd() {
 		return
 	}
 	number := probe.Arg{Loc: probe.Location{Kind: probe.LocationReg, Reg: 5}} // rdi, as DWARF counts
-	plan := &probe.Plan{Arch: "amd64", Kernel: "6.12.0", Programs: []probe.Program{{
+	plan := &probe.Plan{Arch: "amd64", Kernel: "6.12.0", Programs: []probe.ProgramPlan{{
 		Name: "add", Type: ebpf.Kprobe, Context: probe.ContextPtRegs, UserRegs: true, Args: []probe.Arg{number, number},
 	}}}
 	if err := t.finish(plan); err != nil {

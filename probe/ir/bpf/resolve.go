@@ -14,7 +14,7 @@ import (
 // Resolve decides how a program's targets are attached, as probe.Resolve does, and adds to
 // the plan what else compiling the program needs: kernel types, and the addresses of symbols.
 // A nil env is this machine. Beyond those that are set in o, Resolve sets options by the
-// program's operations: NoTypes if it uses no arguments, SessionTargets for the actions that
+// program's operations: NoTypes if it uses no arguments, EntryReturnTargets for the actions that
 // use an operation of sessions, ProgramPerSite if it reads which of its sites has fired.
 func Resolve(env *probe.Env, p *ir.Program, o *probe.Options) (*probe.Plan, error) {
 	plan, _, err := resolve(env, p, o)
@@ -37,7 +37,7 @@ func resolve(env *probe.Env, p *ir.Program, o *probe.Options) (
 		ro = *o
 	}
 	ro.NoTypes = ro.NoTypes || !usesArguments(p)
-	ro.SessionTargets = append(slices.Clone(ro.SessionTargets), sessionActions(p)...)
+	ro.EntryReturnTargets = append(slices.Clone(ro.EntryReturnTargets), sessionActions(p)...)
 	ro.ProgramPerSite = ro.ProgramPerSite || usesCookie(p)
 	plan, err := probe.Resolve(env, p.Targets(), &ro)
 	if err != nil {

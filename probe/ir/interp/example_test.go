@@ -18,7 +18,7 @@ func ExampleInterp() {
 		Target: probe.RawTracepoint{Name: "sys_enter"},
 		Body:   []*ir.Stmt{{Op: ir.StmtAdd, Map: sum, X: &ir.Expr{Op: ir.OpArg, Int: 1}}},
 	}}}
-	plan := &probe.Plan{Arch: "amd64", Kernel: "6.12.0", Programs: []probe.Program{{
+	plan := &probe.Plan{Arch: "amd64", Kernel: "6.12.0", Programs: []probe.ProgramPlan{{
 		Name: "p0", Type: ebpf.RawTracepoint, Context: probe.ContextRawArgs, Method: probe.MethodRawTracepoint,
 		Args: []probe.Arg{
 			{Name: "regs", Loc: probe.Location{Kind: probe.LocationContext, Size: 8}},

@@ -13,7 +13,7 @@ func configured(t *testing.T, script string) (*syntax.File, *config.Config, synt
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(script), nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	c, w, err := config.Read(f, nil)
 	return f, c, w, err
@@ -30,7 +30,7 @@ func TestConfigure(t *testing.T) {
 	}
 	begin { }`)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	want := *config.Default()
 	want.StackMode, want.MaxStrlen, want.LogSize, want.CPPDemangle = "perf", 2000, 16, false
@@ -73,7 +73,7 @@ func TestConfigErrors(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, _, err := configured(t, test.script)
-			if err == nil || !strings.Contains(syntax.Text(err), test.want) {
+			if err == nil || !strings.Contains(syntax.ErrorText(err), test.want) {
 				t.Errorf("error is %v, want %q", err, test.want)
 			}
 		})
@@ -86,7 +86,7 @@ func TestEnvironment(t *testing.T) {
 	f, err := syntax.Parse("stdin", []byte(`config = { max_probes = 5; max_strlen = 7 }
 		begin { print(typeinfo(1)); }`), nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	read := func(vars map[string]string) (*config.Config, error) {
 		c, _, err := config.Read(f, &config.Options{Environ: func(name string) (string, bool) {
@@ -100,7 +100,7 @@ func TestEnvironment(t *testing.T) {
 		"BPFTRACE_UNSTABLE_TYPEINFO": "enable", "max_strlen": "9", "BPFTRACE_STACK_MODE": "raw",
 	})
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	if c.MaxProbes != 16 || c.MaxBPFProgs != 2000 || c.MaxStrlen != 7 || c.StackMode != "raw" {
 		t.Errorf("configuration is %+v", c)
@@ -108,7 +108,7 @@ func TestEnvironment(t *testing.T) {
 	_, err = read(map[string]string{
 		"BPFTRACE_MAX_PROBES": "many", "BPFTRACE_UNSTABLE_TYPEINFO": "1",
 	})
-	if err == nil || syntax.Text(err) != "ERROR: max_probes: expecting a number, got many\n" {
+	if err == nil || syntax.ErrorText(err) != "ERROR: max_probes: expecting a number, got many\n" {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -3,7 +3,7 @@
 //
 //	c, warnings, err := config.Read(f, nil)
 //	if err != nil {
-//		fmt.Print(syntax.Text(err))
+//		fmt.Print(syntax.ErrorText(err))
 //		return
 //	}
 //	fmt.Println(c.StackMode, c.MaxStrlen, warnings)

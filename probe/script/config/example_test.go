@@ -10,12 +10,12 @@ import (
 func Example() {
 	f, err := syntax.Parse("stdin", []byte(`config = { stack_mode = perf } begin { @ = tseries(1, 1s, 5); }`), nil)
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	c, warnings, err := config.Read(f, nil)
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	fmt.Println(c.StackMode, c.MaxStrlen)

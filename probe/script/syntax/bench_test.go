@@ -20,7 +20,7 @@ func scripts(t testing.TB) map[string]*File {
 			t.Fatal(err)
 		}
 		if files[name], err = Parse(name, b, nil); err != nil {
-			t.Fatal(Text(err))
+			t.Fatal(ErrorText(err))
 		}
 	}
 	return files
@@ -28,7 +28,7 @@ func scripts(t testing.TB) map[string]*File {
 
 func BenchmarkParse(b *testing.B) {
 	for name, f := range scripts(b) {
-		text := []byte(f.Source.Text)
+		text := []byte(f.In.Content)
 		b.Run(filepath.Base(name), func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(text)))

@@ -57,7 +57,7 @@ func TestBounds(t *testing.T) {
 			}
 			text := ""
 			if err != nil {
-				text = Text(err)
+				text = ErrorText(err)
 			}
 			if len(text) > 4<<20 || len(Format(f)) > 10<<20 {
 				t.Errorf("the text has %d bytes", len(text))
@@ -99,7 +99,7 @@ func TestMostFormatted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, err := Parse("stdin", []byte(in), nil)
 			if err != nil {
-				t.Fatalf("%.300s", Text(err))
+				t.Fatalf("%.300s", ErrorText(err))
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -155,14 +155,14 @@ func TestMostExpanded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, err := Parse("stdin", []byte(test.in), nil)
 			if err != nil {
-				t.Fatal(Text(err))
+				t.Fatal(ErrorText(err))
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			err = Expand(f, nil)
 			text := ""
 			if err != nil {
-				text = Text(err)
+				text = ErrorText(err)
 			}
 			runtime.ReadMemStats(&after)
 			if !strings.Contains(text, test.want) || (test.want == "") != (err == nil) {
@@ -225,7 +225,7 @@ func TestWidth(t *testing.T) {
 // TestMostPoints: before, 130,000 attach points took 100 MiB, and more with their errors.
 func TestMostPoints(t *testing.T) {
 	_, err := Parse("stdin", []byte(strings.Repeat("k,", 130_000)+"k:f { }"), nil)
-	if err == nil || !strings.Contains(Text(err), "more than 25000 attach points") {
+	if err == nil || !strings.Contains(ErrorText(err), "more than 25000 attach points") {
 		t.Errorf("error is %v", err)
 	}
 	if _, err := Parse("stdin", []byte(strings.Repeat("k,", 24_999)+"k:f { }"), nil); err != nil {
@@ -241,10 +241,10 @@ func TestLongErrors(t *testing.T) {
 		t.Errorf("a long message has %d bytes", len(text))
 	}
 	line := strings.Repeat("a", 4000)
-	src := NewSource("stdin", line)
+	src := NewText("stdin", line)
 	var es Errors
 	for range 100 {
-		e := &Error{Loc: Loc{Source: src, Start: 1, End: 3}, Msg: "wrong"}
+		e := &Error{Loc: Loc{In: src, Start: 1, End: 3}, Msg: "wrong"}
 		for range 100 {
 			from := e.Loc
 			e.Loc.From = &from

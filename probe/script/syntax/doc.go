@@ -3,7 +3,7 @@
 //
 //	f, err := syntax.Parse("stdin", []byte(`kprobe:vfs_read /pid == 1/ { @[comm] = count(); }`), nil)
 //	if err != nil {
-//		fmt.Print(syntax.Text(err)) // as bpftrace prints it, with the line and an underline
+//		fmt.Print(syntax.ErrorText(err)) // as bpftrace prints it, with the line and an underline
 //		return
 //	}
 //	for n := range syntax.All(f) {

@@ -16,6 +16,6 @@ func DumpNotes(f *File, note func(Expr) string) []byte {
 			c.Decls = append(c.Decls, d)
 		}
 	}
-	p := &formatter{src: f.Source, dump: true, note: note}
+	p := &formatter{src: f.In, dump: true, note: note}
 	return p.file(&c).bytes()
 }

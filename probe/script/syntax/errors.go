@@ -26,7 +26,7 @@ func (s Severity) String() string {
 
 // Error is an error or a warning at a place in a script.
 type Error struct {
-	Loc      Loc // without a source if the error concerns the script as a whole
+	Loc      Loc // without a text if the error concerns the script as a whole
 	Severity Severity
 	Msg      string
 	Notes    []Note   // other places that it refers to
@@ -121,9 +121,9 @@ func (es Errors) String() string {
 	return b.String()
 }
 
-// Text returns an error of this package as bpftrace prints it, and any other error as an ERROR
+// ErrorText returns an error of this package as bpftrace prints it, and any other error as an ERROR
 // line without a place.
-func Text(err error) string {
+func ErrorText(err error) string {
 	if es, ok := errors.AsType[Errors](err); ok {
 		return es.String()
 	}

@@ -10,7 +10,7 @@ import (
 func Example() {
 	f, err := syntax.Parse("stdin", []byte(`kprobe:vfs_read /pid == 1/ { @[comm] = count(); }`), nil)
 	if err != nil {
-		fmt.Print(syntax.Text(err)) // as bpftrace says it, with the line and what is wrong in it
+		fmt.Print(syntax.ErrorText(err)) // as bpftrace says it, with the line and what is wrong in it
 		return
 	}
 	for n := range syntax.All(f) {
@@ -23,7 +23,7 @@ func Example() {
 
 func ExampleText() {
 	_, err := syntax.Parse("stdin", []byte("begin { $x = 1 +; }"), nil)
-	fmt.Print(syntax.Text(err))
+	fmt.Print(syntax.ErrorText(err))
 	// Output:
 	// stdin:1:17-18: ERROR: syntax: expected expression
 	// begin { $x = 1 +; }
@@ -33,7 +33,7 @@ func ExampleText() {
 func ExampleFormat() {
 	f, err := syntax.Parse("stdin", []byte("k:vfs_read /pid==1/ {@x=@x+1 ; /* often */}"), nil)
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	os.Stdout.Write(syntax.Format(f))
@@ -53,7 +53,7 @@ interval:s:1 { add(@bytes, $1); }`), nil)
 		err = syntax.Expand(f, nil)
 	}
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	syntax.SetParams(f, []string{"512"})

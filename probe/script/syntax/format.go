@@ -17,10 +17,10 @@ const (
 // their own. Format returns nil for a script with syntax errors, and for a File that Parse did
 // not return.
 func Format(f *File) []byte {
-	if f.Source == nil || f.broken {
+	if f.In == nil || f.broken {
 		return nil
 	}
-	p := &formatter{src: f.Source}
+	p := &formatter{src: f.In}
 	return p.file(f).bytes()
 }
 
@@ -28,7 +28,7 @@ func Format(f *File) []byte {
 // of columns that are left, and whether the context needs no parentheses. The number of
 // columns wraps around below 0, as in bpftrace.
 type formatter struct {
-	src    *Source
+	src    *Text
 	lifted []string
 	// dropped is set before an if or a block whose value the parser would drop, so that no
 	// semicolon is needed after it.

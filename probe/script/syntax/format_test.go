@@ -85,7 +85,7 @@ func TestFormat(t *testing.T) {
 				return
 			}
 			if err != nil {
-				t.Fatal(Text(err))
+				t.Fatal(ErrorText(err))
 			}
 			want := strings.ReplaceAll(c.want, " \n", "\n")
 			if got := string(Format(f)); got != want {
@@ -93,7 +93,7 @@ func TestFormat(t *testing.T) {
 			}
 			again, err := Parse("stdin", []byte(want), nil)
 			if err != nil {
-				t.Fatal(Text(err))
+				t.Fatal(ErrorText(err))
 			}
 			if !Equal(f, again) {
 				t.Error("it parses to another tree")
@@ -111,7 +111,7 @@ func TestFormatFiles(t *testing.T) {
 		got := Format(f)
 		golden.Compare(t, strings.TrimSuffix(file, ".bt")+".fmt", got)
 		for _, s := range f.space {
-			if text := f.Source.Text[s.start:s.end]; s.comment && !bytes.Contains(got,
+			if text := f.In.Content[s.start:s.end]; s.comment && !bytes.Contains(got,
 				[]byte(strings.TrimSpace(text))) {
 				t.Errorf("%s: lost %q", file, text)
 			}

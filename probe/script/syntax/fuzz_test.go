@@ -35,7 +35,7 @@ func FuzzFormat(f *testing.F) {
 		file, err := Parse("fuzz", src, nil)
 		checkLocations(t, file, len(src))
 		if err != nil {
-			if Text(err) == "" {
+			if ErrorText(err) == "" {
 				t.Error("an error without text")
 			}
 			return
@@ -43,7 +43,7 @@ func FuzzFormat(f *testing.F) {
 		once := Format(file)
 		again, err := Parse("fuzz", once, nil)
 		if err != nil {
-			t.Fatalf("formatted\n%s\nit is refused:\n%s", once, Text(err))
+			t.Fatalf("formatted\n%s\nit is refused:\n%s", once, ErrorText(err))
 		}
 		if !Equal(file, again) {
 			t.Fatalf("formatted it is another tree:\n%s", once)
@@ -64,10 +64,10 @@ func checkLocations(t *testing.T, f *File, size int) {
 	t.Helper()
 	for n := range All(f) {
 		l := n.At()
-		if l.Source == nil || l.Start < 0 || l.Start > l.End || int(l.End) > len(l.Source.Text) {
+		if l.In == nil || l.Start < 0 || l.Start > l.End || int(l.End) > len(l.In.Content) {
 			t.Errorf("%T is at %d to %d", n, l.Start, l.End)
 		}
-		if size >= 0 && l.Source != nil && len(l.Source.Text) > size {
+		if size >= 0 && l.In != nil && len(l.In.Content) > size {
 			t.Errorf("%T has another source", n)
 		}
 	}

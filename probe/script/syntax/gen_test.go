@@ -314,7 +314,7 @@ func TestFormatRandom(t *testing.T) {
 		again, err := Parse("stdin", once, nil)
 		switch {
 		case err != nil:
-			t.Errorf("seed %d: %s\nformatted is\n%s\nrefused:\n%s", seed, src, once, Text(err))
+			t.Errorf("seed %d: %s\nformatted is\n%s\nrefused:\n%s", seed, src, once, ErrorText(err))
 		case !Equal(f, again):
 			a, b := differs(f, again)
 			t.Errorf("seed %d: %s\nformatted is another tree:\n%s\n%T %q\n%T %q", seed, src, once,

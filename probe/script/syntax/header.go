@@ -21,7 +21,7 @@ func ParseHeader(name string, text []byte, o *Options) (*File, error) {
 		l.End = int32(start + len(text))
 		f.Decls = append(f.Decls, &C{Loc: l, Text: text})
 	}
-	f.Loc = Loc{Source: p.src, End: int32(len(p.text))}
+	f.Loc = Loc{In: p.src, End: int32(len(p.text))}
 	return p.done(f, o)
 }
 
@@ -34,7 +34,7 @@ func (p *scriptParser) longHashLine() *C {
 		line, more := strings.CutSuffix(c.Text, "\\")
 		b.WriteString(line)
 		if !more || p.end() {
-			return &C{Loc: Loc{Source: p.src, Start: int32(start), End: c.End}, Text: b.String()}
+			return &C{Loc: Loc{In: p.src, Start: int32(start), End: c.End}, Text: b.String()}
 		}
 	}
 }

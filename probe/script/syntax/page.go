@@ -269,7 +269,7 @@ func (f *formatter) inline(p *page, s *spaces) *page {
 }
 
 func (f *formatter) comment(sp space) string {
-	return strings.TrimRight(f.src.Text[sp.start:sp.end], " \t\r")
+	return strings.TrimRight(f.src.Content[sp.start:sp.end], " \t\r")
 }
 
 // lift saves comments within an expression. They are printed as lines before the statement.

@@ -89,7 +89,7 @@ func TestParseExpressions(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %s", in, Text(err))
+			t.Errorf("%s: %s", in, ErrorText(err))
 			continue
 		}
 		want = "File(Probe(AttachPoint begin, Block(Discard(" + want + "), None)))"
@@ -130,7 +130,7 @@ func TestParseStatements(t *testing.T) {
 	} {
 		f, err := Parse("stdin", []byte("begin { "+in+" }"), nil)
 		if err != nil {
-			t.Errorf("%s: %s", in, Text(err))
+			t.Errorf("%s: %s", in, ErrorText(err))
 			continue
 		}
 		want = "File(Probe(AttachPoint begin, Block(" + want + ", None)))"
@@ -165,7 +165,7 @@ func TestParseDeclarations(t *testing.T) {
 	} {
 		f, err := Parse("stdin", []byte(in), nil)
 		if err != nil {
-			t.Errorf("%s: %s", in, Text(err))
+			t.Errorf("%s: %s", in, ErrorText(err))
 			continue
 		}
 		if got := shape(f); !strings.HasSuffix(got, "("+want+")") {
@@ -244,12 +244,12 @@ func TestErrors(t *testing.T) {
 		switch {
 		case c.want == "":
 			if err != nil {
-				t.Errorf("%q: %s", c.in, Text(err))
+				t.Errorf("%q: %s", c.in, ErrorText(err))
 			}
 		case err == nil:
 			t.Errorf("%q is accepted, want\n%s", c.in, c.want)
-		case !strings.HasPrefix(Text(err), c.want):
-			t.Errorf("%q:\n%swant\n%s", c.in, Text(err), c.want)
+		case !strings.HasPrefix(ErrorText(err), c.want):
+			t.Errorf("%q:\n%swant\n%s", c.in, ErrorText(err), c.want)
 		}
 	}
 }
@@ -274,30 +274,30 @@ func TestErrorValues(t *testing.T) {
 	if got := (Errors{}).Error(); got != "no errors" {
 		t.Error(got)
 	}
-	if got := Text(os.ErrNotExist); got != "ERROR: file does not exist\n" {
+	if got := ErrorText(os.ErrNotExist); got != "ERROR: file does not exist\n" {
 		t.Errorf("%q", got)
 	}
-	if got := Text(fmt.Errorf("open: %w", first)); got != first.String() {
+	if got := ErrorText(fmt.Errorf("open: %w", first)); got != first.String() {
 		t.Errorf("%q", got)
 	}
 }
 
 func TestLocations(t *testing.T) {
 	for _, f := range scripts(t) {
-		checkLocations(t, f, len(f.Source.Text))
+		checkLocations(t, f, len(f.In.Content))
 		for n := range All(f) {
 			if v, ok := n.(*Variable); ok && v.At().Text() != v.Name {
 				t.Errorf("%s is at %q", v.Name, v.At().Text())
 			}
 		}
 	}
-	s := NewSource("a", "b\ncd\n")
+	s := NewText("a", "b\ncd\n")
 	for offset, want := range map[int][2]int{0: {1, 1}, 1: {1, 2}, 2: {2, 1}, 4: {2, 3}, 5: {3, 1}} {
 		if l, c := s.Position(offset); l != want[0] || c != want[1] {
 			t.Errorf("%d is %d:%d, want %v", offset, l, c, want)
 		}
 	}
-	l := Loc{Source: s, Start: 0, End: 4}
+	l := Loc{In: s, Start: 0, End: 4}
 	if got := l.String(); got != "a:1-2" {
 		t.Error(got)
 	}

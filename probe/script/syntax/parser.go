@@ -71,7 +71,7 @@ func (p *scriptParser) done(f *File, o *Options) (*File, error) {
 
 // scanner scans text: names, numbers, strings, and the space between them.
 type scanner struct {
-	src  *Source
+	src  *Text
 	text string
 	pos  int
 	errs Errors
@@ -98,13 +98,13 @@ func newParser(name, text string) *parser {
 	if len(text) > mostBytes {
 		text = ""
 	}
-	p.src, p.text = NewSource(name, text), text
+	p.src, p.text = NewText(name, text), text
 	return p
 }
 
 // since returns the location from start to the current position.
 func (p *scanner) since(start int) Loc {
-	return Loc{Source: p.src, Start: int32(start), End: int32(p.pos)}
+	return Loc{In: p.src, Start: int32(start), End: int32(p.pos)}
 }
 
 func (p *scanner) none() *None { return &None{p.since(p.pos)} }
@@ -115,7 +115,7 @@ func (p *scanner) failAt(start, end int, msg string) {
 		return
 	}
 	p.errs = append(p.errs, &Error{
-		Loc: Loc{Source: p.src, Start: int32(start), End: int32(max(start, end))}, Msg: "syntax: " + msg,
+		Loc: Loc{In: p.src, Start: int32(start), End: int32(max(start, end))}, Msg: "syntax: " + msg,
 	})
 	p.dead = len(p.errs) == mostErrors
 }
@@ -234,7 +234,7 @@ func (p *scriptParser) file() *File {
 		}
 		p.layout()
 	}
-	f.Loc = Loc{Source: p.src, End: int32(p.pos)}
+	f.Loc = Loc{In: p.src, End: int32(p.pos)}
 	f.space = p.space
 	return f
 }

@@ -11,7 +11,7 @@ func parsed(t *testing.T, src string) *File {
 	t.Helper()
 	f, err := Parse("stdin", []byte(src), nil)
 	if err != nil {
-		t.Fatal(Text(err))
+		t.Fatal(ErrorText(err))
 	}
 	return f
 }
@@ -57,7 +57,7 @@ func TestExpand(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := parsed(t, c.in)
 			if err := Expand(f, nil); err != nil {
-				t.Fatal(Text(err))
+				t.Fatal(ErrorText(err))
 			}
 			if got := string(Dump(f)); got != c.want {
 				t.Errorf("got\n%swant\n%s", got, c.want)
@@ -131,15 +131,15 @@ func TestExpandErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := Expand(parsed(t, c.in), nil)
-			if err == nil || !strings.Contains(Text(err), c.want) {
-				t.Errorf("got\n%swant\n%s", Text(fmt.Errorf("%w", err)), c.want)
+			if err == nil || !strings.Contains(ErrorText(err), c.want) {
+				t.Errorf("got\n%swant\n%s", ErrorText(fmt.Errorf("%w", err)), c.want)
 			}
 		})
 	}
 	f := parsed(t, "macro cpu(x) { x } begin { cpu(1); cpu(); }")
 	library := func(n string) bool { return n == "cpu" }
 	if err := Expand(f, &ExpandOptions{Builtin: library}); err != nil {
-		t.Error(Text(err))
+		t.Error(ErrorText(err))
 	}
 }
 
@@ -186,7 +186,7 @@ func TestConditions(t *testing.T) {
 		o := &Options{Defined: func(n string) bool { return n == "A" }}
 		f, err := Parse("stdin", []byte(c.in+"\nbegin {}"), o)
 		if err != nil {
-			t.Fatal(Text(err))
+			t.Fatal(ErrorText(err))
 		}
 		var got []string
 		for _, d := range f.Decls {
@@ -209,11 +209,11 @@ func TestConditions(t *testing.T) {
 	} {
 		o := &Options{Defined: func(string) bool { return false }}
 		_, err := Parse("stdin", []byte(in+"\nbegin {}"), o)
-		if err == nil || !strings.HasPrefix(Text(err), want) {
+		if err == nil || !strings.HasPrefix(ErrorText(err), want) {
 			t.Errorf("%q: %v, want %s", in, err, want)
 		}
 		if _, err := Parse("stdin", []byte(in+"\nbegin {}"), nil); err != nil {
-			t.Errorf("%q is evaluated: %s", in, Text(err))
+			t.Errorf("%q is evaluated: %s", in, ErrorText(err))
 		}
 	}
 }
@@ -271,7 +271,7 @@ func TestEnumeratorsOfDefines(t *testing.T) {
 		err = Expand(f, nil)
 	}
 	if err != nil {
-		t.Fatal(Text(err))
+		t.Fatal(ErrorText(err))
 	}
 	if got := string(Dump(f)); !strings.Contains(got, "print(A + 3)") {
 		t.Errorf("expanded is\n%s", got)

@@ -202,7 +202,7 @@ func (s *System) planned(p *syntax.AttachPoint, t probe.Target) *btf.Struct {
 }
 
 // arguments returns the arguments and fields of a program in package probe's plan.
-func (s *System) arguments(p *syntax.AttachPoint, program *probe.Program) *btf.Struct {
+func (s *System) arguments(p *syntax.AttachPoint, program *probe.ProgramPlan) *btf.Struct {
 	all := &btf.Struct{Name: p.Provider + "_args"}
 	named := s.Type
 	if inUser(p) {

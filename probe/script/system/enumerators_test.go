@@ -44,7 +44,7 @@ func TestEnumeratorNames(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := check(t, s, test.script)
 			if err != nil {
-				t.Fatal(syntax.Text(err))
+				t.Fatal(syntax.ErrorText(err))
 			}
 			_, v := p.Map("@")
 			if name, ok := v.Enumerator(test.value); name != test.want || ok != (test.want != "") {

@@ -27,7 +27,7 @@ format:
 	c, err := script.Check("stdin", `tracepoint:sched:sched_w* { @[args.comm] = args.prio; }`,
 		&script.Options{System: s})
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	fmt.Println(c.Types.Map("@"))

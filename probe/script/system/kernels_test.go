@@ -42,7 +42,7 @@ func TestKernels(t *testing.T) {
 			}), nil)
 			p, err := check(t, s, script)
 			if err != nil {
-				t.Fatal(syntax.Text(err))
+				t.Fatal(syntax.ErrorText(err))
 			}
 			for name, want := range map[string]string{
 				"@parent": "int32", "@start": "uint64", "@waits": "uint32", "@comm": "string[16]",

@@ -91,7 +91,7 @@ func TestLimits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			points, err := run(t, s, test.script)
 			if text := ""; err != nil {
-				text = syntax.Text(err)
+				text = syntax.ErrorText(err)
 				if test.want == "" || !strings.Contains(text, test.want) {
 					t.Errorf("error is\n%s\nwant %q", text, test.want)
 				}
@@ -134,7 +134,7 @@ func TestWildcardsOnce(t *testing.T) {
 			fmt.Fprintf(&b, kind+", begin { @ = 1; }\n", i)
 		}
 		if _, err := run(t, s, b.String()); err != nil {
-			t.Fatal(syntax.Text(err))
+			t.Fatal(syntax.ErrorText(err))
 		}
 		for _, place := range []string{"events/group1", "kernel/btf/vmlinux"} {
 			if name, n := root.most(place); n > 1 {
@@ -149,7 +149,7 @@ func TestWildcardsOnce(t *testing.T) {
 func TestFormatsOnce(t *testing.T) {
 	s, root := machine(t, 20)
 	if _, err := run(t, s, `tracepoint:group*:* { @ = args.prev_pid; }`); err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	if _, n := root.most("proc/self/mounts"); n > 3 {
 		t.Errorf("the table of mounts is read %d times", n)
@@ -159,7 +159,7 @@ func TestFormatsOnce(t *testing.T) {
 	for i := range 90 {
 		fmt.Fprintf(&b, "tracepoint:group1:nosuch%d { @ = args.prev_pid; }\n", i)
 	}
-	if _, err := run(t, s, b.String()); err == nil || !strings.Contains(syntax.Text(err), "nosuch89") {
+	if _, err := run(t, s, b.String()); err == nil || !strings.Contains(syntax.ErrorText(err), "nosuch89") {
 		t.Errorf("error is %v", err)
 	}
 	if name, n := root.most("events/group1"); n > 3 {
@@ -175,8 +175,8 @@ func TestUserFunctionsOnce(t *testing.T) {
 		`uprobe:/bin/target:add { @ = args.a; } uprobe:/bin/target:add { @b = args.b; }`,
 	} {
 		s, root := machine(t, 1)
-		if _, err := run(t, s, script); err != nil && strings.Contains(syntax.Text(err), "args.a") {
-			t.Error(syntax.Text(err))
+		if _, err := run(t, s, script); err != nil && strings.Contains(syntax.ErrorText(err), "args.a") {
+			t.Error(syntax.ErrorText(err))
 		}
 		// It is looked up and then opened, for its functions and for their arguments.
 		if _, n := root.most("bin/target"); n > 6 {
@@ -188,7 +188,7 @@ func TestUserFunctionsOnce(t *testing.T) {
 	for i := range 90 {
 		fmt.Fprintf(&b, "uprobe:/bin/nosuch%d:f { @ = args.a; }\n", i)
 	}
-	if _, err := run(t, s, b.String()); err == nil || !strings.Contains(syntax.Text(err), "nosuch89") {
+	if _, err := run(t, s, b.String()); err == nil || !strings.Contains(syntax.ErrorText(err), "nosuch89") {
 		t.Errorf("error is %v", err)
 	}
 	if name, n := root.most("bin"); n > 40 {
@@ -214,7 +214,7 @@ func TestMatching(t *testing.T) {
 		fmt.Fprintf(&b, "tracepoint:gr*:nosuch%d* { @ = 1; }\n", i)
 	}
 	if _, err := run(t, s, b.String()); err != nil {
-		t.Errorf("refused: %s", syntax.Text(err))
+		t.Errorf("refused: %s", syntax.ErrorText(err))
 	}
 }
 
@@ -239,7 +239,7 @@ func TestBombs(t *testing.T) {
 	s, _ := machine(t, 40)
 	many := strings.Repeat
 	if _, err := run(t, s, `tracepoint:group1:* { print(args) } rawtracepoint:raw0* { }`); err != nil {
-		t.Fatal(syntax.Text(err)) // what is read once is read
+		t.Fatal(syntax.ErrorText(err)) // what is read once is read
 	}
 	for name, script := range map[string]string{
 		"tracepoints":     many("tracepoint:*:* { print(args) }\n", 1000),

@@ -15,7 +15,7 @@ func TestTypeOfModule(t *testing.T) {
 	for _, point := range []string{"kprobe:overlay:ovl_init_fs_context", "kprobe:ovl_init_fs_context", "kretprobe:overlay:ovl_*"} {
 		p, err := check(t, s, point+" { @ = ((struct ovl_fs *)5).numlayer; }")
 		if err != nil {
-			t.Errorf("%s: %s", point, syntax.Text(err))
+			t.Errorf("%s: %s", point, syntax.ErrorText(err))
 			continue
 		}
 		if _, v := p.Map("@"); v.String() != "uint32" {

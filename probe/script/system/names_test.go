@@ -69,8 +69,8 @@ func TestNamesOfFunctions(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := check(t, s, test.script)
 			if err != nil {
-				if test.refused == "" || !strings.Contains(syntax.Text(err), test.refused) {
-					t.Errorf("error is\n%s\nwant %q", syntax.Text(err), test.refused)
+				if test.refused == "" || !strings.Contains(syntax.ErrorText(err), test.refused) {
+					t.Errorf("error is\n%s\nwant %q", syntax.ErrorText(err), test.refused)
 				}
 				return
 			}
@@ -92,7 +92,7 @@ func TestTracing(t *testing.T) {
 	} {
 		_, err := script.Check("stdin", test.point+` { $ret = skboutput("f.pcap", (int64 *)1, 1, 0); }`, nil)
 		if text := ""; err != nil {
-			text = syntax.Text(err)
+			text = syntax.ErrorText(err)
 			if test.refused == "" || !strings.Contains(text, test.refused) {
 				t.Errorf("%s: %s", test.point, text)
 			}
@@ -119,7 +119,7 @@ func TestNamedPoints(t *testing.T) {
 	} {
 		points, err := run(t, s, script)
 		if err != nil {
-			t.Errorf("%s: %s", script, syntax.Text(err))
+			t.Errorf("%s: %s", script, syntax.ErrorText(err))
 			continue
 		}
 		var got []string
@@ -143,7 +143,7 @@ func TestUntraceable(t *testing.T) {
 	} {
 		p, err := check(t, s, script)
 		if err != nil {
-			t.Errorf("%s: %s", script, syntax.Text(err))
+			t.Errorf("%s: %s", script, syntax.ErrorText(err))
 			continue
 		}
 		if _, v := p.Map("@"); v.String() != want {

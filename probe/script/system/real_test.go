@@ -66,13 +66,13 @@ format:
 `
 			s := system.New(probe.NewEnv(&probe.EnvOptions{
 				Root: fstest.MapFS{
-					"sys/kernel/btf/vmlinux": {Data: raw},
+					"sys/kernel/btf/vmlinux":                                     {Data: raw},
 					"sys/kernel/tracing/events/syscalls/sys_enter_execve/format": {Data: []byte(format)},
 				}, Release: version + ".0", Arch: "amd64",
 			}), nil)
 			for name, text := range realScripts {
 				if _, err := check(t, s, text); err != nil {
-					t.Errorf("%s: %s", name, syntax.Text(err))
+					t.Errorf("%s: %s", name, syntax.ErrorText(err))
 				}
 			}
 			shared := 0

@@ -20,7 +20,7 @@ import (
 )
 
 // check checks a script for a machine.
-func check(t *testing.T, s *system.System, text string) (*types.Program, error) {
+func check(t *testing.T, s *system.System, text string) (*types.Script, error) {
 	t.Helper()
 	c, err := script.Check("stdin", text, &script.Options{System: s, Arch: "amd64"})
 	return c.Types, err
@@ -51,7 +51,7 @@ func TestArgs(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := check(t, s, test.script)
 			if err != nil {
-				t.Fatal(syntax.Text(err))
+				t.Fatal(syntax.ErrorText(err))
 			}
 			if _, v := p.Map("@"); v.String() != test.want {
 				t.Errorf("@ is %v, want %s", v, test.want)
@@ -79,7 +79,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := check(t, s, test.script)
-			if err == nil || !strings.Contains(syntax.Text(err), test.want) {
+			if err == nil || !strings.Contains(syntax.ErrorText(err), test.want) {
 				t.Errorf("error is %v, want %q", err, test.want)
 			}
 		})
@@ -294,8 +294,8 @@ func TestRawEnumerators(t *testing.T) {
 	} {
 		p, err := check(t, s, script)
 		if err != nil {
-			if want != "" || !strings.Contains(syntax.Text(err), "Unknown identifier: 'NOSUCH'") {
-				t.Errorf("%s: %s", script, syntax.Text(err))
+			if want != "" || !strings.Contains(syntax.ErrorText(err), "Unknown identifier: 'NOSUCH'") {
+				t.Errorf("%s: %s", script, syntax.ErrorText(err))
 			}
 			continue
 		}
@@ -375,7 +375,7 @@ kprobe:vfs_read {
 }`
 	p, err := check(t, s, script)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	for name, want := range map[string]string{
 		"@ka": "string[4]", "@kb": "string[4]", "@kc": "uint32[4]", "@sa": "uint8[4]", "@sb": "string[5]",

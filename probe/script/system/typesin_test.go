@@ -64,7 +64,7 @@ func TestUserTypes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := check(t, s, test.script)
 			if err != nil {
-				t.Fatal(syntax.Text(err))
+				t.Fatal(syntax.ErrorText(err))
 			}
 			if _, v := p.Map("@"); v.String() != test.want {
 				t.Errorf("@ is %v, want %s", v, test.want)

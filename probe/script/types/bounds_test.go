@@ -94,7 +94,7 @@ func TestHostile(t *testing.T) {
 			p, err := check(src, nil)
 			text := ""
 			if err != nil {
-				text = syntax.Text(err)
+				text = syntax.ErrorText(err)
 			} else {
 				text = string(syntax.DumpNotes(p.File, func(x syntax.Expr) string { return p.Type(x).String() }))
 			}
@@ -118,7 +118,7 @@ func TestPointsAreNotCopied(t *testing.T) {
 		err = attach.Parse(f, nil)
 	}
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	points := func(f *syntax.File) (list []*syntax.AttachPoint) {
 		for _, d := range f.Decls {
@@ -128,7 +128,7 @@ func TestPointsAreNotCopied(t *testing.T) {
 	}
 	p, err := types.Check(f, nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	if len(p.File.Decls) != 3 || !slices.Equal(points(f), points(p.File)) {
 		t.Errorf("%d probes with the points %v, not %v", len(p.File.Decls), points(p.File), points(f))
@@ -153,7 +153,7 @@ func TestProbeLimits(t *testing.T) {
 // TestErrorBehindWarnings: before, an error behind a hundred warnings was not returned.
 func TestErrorBehindWarnings(t *testing.T) {
 	_, err := check("begin { "+strings.Repeat("{ return; 1; } ", 200)+`@ = 1; @ = "a"; }`, nil)
-	if err == nil || !strings.Contains(syntax.Text(err), "ERROR: Type mismatch for @") {
+	if err == nil || !strings.Contains(syntax.ErrorText(err), "ERROR: Type mismatch for @") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -164,7 +164,7 @@ func TestLongTypes(t *testing.T) {
 	wide := "(" + strings.Repeat("1,", 2_000) + "1)"
 	p, err := check("begin { @ = "+wide+" }", nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	_, v := p.Map("@")
 	if text := v.String(); len(text) != 4096+len("...") || !strings.HasSuffix(text, "...") {
@@ -182,7 +182,7 @@ func TestSharedNames(t *testing.T) {
 	p, err := check(`begin { if (pid) { $a = 1; @a = $a; } else { $a = "text"; @b = $a; }
 		$c = 1; if (tid) { $c = 70000; } @c = $c; }`, nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	for name, want := range map[string]string{"@a": "int8", "@b": "string[5]", "@c": "int32"} {
 		if _, v := p.Map(name); v.String() != want {

@@ -70,7 +70,7 @@ func (c *checker) define() {
 			strconv.Itoa(mostC)+" bytes: use fewer")
 		return
 	}
-	decls, err := cdecl.Parse(first.Source.Name, []byte(b.String()), &cdecl.Options{
+	decls, err := cdecl.Parse(first.In.Name, []byte(b.String()), &cdecl.Options{
 		Arch: c.arch, Resolve: c.resolveC,
 	})
 	if err != nil {

@@ -40,8 +40,8 @@ type Options struct {
 	Frames uint64
 }
 
-// Program is a script whose types are determined.
-type Program struct {
+// Script is a script whose types are determined.
+type Script struct {
 	// File is the script in the form that is compiled: constants are folded, a probe has one
 	// attach point if types depend on it, and the keys of maps and the casts that bpftrace
 	// adds are explicit.
@@ -56,18 +56,18 @@ type Program struct {
 }
 
 // Type returns the type of a node of File: of an expression, or of a type in the script.
-func (p *Program) Type(n syntax.Node) Type { return p.types.at(n) }
+func (s *Script) Type(n syntax.Node) Type { return s.types.at(n) }
 
 // Map returns the types of the keys and values of a map, whose name begins with "@".
-func (p *Program) Map(name string) (key, value Type) {
-	return p.types.at(keyOf(name)), p.types.at(valueOf(name))
+func (s *Script) Map(name string) (key, value Type) {
+	return s.types.at(keyOf(name)), s.types.at(valueOf(name))
 }
 
 // Maps returns the names of the maps, and of the options that getopt parses, sorted.
-func (p *Program) Maps() []string {
+func (s *Script) Maps() []string {
 	var names []string
-	for i, k := range p.types.items {
-		if v, ok := k.(valueOf); ok && p.types.types[i].Kind != None {
+	for i, k := range s.types.items {
+		if v, ok := k.(valueOf); ok && s.types.types[i].Kind != None {
 			names = append(names, string(v))
 		}
 	}
@@ -76,21 +76,21 @@ func (p *Program) Maps() []string {
 }
 
 // Scalar reports whether a map has no keys. Its element has the key 0 in File.
-func (p *Program) Scalar(name string) bool { return p.scalar[name] }
+func (s *Script) Scalar(name string) bool { return s.scalar[name] }
 
 // Enumerator returns the value of an enumerator, for a syntax.Identifier of File. ok reports
 // whether there is one.
-func (p *Program) Enumerator(name string) (value uint64, ok bool) {
-	e, ok := p.value(name)
+func (s *Script) Enumerator(name string) (value uint64, ok bool) {
+	e, ok := s.value(name)
 	return e.value, ok
 }
 
 // Options returns the options that the script reads with getopt, by name. An option is an element
 // of the map of its name in File.
-func (p *Program) Options() []Option {
+func (s *Script) Options() []Option {
 	var list []Option
-	for _, name := range slices.Sorted(maps.Keys(p.opts)) {
-		list = append(list, p.opts[name])
+	for _, name := range slices.Sorted(maps.Keys(s.opts)) {
+		list = append(list, s.opts[name])
 	}
 	return list
 }
@@ -111,7 +111,7 @@ type scoped struct {
 // parsed. It does not change the file. The error is a [syntax.Errors]. It may also contain
 // warnings, which its String method prints last. It is an error if the script has more probes
 // than Options.Config allows, or generates more programs.
-func Check(f *syntax.File, o *Options) (*Program, error) {
+func Check(f *syntax.File, o *Options) (*Script, error) {
 	c := newChecker(o)
 	if !c.fits(f) {
 		return nil, c.errs
@@ -137,7 +137,7 @@ func Check(f *syntax.File, o *Options) (*Program, error) {
 	if c.failed {
 		return nil, c.errs
 	}
-	return &Program{
+	return &Script{
 		File: c.file, Warnings: c.errs, types: c.types, scalar: c.scalar, opts: c.opts, value: c.enumerator,
 	}, nil
 }
@@ -390,10 +390,10 @@ func (c *checker) split() {
 
 // betweenSlashes returns the location of a predicate with the slashes around it.
 func betweenSlashes(l syntax.Loc) syntax.Loc {
-	if l.Source == nil {
+	if l.In == nil {
 		return l
 	}
-	text := l.Source.Text
+	text := l.In.Content
 	start, end := int(l.Start)-1, int(l.End)
 	for start >= 0 && text[start] != '/' {
 		start--

@@ -5,7 +5,7 @@
 //	…
 //	p, err := types.Check(f, nil)
 //	if err != nil {
-//		fmt.Print(syntax.Text(err))
+//		fmt.Print(syntax.ErrorText(err))
 //		return
 //	}
 //	for _, name := range p.Maps() {
@@ -25,5 +25,5 @@
 // Time and memory are limited for every script: the probes and programs that its configuration
 // allows, 25,000 nodes in all copies of actions, with what the passes make of them, 50 rounds,
 // 500,000 steps, 100 errors and as many warnings. The limits are checked before anything is
-// copied. Attach points are never copied: those of Program.File are the script's.
+// copied. Attach points are never copied: those of Script.File are the script's.
 package types

@@ -14,12 +14,12 @@ func Example() {
 		err = attach.Parse(f, nil)
 	}
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	p, err := types.Check(f, nil)
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	for _, name := range p.Maps() {
@@ -37,7 +37,7 @@ func ExampleCheck() {
 	if err == nil {
 		_, err = types.Check(f, nil)
 	}
-	fmt.Print(syntax.Text(err))
+	fmt.Print(syntax.ErrorText(err))
 	// Output:
 	// stdin:1:17-27: ERROR: Type mismatch for $x: trying to assign value of type 'string[4]' when variable already has a type 'int8'
 	// begin { $x = 1; $x = "one"; }

@@ -25,8 +25,8 @@ func TestFunctions(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := check(test.script, nil)
 			if err != nil {
-				if !strings.Contains(syntax.Text(err), test.want) {
-					t.Errorf("error is\n%s\nwant %q", syntax.Text(err), test.want)
+				if !strings.Contains(syntax.ErrorText(err), test.want) {
+					t.Errorf("error is\n%s\nwant %q", syntax.ErrorText(err), test.want)
 				}
 				return
 			}

@@ -15,14 +15,14 @@ func configured(t *testing.T, script string) (*syntax.File, *config.Config) {
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(script), nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	c, _, err := config.Read(f, nil)
 	if err == nil {
 		err = attach.Parse(f, nil)
 	}
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	return f, c
 }
@@ -32,7 +32,7 @@ func TestConfigTypes(t *testing.T) {
 	f, c := configured(t, `config = { max_strlen = 40; stack_mode = raw } begin { @s = str(pid); @k = kstack; }`)
 	p, err := types.Check(f, &types.Options{Config: c})
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	if _, v := p.Map("@s"); v.String() != "string[40]" {
 		t.Errorf("@s is %v", v)
@@ -56,7 +56,7 @@ func TestResources(t *testing.T) {
 			f, c := configured(t, test.script)
 			_, err := types.Check(f, &types.Options{Config: c})
 			if text := ""; err != nil {
-				text = syntax.Text(err)
+				text = syntax.ErrorText(err)
 				if test.want == "" || !strings.Contains(text, test.want) {
 					t.Errorf("error is\n%s\nwant %q", text, test.want)
 				}

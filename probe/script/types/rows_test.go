@@ -70,7 +70,7 @@ func accepted(r *funcs.Row, provider string, unsafe bool) (result string, ok boo
 		src := fmt.Sprintf("struct sock { int a; } %s { %s; }", point(provider), call)
 		p, err := check(src, &types.Options{Unsafe: unsafe, Arch: "amd64"})
 		if err != nil {
-			said += src + "\n" + syntax.Text(err)
+			said += src + "\n" + syntax.ErrorText(err)
 			continue
 		}
 		for n := range syntax.All(p.File) {

@@ -13,7 +13,7 @@ import (
 )
 
 // check checks a script that may use unstable features.
-func check(src string, o *types.Options) (*types.Program, error) {
+func check(src string, o *types.Options) (*types.Script, error) {
 	if o == nil {
 		o = &types.Options{}
 	}
@@ -59,7 +59,7 @@ func TestMaps(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := check(test.src, nil)
 			if err != nil {
-				t.Fatal(syntax.Text(err))
+				t.Fatal(syntax.ErrorText(err))
 			}
 			key, value := p.Map("@")
 			if key.String() != test.key || value.String() != test.value {
@@ -107,8 +107,8 @@ func TestErrors(t *testing.T) {
 			if err == nil {
 				t.Fatalf("accepted, want %q", test.msg)
 			}
-			if !strings.Contains(syntax.Text(err), test.msg) {
-				t.Errorf("error is\n%swant %q", syntax.Text(err), test.msg)
+			if !strings.Contains(syntax.ErrorText(err), test.msg) {
+				t.Errorf("error is\n%swant %q", syntax.ErrorText(err), test.msg)
 			}
 		})
 	}
@@ -134,7 +134,7 @@ func TestUnchanged(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	p, err := check(`begin { let $x; 1; return; print(2) }`, nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	text := p.Warnings.String()
 	for _, want := range []string{
@@ -188,7 +188,7 @@ func FuzzCheck(f *testing.F) {
 			t.Errorf("took %v", took)
 		}
 		q, err2 := check(src, nil)
-		if (err == nil) != (err2 == nil) || err != nil && syntax.Text(err) != syntax.Text(err2) {
+		if (err == nil) != (err2 == nil) || err != nil && syntax.ErrorText(err) != syntax.ErrorText(err2) {
 			t.Fatalf("first\n%v\nthen\n%v", err, err2)
 		}
 		if err != nil {
@@ -202,13 +202,13 @@ func FuzzCheck(f *testing.F) {
 		formatted := syntax.Format(tree)
 		r, err := check(string(formatted), nil)
 		if err != nil {
-			t.Fatalf("formatted is\n%s\nwhich is refused:\n%s", formatted, syntax.Text(err))
+			t.Fatalf("formatted is\n%s\nwhich is refused:\n%s", formatted, syntax.ErrorText(err))
 		}
 		sameMaps(t, p, r)
 	})
 }
 
-func sameMaps(t *testing.T, p, q *types.Program) {
+func sameMaps(t *testing.T, p, q *types.Script) {
 	t.Helper()
 	for _, name := range p.Maps() {
 		k, v := p.Map(name)
@@ -244,7 +244,7 @@ end { clear(@start); }`
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := types.Check(f, nil); err != nil {
-			b.Fatal(syntax.Text(err))
+			b.Fatal(syntax.ErrorText(err))
 		}
 	}
 }

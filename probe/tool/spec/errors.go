@@ -30,7 +30,7 @@ func inText(text string, e *syntax.Error) error {
 	for _, h := range e.Hints {
 		msg += "; " + strings.TrimSuffix(h, "\n")
 	}
-	if e.Loc.Source == nil {
+	if e.Loc.In == nil {
 		return fmt.Errorf("%q: %s", text, msg)
 	}
 	return &mistake{text, int(e.Loc.Start), msg}
@@ -125,7 +125,7 @@ var word = regexp.MustCompile(`^\s*(\w+|=)`)
 
 // hint returns what is written instead of what expressions no longer have, at an error's place.
 func hint(text string, e *syntax.Error) string {
-	if e.Loc.Source == nil {
+	if e.Loc.In == nil {
 		return ""
 	}
 	m := word.FindStringSubmatch(text[e.Loc.Start:])

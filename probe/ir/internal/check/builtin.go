@@ -70,7 +70,7 @@ func (c *checker) processName() (*typed.Node, error) {
 }
 
 func (c *checker) isReturn(out *typed.Node) (*typed.Node, error) {
-	if !c.pp.Session() {
+	if !c.pp.EntryReturn() {
 		return constOf(ir.BoolType(), eval.B2u(c.pp.Returns)), nil
 	}
 	return out, c.session(out.Str)

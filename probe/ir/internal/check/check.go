@@ -24,7 +24,7 @@ import (
 type Checked struct {
 	Body []*typed.Stmt
 	Vars []*ir.Var
-	Pp   *probe.Program
+	Pp   *probe.ProgramPlan
 	Kern ir.Version
 	// Cgroup is the path to the current cgroup, for storage by cgroup.
 	Cgroup cgroupPath

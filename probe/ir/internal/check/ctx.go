@@ -20,7 +20,7 @@ import (
 type locator struct {
 	prog *ir.Program
 	plan *probe.Plan
-	pp   *probe.Program
+	pp   *probe.ProgramPlan
 	kern ir.Version
 }
 
@@ -40,7 +40,7 @@ func (l *locator) context(e *ir.Expr) (*typed.Node, error) {
 	case ir.OpUaddr:
 		return l.userAddr(e.Str)
 	case ir.OpRet:
-		if l.pp.Ret == nil && l.pp.Session() {
+		if l.pp.Ret == nil && l.pp.EntryReturn() {
 			return l.register(l.specialReg("ret"), ir.Uint64Type())
 		}
 		if l.pp.Ret == nil {

@@ -12,7 +12,7 @@ import (
 // typeExpr returns an expression with types. Its variables have the types with which they were made.
 func typeExpr(t *testing.T, e *ir.Expr) (*typed.Node, error) {
 	t.Helper()
-	plan := &probe.Plan{Programs: []probe.Program{{Name: "p"}}}
+	plan := &probe.Plan{Programs: []probe.ProgramPlan{{Name: "p"}}}
 	c, err := newChecker(&ir.Program{Actions: make([]ir.Action, 1)}, plan, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -19,13 +19,13 @@ const (
 
 // session refuses features of session programs in other programs.
 func (l *locator) session(what string) error {
-	if !l.pp.Session() {
+	if !l.pp.EntryReturn() {
 		return Unsupported(what, ir.Version{6, 10},
-			l.targetName()+" has no session program: it needs probe.Options.Session, and Linux 6.10 for kprobes, 6.13 for uprobes, 7.0 for fentry")
+			l.targetName()+" has no session program: it needs probe.Options.EntryReturn, and Linux 6.10 for kprobes, 6.13 for uprobes, 7.0 for fentry")
 	}
 	if what == ir.StmtSkip.String() && l.pp.Type == ebpf.Tracing {
 		return Unsupported(what, ir.Version{},
-			l.targetName()+" is a tracing session, whose returns the kernel does not leave out: test what SetSessionCookie kept")
+			l.targetName()+" is a tracing session, whose returns the kernel does not leave out: test what SetCallCookie kept")
 	}
 	_, err := KernelFunc(l.plan, KfuncIsReturn)
 	return err

@@ -81,8 +81,8 @@ func (c *checker) newWalker(plain bool) (*bpfwalk.Walker, error) {
 
 // atEntries reports whether a program runs at the first instructions of functions only. Go programs
 // are probed behind the stack check, and parts that a compiler split off are not called.
-func atEntries(p *probe.Program) bool {
-	return p.UserRegs && !p.Returns && !p.Session() && p.Go == nil && !slices.ContainsFunc(p.Sites, func(s probe.Site) bool {
+func atEntries(p *probe.ProgramPlan) bool {
+	return p.UserRegs && !p.Returns && !p.EntryReturn() && p.Go == nil && !slices.ContainsFunc(p.Sites, func(s probe.Site) bool {
 		u, ok := s.Target.(probe.Uprobe)
 		return !ok || u.Symbol == "" || u.Offset != 0 || kernelcode.IsSplit(s.Symbol)
 	})

@@ -13,7 +13,7 @@ import (
 
 // checkBlock checks statements for a program on a kernel.
 func checkBlock(kernel string, form loops.Form, body []*ir.Stmt) (*Checked, error) {
-	plan := &probe.Plan{Kernel: kernel, Programs: []probe.Program{{Name: "p", Type: ebpf.TracePoint}}}
+	plan := &probe.Plan{Kernel: kernel, Programs: []probe.ProgramPlan{{Name: "p", Type: ebpf.TracePoint}}}
 	return Check(&ir.Program{Loops: form, Actions: []ir.Action{{Body: body}}}, plan, 0, nil)
 }
 

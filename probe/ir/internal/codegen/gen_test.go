@@ -71,7 +71,7 @@ func TestInstructions(t *testing.T) {
 		{"event", []string{"6.12"}, []*ir.Stmt{{Op: ir.StmtEmit, Map: events, X: op(ir.OpTuple, pid, comm)}}},
 	} {
 		for _, kernel := range c.kernels {
-			plan := &probe.Plan{Kernel: kernel, Arch: "amd64", Programs: []probe.Program{{
+			plan := &probe.Plan{Kernel: kernel, Arch: "amd64", Programs: []probe.ProgramPlan{{
 				Name: "p", Type: ebpf.TracePoint, Method: probe.MethodPerfLink, Sites: []probe.Site{{Target: probe.Tracepoint{Group: "g", Name: "n"}}},
 			}}}
 			p := &ir.Program{Actions: []ir.Action{{Body: c.body}}}

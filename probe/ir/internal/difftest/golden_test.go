@@ -64,7 +64,7 @@ func goldenPlans() map[string]*probe.Plan {
 				} else {
 					name += "-nobtf"
 				}
-				out[name] = &probe.Plan{Arch: arch, Kernel: release, Programs: []probe.Program{{
+				out[name] = &probe.Plan{Arch: arch, Kernel: release, Programs: []probe.ProgramPlan{{
 					Name: "p0", Type: ebpf.Kprobe, Context: probe.ContextPtRegs, Method: probe.MethodPerfLink,
 					Args: args, Sites: []probe.Site{{Target: probe.Kprobe{Symbol: "f"}, Symbol: "f", Address: 0xffff800000001000, Cookie: 1}},
 				}}}

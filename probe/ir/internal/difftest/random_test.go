@@ -302,7 +302,7 @@ func seedName(seed uint64) string { return fmt.Sprintf("seed %d", seed) }
 // rawPlan returns a plan for a raw tracepoint with the given argument types.
 // BPF_PROG_TEST_RUN passes the arguments.
 func rawPlan(kernel, arch string, args ...btf.Type) *probe.Plan {
-	pp := probe.Program{
+	pp := probe.ProgramPlan{
 		Name: "p0", Type: ebpf.RawTracepoint, AttachTo: "sys_enter",
 		Context: probe.ContextRawArgs, Method: probe.MethodRun,
 		Sites: []probe.Site{{Target: probe.RawTracepoint{Name: "sys_enter"}, Cookie: probe.MakeCookie(0, 0, 0)}},
@@ -314,5 +314,5 @@ func rawPlan(kernel, arch string, args ...btf.Type) *probe.Plan {
 			Loc: probe.Location{Kind: probe.LocationContext, Offset: int64(8 * i), Size: size},
 		})
 	}
-	return &probe.Plan{Arch: arch, Kernel: kernel, Programs: []probe.Program{pp}}
+	return &probe.Plan{Arch: arch, Kernel: kernel, Programs: []probe.ProgramPlan{pp}}
 }

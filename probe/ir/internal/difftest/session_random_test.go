@@ -155,11 +155,11 @@ func (s *sessionSubject) session(t *testing.T, p *ir.Program) *probe.Plan {
 		return s.plan
 	}
 	env := probe.NewEnv(nil)
-	plan, err := probe.Resolve(env, p.Targets(), &probe.Options{Session: true})
+	plan, err := probe.Resolve(env, p.Targets(), &probe.Options{EntryReturn: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !plan.Programs[0].Session() {
+	if !plan.Programs[0].EntryReturn() {
 		t.Fatalf("no session: %s", plan)
 	}
 	if plan.BTF, err = env.BTF(); err != nil {

@@ -79,7 +79,7 @@ func TestOperands(t *testing.T) {
 
 func testOperand(t *testing.T, arch string, a *usdt.Arg, regs *stack.Regs, ctx []byte) bool {
 	want, evalErr := a.Eval(regs, anyMemory{}, nil)
-	plan := &probe.Plan{Arch: arch, Kernel: "6.1.0", Programs: []probe.Program{{
+	plan := &probe.Plan{Arch: arch, Kernel: "6.1.0", Programs: []probe.ProgramPlan{{
 		Name: "p0", Type: ebpf.Kprobe, Context: probe.ContextPtRegs, UserRegs: true, Method: probe.MethodPerfLink,
 		Args:  []probe.Arg{{Name: "a", Loc: probe.Location{Kind: probe.LocationUSDT, Operand: a, User: true}}},
 		Sites: []probe.Site{{Target: probe.USDT{}}},

@@ -55,7 +55,7 @@ func check(t *testing.T, script string) (string, *syntax.File) {
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(script), nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	var said []string
 	report := func(_ syntax.Node, s syntax.Severity, msg string) *syntax.Error {

@@ -16,7 +16,7 @@ func folded(t *testing.T, x string) (text, said string) {
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte("begin { $r = "+x+"; }"), nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	fold.File(f, func(_ syntax.Node, _ syntax.Severity, msg string) { said += msg })
 	_, text, _ = strings.Cut(string(syntax.Dump(f)), "$r = ")

@@ -18,7 +18,7 @@ func Example() {
 		err = syntax.Expand(f, nil)
 	}
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	fmt.Printf("%s", syntax.Dump(f))

@@ -22,7 +22,7 @@ func load(t *testing.T, script string, dirs ...fs.FS) (*syntax.File, syntax.Erro
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(script), nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	o := &imports.Options{}
 	for i, d := range dirs {
@@ -45,7 +45,7 @@ func TestLoad(t *testing.T) {
 	f, w, err := load(t, `import "lib"; import "x.bt"; import "lib"; import "stdlib";
 begin { import "lib/a.h"; print(0); }`, first, second)
 	if err != nil || len(w) > 0 {
-		t.Fatal(syntax.Text(err), w)
+		t.Fatal(syntax.ErrorText(err), w)
 	}
 	var got []string
 	for _, d := range f.Decls {
@@ -87,7 +87,7 @@ func TestInclude(t *testing.T) {
 	}
 	f, w, err := load(t, "#include \"in/a.h\"\n# include \"no.h\"\n#include \"open.h\"\nbegin { }", dir)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	var got []string
 	for _, d := range f.Decls {
@@ -134,8 +134,8 @@ func TestErrors(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, err := load(t, test.script, dir)
-			if err == nil || !strings.Contains(syntax.Text(err), test.want) {
-				t.Errorf("error is\n%s\nwant %q", syntax.Text(err), test.want)
+			if err == nil || !strings.Contains(syntax.ErrorText(err), test.want) {
+				t.Errorf("error is\n%s\nwant %q", syntax.ErrorText(err), test.want)
 			}
 		})
 	}
@@ -175,14 +175,14 @@ func TestExpandedFrom(t *testing.T) {
 	dir := fstest.MapFS{"m.bt": file("macro two(@m) { 2 }\nbegin { two(1); }")}
 	f, _, err := load(t, "import \"m.bt\";\nend { }", dir)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	err = syntax.Expand(f, nil)
 	const want = "m.bt:2:9-15: ERROR: Call to two() has arguments that do not match any definition.\n" +
 		"begin { two(1); }\n        ~~~~~~\nstdin:1:1-14: ERROR: expanded from\n" +
 		"import \"m.bt\";\n~~~~~~~~~~~~~\n"
-	if err == nil || !strings.HasPrefix(syntax.Text(err), want) {
-		t.Errorf("error is\n%s\nwant\n%s", syntax.Text(err), want)
+	if err == nil || !strings.HasPrefix(syntax.ErrorText(err), want) {
+		t.Errorf("error is\n%s\nwant\n%s", syntax.ErrorText(err), want)
 	}
 }
 

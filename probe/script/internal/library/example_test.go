@@ -13,7 +13,7 @@ func Example() {
 		err = syntax.Expand(f, &syntax.ExpandOptions{Library: library.Macros()})
 	}
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	fmt.Printf("%s", syntax.Dump(f))

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 func TestText(t *testing.T) {
 	f, err := syntax.Parse(name, text, nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	if got := string(syntax.Format(f)); got != string(text) {
 		t.Errorf("formatted is\n%s", got)
@@ -63,13 +63,13 @@ func TestUses(t *testing.T) {
 			if err == nil {
 				err = attach.Parse(f, nil)
 			}
-			var p *types.Program
+			var p *types.Script
 			if err == nil {
 				p, err = types.Check(f, nil)
 			}
 			if err != nil {
-				if !strings.Contains(syntax.Text(err), test.want) {
-					t.Errorf("error is\n%s\nwant\n%s", syntax.Text(err), test.want)
+				if !strings.Contains(syntax.ErrorText(err), test.want) {
+					t.Errorf("error is\n%s\nwant\n%s", syntax.ErrorText(err), test.want)
 				}
 				return
 			}

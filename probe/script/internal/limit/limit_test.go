@@ -18,14 +18,14 @@ func count(t *testing.T, script string) (*limit.Counter, *syntax.Error) {
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(script), nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	c, _, err := config.Read(f, nil)
 	if err == nil {
 		err = attach.Parse(f, nil)
 	}
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	n := limit.New(c)
 	return n, n.File(f, func(a *syntax.AttachPoint) bool { return a.Provider == "tracepoint" })

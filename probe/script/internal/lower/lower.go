@@ -158,7 +158,7 @@ type Site struct {
 
 // Program makes a program of a script. The error is a [syntax.Errors]: what the language has and
 // programs do not.
-func Program(p *types.Program, o *Options) (*Result, error) {
+func Program(p *types.Script, o *Options) (*Result, error) {
 	l := &lowerer{
 		typed: p, o: o, maps: map[string]*Map{}, varNames: map[*ir.Var]types.Type{},
 		out: &Result{IR: &ir.Program{Name: o.Name, License: o.License, IncludeSelf: o.IncludeSelf}},
@@ -192,7 +192,7 @@ func Program(p *types.Program, o *Options) (*Result, error) {
 
 // lowerer is the state of a call of Program.
 type lowerer struct {
-	typed *types.Program
+	typed *types.Script
 	o     *Options
 	out   *Result
 	maps  map[string]*Map
@@ -336,11 +336,11 @@ func (l *lowerer) let(n syntax.Node, name string, x *ir.Expr, t ir.Type) *ir.Var
 
 // pos returns a location as ir has it.
 func pos(loc syntax.Loc) ir.Pos {
-	if loc.Source == nil {
+	if loc.In == nil {
 		return ir.Pos{}
 	}
-	line, column := loc.Source.Position(int(loc.Start))
-	return ir.Pos{File: loc.Source.Name, Line: line, Col: column}
+	line, column := loc.In.Position(int(loc.Start))
+	return ir.Pos{File: loc.In.Name, Line: line, Col: column}
 }
 
 // find returns a variable that is in scope, or nil.

@@ -18,7 +18,7 @@ func parsed(t *testing.T, src string) *syntax.File {
 	t.Helper()
 	f, err := syntax.Parse("stdin", []byte(src), nil)
 	if err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	return f
 }
@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 	} {
 		f := parsed(t, in+" {}")
 		if err := attach.Parse(f, &attach.Options{Params: []string{"one"}}); err != nil {
-			t.Errorf("%s: %s", in, syntax.Text(err))
+			t.Errorf("%s: %s", in, syntax.ErrorText(err))
 			continue
 		}
 		got := *f.Decls[0].(*syntax.Probe).Points[0]
@@ -74,12 +74,12 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s is\n%+v, want\n%+v", in, got, want)
 		}
 		if err := attach.Check(f, &attach.Options{Arch: "amd64"}); err != nil && in != "p:*" {
-			t.Errorf("%s: %s", in, syntax.Text(err))
+			t.Errorf("%s: %s", in, syntax.ErrorText(err))
 		}
 	}
 	f := parsed(t, "*:vfs_read, k:b, {}")
 	if err := attach.Parse(f, nil); err != nil {
-		t.Fatal(syntax.Text(err))
+		t.Fatal(syntax.ErrorText(err))
 	}
 	var all []string
 	for _, a := range f.Decls[0].(*syntax.Probe).Points {
@@ -167,14 +167,14 @@ func TestErrors(t *testing.T) {
 		if err == nil {
 			err = attach.Check(f, &attach.Options{Arch: "amd64"})
 		}
-		if err == nil || !strings.Contains(syntax.Text(err), "ERROR: "+want) {
-			t.Errorf("%s: want %q, got\n%s", in, want, syntax.Text(fmt.Errorf("%w", err)))
+		if err == nil || !strings.Contains(syntax.ErrorText(err), "ERROR: "+want) {
+			t.Errorf("%s: want %q, got\n%s", in, want, syntax.ErrorText(fmt.Errorf("%w", err)))
 		}
 	}
 	f := parsed(t, ":a {} u:f {} U:p {} u:cpp:f {} k:0x10 {}")
 	o := &attach.Options{MayMiss: true, Process: true, Unsafe: true}
 	if err := attach.Parse(f, o); err != nil {
-		t.Error(syntax.Text(err))
+		t.Error(syntax.ErrorText(err))
 	}
 }
 
@@ -192,7 +192,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		err = attach.Parse(file, &attach.Options{Params: []string{param, "$1"}, Process: process})
-		if err != nil && !strings.Contains(syntax.Text(err), "fuzz:") {
+		if err != nil && !strings.Contains(syntax.ErrorText(err), "fuzz:") {
 			t.Errorf("%v has no place", err)
 		}
 		_ = attach.Check(file, nil)
@@ -231,7 +231,7 @@ func TestWatchpointModes(t *testing.T) {
 			}
 			got := ""
 			if err := attach.Check(f, &attach.Options{Arch: arch}); err != nil {
-				got = syntax.Text(err)
+				got = syntax.ErrorText(err)
 			}
 			if want == "" && got != "" || !strings.Contains(got, want) {
 				t.Errorf("%s on %s: error is %q, want %q", mode, arch, got, want)
@@ -245,7 +245,7 @@ func TestWatchpointModes(t *testing.T) {
 func TestMost(t *testing.T) {
 	f := parsed(t, strings.Repeat("[hs]*:a,", 13_000)+"k:f {}")
 	err := attach.Parse(f, nil)
-	if err == nil || !strings.Contains(syntax.Text(err), "more than 25000 attach points") {
+	if err == nil || !strings.Contains(syntax.ErrorText(err), "more than 25000 attach points") {
 		t.Errorf("error is %.200v", err)
 	}
 	f = parsed(t, strings.Repeat("*:*,", 3_000)+"k:f {}")

@@ -16,7 +16,7 @@ func Example() {
 		err = attach.Check(f, nil)
 	}
 	if err != nil {
-		fmt.Print(syntax.Text(err))
+		fmt.Print(syntax.ErrorText(err))
 		return
 	}
 	for n := range syntax.All(f) {
@@ -37,7 +37,7 @@ func ExampleCheck() {
 	if err == nil {
 		err = attach.Check(f, nil)
 	}
-	fmt.Print(syntax.Text(err))
+	fmt.Print(syntax.ErrorText(err))
 	// Output:
 	// stdin:1:1-14: ERROR: min is not an accepted unit of time
 	// profile:min:1 { }

@@ -37,9 +37,9 @@ func run(ctx context.Context, args []string, stdout *tool.Output) error {
 			b.Set(&e.Child, c.Field("child_pid"))
 		})
 	})
-	return t.Run(ctx, stdout, "Tracing forks", func(s *tool.Session) error {
-		tab := s.Table("COMM %-16s", "PID %7d", "CHILD %7d")
+	return t.Run(ctx, stdout, "Tracing forks", func(r *tool.Run) error {
+		tab := r.Table("COMM %-16s", "PID %7d", "CHILD %7d")
 		tab.Header()
-		return tool.Each(s, events, func(e *fork) error { return tab.Row(e.Comm, e.PID, e.Child) })
+		return tool.Each(r, events, func(e *fork) error { return tab.Row(e.Comm, e.PID, e.Child) })
 	}, p)
 }

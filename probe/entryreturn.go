@@ -9,7 +9,7 @@ import (
 )
 
 // Attach types that cilium/ebpf has no names for (its pull requests 2078, for the multi
-// ones, and 2108). Program.AttachType may be one of them, and Options.AttachType takes them
+// ones, and 2108). ProgramPlan.AttachType may be one of them, and Options.AttachType takes them
 // for a program that was loaded elsewhere.
 const (
 	// AttachUprobeSession is the type of a program that sees entry and return of user
