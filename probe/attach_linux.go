@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"runtime"
 	"slices"
-	"strings"
-	"syscall"
 
 	"github.com/cilium/ebpf"
 
@@ -220,7 +218,7 @@ func (a *attacher) program(g *ProgramPlan, prog *ebpf.Program) error {
 		if err == nil {
 			continue
 		}
-		if a.isOffline(s) {
+		if g.Type == ebpf.PerfEvent && a.isOffline(s) {
 			continue // a CPU that went away since the plan was made
 		}
 		if err := a.missing(s, &TargetError{"attach", s.Target, err}); err != nil {
@@ -232,7 +230,7 @@ func (a *attacher) program(g *ProgramPlan, prog *ebpf.Program) error {
 
 // isOffline reports whether s samples a CPU that is offline now.
 func (a *attacher) isOffline(s *Site) bool {
-	if _, ok := s.Target.(Perf); !ok || s.CPU < 0 {
+	if s.CPU < 0 {
 		return false
 	}
 	list, err := a.env.OnlineCPUs()
@@ -264,12 +262,16 @@ func (a *attacher) site(g *ProgramPlan, prog *ebpf.Program, s *Site) error {
 	case MethodTracefs:
 		return a.tracefs(g, prog, s)
 	}
-	if g.Type == ebpf.PerfEvent {
-		return a.sampling(g, prog, s)
+	k, ok := s.Target.(eventKind)
+	if !ok {
+		return fmt.Errorf("no perf event for %s", s.Target)
 	}
-	ev, err := a.siteEvent(g, s)
+	ev, err := k.event(a, g, s)
 	if err != nil {
 		return err
+	}
+	if g.Type == ebpf.PerfEvent {
+		return a.sampling(g, prog, s, ev)
 	}
 	return a.perfEvent(g, prog, s, ev)
 }
@@ -281,241 +283,4 @@ func (a *attacher) keep(h held, sites ...Site) {
 	h.last = len(a.link.sites)
 	h.prog = a.name
 	a.link.held = append(a.link.held, h)
-}
-
-func (a *attacher) rawTracepoint(g *ProgramPlan, prog *ebpf.Program, s *Site) error {
-	cookie := uint64(s.Cookie)
-	if cookie != 0 && !has(a.env, feature.RawTracepointCookie) {
-		cookie = 0
-	}
-	fd, err := kernel.RawTracepoint(prog.FD(), s.Symbol, cookie)
-	if err != nil {
-		return a.explainRaw(g, s, err)
-	}
-	a.keep(held{fd: fd, link: true, method: MethodRawTracepoint}, *s)
-	return nil
-}
-
-func (a *attacher) explainRaw(g *ProgramPlan, s *Site, err error) error {
-	switch {
-	case errors.Is(err, syscall.ENOENT):
-		return noRaw(a.env, s.Module, s.Symbol)
-	case errors.Is(err, syscall.EINVAL) && g.Sleepable():
-		return fmt.Errorf("%s: %w", onlySyscalls, err)
-	case errors.Is(err, syscall.EINVAL):
-		return fmt.Errorf("the program reads more arguments than the tracepoint has: %w", err)
-	}
-	return feature.Explain(feature.RawTracepoint, err)
-}
-
-func (a *attacher) tracing(g *ProgramPlan, prog *ebpf.Program, s *Site) error {
-	cookie := uint64(s.Cookie)
-	fd, err := kernel.Tracing(prog.FD(), uint32(g.AttachType), cookie)
-	if err != nil && cookie != 0 {
-		// Before 5.19 trampolines take no cookie (commit 2fcc82411e74).
-		fd, err = kernel.Tracing(prog.FD(), uint32(g.AttachType), 0)
-	}
-	if err != nil {
-		return a.explainTracing(g, err)
-	}
-	a.keep(held{fd: fd, link: true, method: MethodTracing}, *s)
-	return nil
-}
-
-func (a *attacher) explainTracing(g *ProgramPlan, err error) error {
-	f := feature.Fentry
-	switch g.AttachType {
-	case ebpf.AttachTraceFExit, ebpf.AttachModifyReturn:
-		f = feature.Fexit
-	case AttachFsession:
-		f = feature.Fsession
-	case ebpf.AttachTraceRawTp:
-		f = feature.TPBTF
-	case ebpf.AttachLSMMac:
-		f = feature.LSM
-	}
-	switch {
-	case errors.Is(err, syscall.ENOENT):
-		// Commit f3a95075549e, "bpf: Allow trampoline re-attach".
-		return &feature.UnsupportedError{
-			Feature: "attaching a tracing program again", Since: "5.13", Err: err,
-			Hint: "Linux " + a.env.Release() + " allows it once: load the program anew",
-		}
-	case errors.Is(err, syscall.EBUSY):
-		// bpf_trampoline_link_prog, kernel/bpf/trampoline.c, and ftrace_direct.
-		return fmt.Errorf("the program is on this function already, where the kernel takes each once (load it a second time); "+
-			"or an extension or another user has replaced the function's entry, or it is not patchable (notrace): %w", err)
-	case errors.Is(err, syscall.E2BIG):
-		return fmt.Errorf("the kernel allows at most 38 programs per function: %w", err)
-	}
-	return feature.Explain(f, err)
-}
-
-func (a *attacher) iter(prog *ebpf.Program, s *Site) error {
-	var task *kernel.IterTask
-	if s.PID != 0 {
-		// The kernel looks only when the iterator is read, and then finds nothing.
-		if errors.Is(syscall.Kill(s.PID, 0), syscall.ESRCH) {
-			return notexist.Errorf("no process %d", s.PID)
-		}
-		task = &kernel.IterTask{PID: uint32(s.PID)}
-	}
-	fd, err := kernel.Iter(prog.FD(), task)
-	if err != nil {
-		if task != nil && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.E2BIG)) {
-			return &feature.UnsupportedError{
-				Feature: "iterator with a pid", Since: "6.1", Err: err,
-				Hint: "Linux " + a.env.Release() +
-					" iterates over all tasks only: compare the pid in the program",
-			}
-		}
-		return feature.Explain(feature.Iter, err)
-	}
-	a.keep(held{fd: fd, link: true, method: MethodIter}, *s)
-	return nil
-}
-
-// kprobeMulti attaches at many kernel functions with one link. If the kernel refuses
-// them together, and the caller goes on without missing sites, it tries halves until
-// the sites at fault are found.
-func (a *attacher) kprobeMulti(g *ProgramPlan, prog *ebpf.Program, sites []Site) error {
-	sites = uniqueAddresses(sites)
-	if err := a.ended(sites); err != nil {
-		return err
-	}
-	addrs := make([]uint64, len(sites))
-	cookies := make([]uint64, len(sites))
-	for i := range sites {
-		addrs[i], cookies[i] = sites[i].Address, uint64(sites[i].Cookie)
-	}
-	var flags uint32
-	if g.Returns && g.AttachType != ebpf.AttachTraceKprobeSession {
-		flags = kernel.MultiReturn
-	}
-	fd, err := kernel.KprobeMulti(prog.FD(), uint32(g.AttachType), addrs, cookies, flags)
-	if err == nil {
-		a.keep(held{fd: fd, link: true, method: MethodKprobeMulti}, sites...)
-		return nil
-	}
-	if len(sites) > 1 && a.o.Missing != MissingError && !errors.Is(err, syscall.EPERM) {
-		h := len(sites) / 2
-		if err := a.kprobeMulti(g, prog, sites[:h]); err != nil {
-			return err
-		}
-		return a.kprobeMulti(g, prog, sites[h:])
-	}
-	return a.missing(&sites[0], fmt.Errorf("attach %s: %w", placeOf(sites), a.explainMulti(g, err)))
-}
-
-func (a *attacher) explainMulti(g *ProgramPlan, err error) error {
-	f := feature.KprobeMulti
-	if g.AttachType == ebpf.AttachTraceKprobeSession {
-		f = feature.KprobeSession
-	}
-	if why := feature.Explain(f, err); why != err {
-		return why
-	}
-	switch {
-	case errors.Is(err, syscall.EINVAL):
-		return fmt.Errorf("the program was not loaded with attach type %s, or a function is not traceable: %w", g.AttachType, err)
-	case errors.Is(err, syscall.ESRCH):
-		return fmt.Errorf("a function is not traceable: %w", err)
-	}
-	return err
-}
-
-// uniqueAddresses drops sites whose address occurred before: kprobe.multi refuses
-// duplicates.
-func uniqueAddresses(sites []Site) []Site {
-	seen := make(map[uint64]bool, len(sites))
-	out := make([]Site, 0, len(sites))
-	for _, s := range sites {
-		if !seen[s.Address] {
-			seen[s.Address] = true
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// uprobeMulti attaches at the sites of each file and process with one link.
-func (a *attacher) uprobeMulti(g *ProgramPlan, prog *ebpf.Program) error {
-	type key struct {
-		path string
-		pid  int
-		refs bool
-	}
-	groups := map[key][]Site{}
-	var order []key
-	for _, s := range g.Sites {
-		k := key{s.Path, s.PID, s.RefCtrOffset != 0}
-		if groups[k] == nil {
-			order = append(order, k)
-		}
-		groups[k] = append(groups[k], s)
-	}
-	for _, k := range order {
-		if err := a.uprobeFile(g, prog, groups[k]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (a *attacher) uprobeFile(g *ProgramPlan, prog *ebpf.Program, sites []Site) error {
-	offsets := make([]uint64, len(sites))
-	cookies := make([]uint64, len(sites))
-	var refs []uint64
-	for i := range sites {
-		offsets[i], cookies[i] = sites[i].Offset, uint64(sites[i].Cookie)
-		if sites[i].RefCtrOffset != 0 {
-			refs = append(refs, sites[i].RefCtrOffset)
-		}
-	}
-	var flags uint32
-	if g.returnProbe() {
-		flags = kernel.MultiReturn
-	}
-	first := &sites[0]
-	if err := a.ended(sites); err != nil {
-		return err
-	}
-	path, err := a.file(first.Path)
-	if err != nil {
-		return a.missing(first, fmt.Errorf("attach %s: %w", placeOf(sites), err))
-	}
-	fd, err := kernel.UprobeMulti(prog.FD(), uint32(g.AttachType), path, offsets, refs, cookies,
-		first.PID, flags)
-	if err == nil {
-		a.keep(held{fd: fd, link: true, method: MethodUprobeMulti}, sites...)
-		return nil
-	}
-	if len(sites) > 1 && a.o.Missing != MissingError {
-		h := len(sites) / 2
-		if err := a.uprobeFile(g, prog, sites[:h]); err != nil {
-			return err
-		}
-		return a.uprobeFile(g, prog, sites[h:])
-	}
-	return a.missing(first,
-		fmt.Errorf("attach %s: %w", placeOf(sites), a.explainUprobeMulti(g, first, err)))
-}
-
-func (a *attacher) explainUprobeMulti(g *ProgramPlan, s *Site, err error) error {
-	f := feature.UprobeMulti
-	if g.AttachType == AttachUprobeSession {
-		f = feature.UprobeSession
-	}
-	if why := feature.Explain(f, err); why != err {
-		return why
-	}
-	switch {
-	case errors.Is(err, syscall.ESRCH):
-		return notexist.Errorf("no process %d", s.PID)
-	case errors.Is(err, syscall.EINVAL):
-		return fmt.Errorf(
-			"the program was not loaded with attach type %s, or the file's system takes no uprobes: %w",
-			strings.ToLower(attachTypeName(g.AttachType)), err)
-	}
-	return err
 }

@@ -42,8 +42,6 @@ func (a *attacher) ended(sites []Site) error {
 	return nil
 }
 
-func noTracepoint(err error) error { return feature.Explain(feature.Tracepoint, err) }
-
 // anyCPU opens the event on the first online CPU: such events fire on every CPU, but
 // perf_event_open needs one named, and CPU 0 may be offline.
 func (a *attacher) anyCPU(ev *perfevent.Event) (*perfevent.Event, error) {

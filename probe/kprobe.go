@@ -168,6 +168,14 @@ func (t Kprobe) atAddress(r *resolver) error {
 	return nil
 }
 
+func (Kprobe) event(a *attacher, g *ProgramPlan, s *Site) (*perfevent.Event, error) {
+	return a.kprobeEvent(g, s)
+}
+
+func (Kretprobe) event(a *attacher, g *ProgramPlan, s *Site) (*perfevent.Event, error) {
+	return a.kprobeEvent(g, s)
+}
+
 func (a *attacher) kprobeEvent(g *ProgramPlan, s *Site) (*perfevent.Event, error) {
 	t, err := a.pmu("kprobe", feature.Kprobe)
 	if err != nil {

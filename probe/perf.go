@@ -20,6 +20,8 @@ import (
 	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/internal/cgroups"
+	"github.com/borescope/borescope/probe/internal/perfevent"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
@@ -398,6 +400,33 @@ func (t Perf) resolve(r *resolver) error {
 	}
 	r.add(p)
 	return nil
+}
+
+// event encodes what a site counts. Its Cgroup is the caller's to close.
+func (t Perf) event(_ *attacher, _ *ProgramPlan, s *Site) (*perfevent.Event, error) {
+	ev := &perfevent.Event{What: t.Event, PID: -1, CPU: s.CPU}
+	if t.Every != 0 {
+		ev.What = pmc.CPUClock()
+	}
+	ev.Attr, ev.Path = ev.What.Attr(), ev.What.Path
+	switch {
+	case t.Every != 0:
+		ev.Attr.Sample = uint64(t.Every)
+	case t.Freq != 0:
+		ev.Attr.Sample, ev.Attr.Flags = t.Freq, ev.Attr.Flags|perfring.AttrFreq
+	default:
+		ev.Attr.Sample = t.Period
+	}
+	if t.Event.PreciseMax {
+		ev.Lower = true
+		ev.Attr.Flags = ev.Attr.Flags.WithPrecise(3)
+	}
+	if t.Cgroup == "" {
+		return ev, nil
+	}
+	var err error
+	ev.Cgroup, err = cgroups.Open(t.Cgroup)
+	return ev, err
 }
 
 func checkPerf(t Perf) error {

@@ -1,5 +1,7 @@
 package probe
 
+import "github.com/borescope/borescope/probe/internal/perfevent"
+
 // Target names an event source, as plain data: what to attach to, not how. The set of
 // kinds is closed; each kind is a struct of its own. A Target prints in bpftrace's
 // syntax, and ParseTarget parses that text.
@@ -22,4 +24,10 @@ type kind interface {
 	requires(q *requirer)
 	// word returns the word that its programs' names begin with.
 	word() string
+}
+
+// eventKind is implemented by the kinds that the kernel attaches to perf events.
+type eventKind interface {
+	// event returns what is opened for a site of program g.
+	event(a *attacher, g *ProgramPlan, s *Site) (*perfevent.Event, error)
 }

@@ -14,8 +14,10 @@ import (
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/probe/env"
+	"github.com/borescope/borescope/probe/internal/perfevent"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
@@ -235,16 +237,30 @@ func syscallArg(f *env.Field, a *Arg) {
 	}
 }
 
-func (a *attacher) tracepointID(t Tracepoint) (int, error) {
-	dir, err := tracefs.Need(a.env.Root(), a.env.Live())
+func (t Tracepoint) event(a *attacher, _ *ProgramPlan, _ *Site) (*perfevent.Event, error) {
+	id, err := t.id(a.env)
+	if err != nil {
+		return nil, err
+	}
+	return a.anyCPU(&perfevent.Event{
+		Attr:    perfring.Attr{Type: perfring.EventTracepoint, Config: uint64(id), Sample: 1},
+		Explain: noTracepoint,
+	})
+}
+
+func noTracepoint(err error) error { return feature.Explain(feature.Tracepoint, err) }
+
+// id returns the number that the kernel gives the event.
+func (t Tracepoint) id(e *Env) (int, error) {
+	dir, err := tracefs.Need(e.Root(), e.Live())
 	if err != nil {
 		return 0, err
 	}
 	defer dir.Close()
-	b, err := fs.ReadFile(a.env.Root(), path.Join(dir.Path, "events", t.Group, t.Name, "id"))
+	b, err := fs.ReadFile(e.Root(), path.Join(dir.Path, "events", t.Group, t.Name, "id"))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return 0, tracefs.Missing(a.env.Root(), dir.Path, t.Group, t.Name)
+			return 0, tracefs.Missing(e.Root(), dir.Path, t.Group, t.Name)
 		}
 		return 0, err
 	}

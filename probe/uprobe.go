@@ -261,6 +261,14 @@ func (t Uretprobe) resolve(r *resolver) error {
 	return r.user(t.Path, u)
 }
 
+func (Uprobe) event(a *attacher, g *ProgramPlan, s *Site) (*perfevent.Event, error) {
+	return a.uprobeEvent(g, s)
+}
+
+func (Uretprobe) event(a *attacher, g *ProgramPlan, s *Site) (*perfevent.Event, error) {
+	return a.uprobeEvent(g, s)
+}
+
 func (a *attacher) uprobeEvent(g *ProgramPlan, s *Site) (*perfevent.Event, error) {
 	t, err := a.pmu("uprobe", feature.Uprobe)
 	if err != nil {

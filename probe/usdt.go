@@ -15,6 +15,7 @@ import (
 	"github.com/borescope/borescope/internal/glob"
 	"github.com/borescope/borescope/internal/near"
 	"github.com/borescope/borescope/internal/notexist"
+	"github.com/borescope/borescope/probe/internal/perfevent"
 	"github.com/borescope/borescope/probe/internal/spelling"
 	"github.com/borescope/borescope/probe/internal/usercode"
 	"github.com/borescope/borescope/probe/internal/userfile"
@@ -47,6 +48,10 @@ func (t USDT) list(l *lister) error {
 }
 
 func (t USDT) word() string { return t.Name }
+
+func (USDT) event(a *attacher, g *ProgramPlan, s *Site) (*perfevent.Event, error) {
+	return a.uprobeEvent(g, s)
+}
 
 func parseUSDT(s *spelling.Scanned) (Target, error) {
 	const want = "usdt:PATH:[PROVIDER:]NAME"

@@ -8,7 +8,9 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/borescope/borescope/internal/feature"
+	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/pmc"
+	"github.com/borescope/borescope/probe/internal/perfevent"
 	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
@@ -112,6 +114,23 @@ func (t Watchpoint) resolve(r *resolver) error {
 	}
 	r.add(p)
 	return nil
+}
+
+// event encodes a breakpoint.
+func (t Watchpoint) event(_ *attacher, _ *ProgramPlan, s *Site) (*perfevent.Event, error) {
+	access, err := watchMode(t)
+	if err != nil {
+		return nil, err
+	}
+	length := t.Length
+	if access == pmc.BPExec {
+		length = 8 // sizeof(long), arch_build_bp_info of x86
+	}
+	ev := &perfevent.Event{What: pmc.Breakpoint(s.Address, length, access), PID: -1, CPU: s.CPU}
+	ev.Attr = ev.What.Attr()
+	ev.Attr.Flags &^= perfring.AttrExcludeGuest
+	ev.Attr.Sample = 1
+	return ev, nil
 }
 
 // watchMode returns the access as pmc encodes it.

@@ -11,6 +11,49 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 )
 
+func (a *attacher) tracing(g *ProgramPlan, prog *ebpf.Program, s *Site) error {
+	cookie := uint64(s.Cookie)
+	fd, err := kernel.Tracing(prog.FD(), uint32(g.AttachType), cookie)
+	if err != nil && cookie != 0 {
+		// Before 5.19 trampolines take no cookie (commit 2fcc82411e74).
+		fd, err = kernel.Tracing(prog.FD(), uint32(g.AttachType), 0)
+	}
+	if err != nil {
+		return a.explainTracing(g, err)
+	}
+	a.keep(held{fd: fd, link: true, method: MethodTracing}, *s)
+	return nil
+}
+
+func (a *attacher) explainTracing(g *ProgramPlan, err error) error {
+	f := feature.Fentry
+	switch g.AttachType {
+	case ebpf.AttachTraceFExit, ebpf.AttachModifyReturn:
+		f = feature.Fexit
+	case AttachFsession:
+		f = feature.Fsession
+	case ebpf.AttachTraceRawTp:
+		f = feature.TPBTF
+	case ebpf.AttachLSMMac:
+		f = feature.LSM
+	}
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		// Commit f3a95075549e, "bpf: Allow trampoline re-attach".
+		return &feature.UnsupportedError{
+			Feature: "attaching a tracing program again", Since: "5.13", Err: err,
+			Hint: "Linux " + a.env.Release() + " allows it once: load the program anew",
+		}
+	case errors.Is(err, syscall.EBUSY):
+		// bpf_trampoline_link_prog, kernel/bpf/trampoline.c, and ftrace_direct.
+		return fmt.Errorf("the program is on this function already, where the kernel takes each once (load it a second time); "+
+			"or an extension or another user has replaced the function's entry, or it is not patchable (notrace): %w", err)
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("the kernel allows at most 38 programs per function: %w", err)
+	}
+	return feature.Explain(f, err)
+}
+
 // tracingMulti attaches at many functions with one link, and finds the sites at fault as
 // kprobeMulti does.
 func (a *attacher) tracingMulti(g *ProgramPlan, prog *ebpf.Program, sites []Site) error {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"syscall"
 	"time"
 
@@ -13,35 +14,73 @@ import (
 
 	"github.com/borescope/borescope/internal/feature"
 	"github.com/borescope/borescope/internal/kernel"
-	"github.com/borescope/borescope/internal/near"
-	"github.com/borescope/borescope/internal/notexist"
 	"github.com/borescope/borescope/internal/perfring"
 	"github.com/borescope/borescope/internal/tracefs"
 	"github.com/borescope/borescope/probe/internal/perfevent"
+	"github.com/borescope/borescope/probe/internal/spelling"
 )
 
-// socket opens a packet socket on the interface and attaches the program to it, which
-// then sees every packet in and out. Nothing reads from the socket: a filter that
-// returns 0 keeps the packets out of it.
-func (a *attacher) socket(prog *ebpf.Program, s *Site) error {
-	t, ok := s.Target.(SocketFilter)
-	if !ok {
-		return fmt.Errorf("no socket for %s", s.Target)
-	}
-	index, err := kernel.InterfaceIndex(t.Interface)
-	if err != nil {
-		return notexist.Errorf("no interface %s%s", t.Interface,
-			near.Hint(t.Interface, kernel.Interfaces()))
-	}
-	fd, err := kernel.PacketFilter(index, prog.FD())
-	if errors.Is(err, syscall.EPERM) {
-		return fmt.Errorf("it takes CAP_NET_RAW: %w", err)
-	}
-	if err != nil {
+// kprobeMulti attaches at many kernel functions with one link. If the kernel refuses
+// them together, and the caller goes on without missing sites, it tries halves until
+// the sites at fault are found.
+func (a *attacher) kprobeMulti(g *ProgramPlan, prog *ebpf.Program, sites []Site) error {
+	sites = uniqueAddresses(sites)
+	if err := a.ended(sites); err != nil {
 		return err
 	}
-	a.keep(held{fd: fd, method: MethodSocket}, *s)
-	return nil
+	addrs := make([]uint64, len(sites))
+	cookies := make([]uint64, len(sites))
+	for i := range sites {
+		addrs[i], cookies[i] = sites[i].Address, uint64(sites[i].Cookie)
+	}
+	var flags uint32
+	if g.Returns && g.AttachType != ebpf.AttachTraceKprobeSession {
+		flags = kernel.MultiReturn
+	}
+	fd, err := kernel.KprobeMulti(prog.FD(), uint32(g.AttachType), addrs, cookies, flags)
+	if err == nil {
+		a.keep(held{fd: fd, link: true, method: MethodKprobeMulti}, sites...)
+		return nil
+	}
+	if len(sites) > 1 && a.o.Missing != MissingError && !errors.Is(err, syscall.EPERM) {
+		h := len(sites) / 2
+		if err := a.kprobeMulti(g, prog, sites[:h]); err != nil {
+			return err
+		}
+		return a.kprobeMulti(g, prog, sites[h:])
+	}
+	return a.missing(&sites[0], fmt.Errorf("attach %s: %w", placeOf(sites), a.explainMulti(g, err)))
+}
+
+func (a *attacher) explainMulti(g *ProgramPlan, err error) error {
+	f := feature.KprobeMulti
+	if g.AttachType == ebpf.AttachTraceKprobeSession {
+		f = feature.KprobeSession
+	}
+	if why := feature.Explain(f, err); why != err {
+		return why
+	}
+	switch {
+	case errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("the program was not loaded with attach type %s, or a function is not traceable: %w", g.AttachType, err)
+	case errors.Is(err, syscall.ESRCH):
+		return fmt.Errorf("a function is not traceable: %w", err)
+	}
+	return err
+}
+
+// uniqueAddresses drops sites whose address occurred before: kprobe.multi refuses
+// duplicates.
+func uniqueAddresses(sites []Site) []Site {
+	seen := make(map[uint64]bool, len(sites))
+	out := make([]Site, 0, len(sites))
+	for _, s := range sites {
+		if !seen[s.Address] {
+			seen[s.Address] = true
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // tracefs attaches through an event made in tracefs, the only way to give a kretprobe
@@ -115,4 +154,16 @@ func removeEvent(e *Env, list, name string) error {
 	}
 	defer dir.Close()
 	return tracefs.AppendLine("/"+dir.Path+"/"+list, "-:"+name)
+}
+
+func readNumber(name string) uint64 {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return 0
+	}
+	n, err := spelling.ParseNumber(strings.TrimSpace(string(b)), 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
