@@ -110,7 +110,7 @@ func TestSignals(t *testing.T) {
 	for text, want := range map[string]string{
 		`self:signal:SIGUSR1 { printf("first "); } self:signal:SIGUSR1 { print(++@n); if (@n == 3) { exit(); } } end { clear(@n); }`: "first 1\nfirst 2\nfirst 3\n\n\n",
 		`interval:s:1000 { } self:signal:SIGUSR1 { if (++@n == 3) { exit(); } }`:                                                     "\n\n@n: 3\n",
-		`self:signal:SIGUSR1 { @n = count(); }`:                                                                                      "\n\n@n: 3\n",
+		`self:signal:SIGUSR1 { @n = count(); }`: "\n\n@n: 3\n",
 	} {
 		p := script.MustCompile(t, text, nil)
 		if !p.Signalled() || !strings.Contains(strings.Join(p.Probes(), " "), "self:signal:SIGUSR1") {

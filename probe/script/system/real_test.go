@@ -66,7 +66,7 @@ format:
 `
 			s := system.New(probe.NewEnv(&probe.EnvOptions{
 				Root: fstest.MapFS{
-					"sys/kernel/btf/vmlinux":                                     {Data: raw},
+					"sys/kernel/btf/vmlinux": {Data: raw},
 					"sys/kernel/tracing/events/syscalls/sys_enter_execve/format": {Data: []byte(format)},
 				}, Release: version + ".0", Arch: "amd64",
 			}), nil)
