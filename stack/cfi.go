@@ -90,7 +90,7 @@ func (t *CFITable) Rules() *CFIRules { return &t.rules }
 func compileCFI(f *elffile.File, room int64) (t *CFITable, err error) {
 	defer elffile.Catch(debug.SetPanicOnFault(true), &err)
 	switch {
-	case f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 && f.Machine != elf.EM_AARCH64:
+	case !describes(f):
 		return nil, fmt.Errorf("call frame information of %v: %w", f.Machine, errors.ErrUnsupported)
 	case f.Type == elf.ET_REL:
 		return nil, fmt.Errorf("call frame information of a relocatable file: %w", errors.ErrUnsupported)
@@ -117,6 +117,15 @@ func compileCFI(f *elffile.File, room int64) (t *CFITable, err error) {
 	}
 	b.findStarts(f)
 	return b.table(), nil
+}
+
+// describes reports whether a file's call frame information can be compiled: not that of programs for
+// amd64 that have 32-bit addresses (x32), and arm's has another form (.ARM.exidx).
+func describes(f *elffile.File) bool {
+	if f.Class == elf.ELFCLASS32 {
+		return f.Machine == elf.EM_386
+	}
+	return f.Machine == elf.EM_X86_64 || f.Machine == elf.EM_AARCH64
 }
 
 func lowestAddress(f *elffile.File) uint64 {
@@ -185,7 +194,7 @@ func ehFrameByHeader(f *elffile.File) (cfiSection, bool) {
 		if err != nil || len(hdr) < 4 || hdr[0] != 1 {
 			return cfiSection{}, false
 		}
-		rd := dwarfReader{b: hdr, pos: 4}
+		rd := dwarfReader{b: hdr, pos: 4, narrow: f.Class == elf.ELFCLASS32}
 		addr, ok := rd.pointer(hdr[1], p.Vaddr, p.Vaddr)
 		off, found := f.Offset(addr)
 		if !ok || !found {
@@ -269,7 +278,7 @@ func (b *cfiBuilder) intern(s *cfiState) uint16 {
 	}
 	id = uint16(len(b.rules))
 	b.ids[string(b.key)] = id
-	b.rules = append(b.rules, s.rule())
+	b.rules = append(b.rules, s.rule(int32(wordSize(b.machine))))
 	b.left -= int64(ruleCost + 3*len(b.key))
 	return id
 }
@@ -304,7 +313,7 @@ func (t *CFITable) count() {
 	s.Size = t.rules.Rows.Bytes()
 	compact := make([]bool, len(t.rules.Rules))
 	for i := range t.rules.Rules {
-		compact[i] = isCompact(&t.rules.Rules[i])
+		compact[i] = isCompact(t.rules.Machine, &t.rules.Rules[i])
 		s.Size += int(unsafe.Sizeof(rules.Rule{})) +
 			len(t.rules.Rules[i].Saved)*int(unsafe.Sizeof(rules.SavedReg{}))
 	}
@@ -323,17 +332,23 @@ func (t *CFITable) count() {
 
 // isCompact reports whether the CFA, the frame pointer and the return address are
 // found without a DWARF expression.
-func isCompact(r *rules.Rule) bool {
+func isCompact(m elf.Machine, r *rules.Rule) bool {
 	if r.CFA.Kind == rules.CFAExpr {
 		return false
 	}
+	needed := neededRegs(m)
 	for _, s := range r.Saved {
-		switch s.Num {
-		case AMD64RBP, AMD64RIP, ARM64FP, ARM64LR:
-			if s.Kind == rules.RegAtExpr || s.Kind == rules.RegValExpr {
-				return false
-			}
+		if slices.Contains(needed, uint64(s.Num)) && (s.Kind == rules.RegAtExpr || s.Kind == rules.RegValExpr) {
+			return false
 		}
 	}
 	return true
+}
+
+// neededRegs are the registers without which there is no walk: the frame pointer, and the return address's.
+func neededRegs(m elf.Machine) []uint64 {
+	if m == elf.EM_386 {
+		return []uint64{I386EBP, I386EIP}
+	}
+	return []uint64{AMD64RBP, AMD64RIP, ARM64FP, ARM64LR}
 }

@@ -82,7 +82,7 @@ func (b *cfiBuilder) grow(data []byte) {
 // entry compiles the entry whose id is at body and which ends with data, if it
 // is an FDE. CIEs are read when an FDE asks for them.
 func (b *cfiBuilder) entry(data []byte, body int, addr uint64, debugFrame, wide bool) {
-	rd := dwarfReader{b: data, pos: body}
+	rd := dwarfReader{b: data, pos: body, narrow: b.narrow()}
 	id, cieID := uint64(0), uint64(0)
 	switch {
 	case debugFrame && wide:
@@ -144,7 +144,7 @@ func (b *cfiBuilder) parseCIE(c *cie, data []byte, at int, debugFrame bool) erro
 	if b.cieLeft -= int(n); b.cieLeft < 0 {
 		return errBadCIE
 	}
-	rd = dwarfReader{b: data[:rd.pos], pos: start}
+	rd = dwarfReader{b: data[:rd.pos], pos: start, narrow: b.narrow()}
 	id, want := uint64(rd.u32()), uint64(0)
 	if debugFrame {
 		want = 0xffffffff
@@ -158,7 +158,7 @@ func (b *cfiBuilder) parseCIE(c *cie, data []byte, at int, debugFrame bool) erro
 		return errBadCIE
 	}
 	aug := rd.cstring()
-	if version == 4 && (rd.u8() != 8 || rd.u8() != 0) { // address and segment size
+	if version == 4 && (uint64(rd.u8()) != wordSize(b.machine) || rd.u8() != 0) { // address and segment size
 		return errBadCIE
 	}
 	c.codeAlign, c.dataAlign = rd.uleb(), rd.sleb()
@@ -183,7 +183,7 @@ func (b *cfiBuilder) parseCIE(c *cie, data []byte, at int, debugFrame bool) erro
 func (c *cie) augmentation(rd *dwarfReader, aug string) error {
 	if aug == "" || aug == "eh" {
 		if aug == "eh" {
-			rd.u64()
+			rd.address()
 		}
 		return rd.err
 	}
@@ -195,7 +195,7 @@ func (c *cie) augmentation(rd *dwarfReader, aug string) error {
 	if rd.err != nil {
 		return rd.err
 	}
-	d := dwarfReader{b: body}
+	d := dwarfReader{b: body, narrow: rd.narrow}
 	for _, ch := range aug[1:] {
 		switch ch {
 		case 'L':
@@ -220,7 +220,7 @@ func (c *cie) augmentation(rd *dwarfReader, aug string) error {
 func (b *cfiBuilder) fde(rd *dwarfReader, c *cie, addr uint64) bool {
 	enc := c.fdeEnc
 	if c.debugFrame {
-		enc = ehUData8
+		enc = ehAbs
 	}
 	start, ok := rd.pointer(enc, addr, 0)
 	size, ok2 := rd.pointer(enc&0x0f, 0, 0)
@@ -302,6 +302,9 @@ func (x *cfiExec) flush(to uint32) {
 	x.rowPC = to
 }
 
+// narrow reports whether addresses have 32 bits.
+func (b *cfiBuilder) narrow() bool { return wordSize(b.machine) == 4 }
+
 // rule numbers the rule that a state stands for.
 func (b *cfiBuilder) rule(s *cfiState, c *cie) uint16 {
 	if s.cfa.Kind == rules.CFANone {
@@ -309,6 +312,9 @@ func (b *cfiBuilder) rule(s *cfiState, c *cie) uint16 {
 	}
 	if c.signal && isSignalCFA(b.machine, s.cfa) {
 		sig := cfiState{cfa: rules.CFA{Kind: rules.CFASignal, Reg: s.cfa.Reg}}
+		if b.machine == elf.EM_386 {
+			sig.cfa.Off = s.cfa.Off - rules.I386SigESP
+		}
 		return b.intern(&sig)
 	}
 	if ra := rules.ReturnReg(b.machine); c.ra != ra { // put the rule where walkers look
@@ -321,7 +327,7 @@ func (b *cfiBuilder) rule(s *cfiState, c *cie) uint16 {
 	id := b.intern(s)
 	if id == 0 { // the table is full: keep what is needed to go on
 		small := cfiState{cfa: s.cfa}
-		for _, n := range []uint64{AMD64RBP, AMD64RIP, ARM64FP, ARM64LR} {
+		for _, n := range neededRegs(b.machine) {
 			small.setReg(n, s.regs[n])
 		}
 		id = b.intern(&small)
@@ -330,8 +336,11 @@ func (b *cfiBuilder) rule(s *cfiState, c *cie) uint16 {
 }
 
 func isSignalCFA(m elf.Machine, c rules.CFA) bool {
-	if m == elf.EM_X86_64 {
+	switch m {
+	case elf.EM_X86_64:
 		return c == rules.CFA{Kind: rules.CFADeref, Reg: AMD64RSP, Off: rules.AMD64SigRSP}
+	case elf.EM_386: // its trampolines move the stack pointer
+		return c.Kind == rules.CFADeref && c.Reg == I386ESP && c.Off2 == 0 && c.Off >= rules.I386SigESP
 	}
 	return m == elf.EM_AARCH64
 }

@@ -45,16 +45,17 @@ func (s *cfiState) key(b []byte) []byte {
 	return b
 }
 
-func (s *cfiState) rule() rules.Rule {
+// rule returns the rule of a machine whose addresses have word bytes.
+func (s *cfiState) rule(word int32) rules.Rule {
 	r := rules.Rule{How: uint8(s.how), CFA: s.cfa}
 	for set := s.set; set != 0; set &= set - 1 {
 		n := bits.TrailingZeros64(set)
 		r.Saved = append(r.Saved, rules.SavedReg{Num: uint8(n), RegRule: s.regs[n]})
 		if off := s.regs[n].Off; s.regs[n].Kind == rules.RegAtCFA {
 			if r.Lo == r.Hi {
-				r.Lo, r.Hi = off, off+8
+				r.Lo, r.Hi = off, off+word
 			}
-			r.Lo, r.Hi = min(r.Lo, off), max(r.Hi, off+8)
+			r.Lo, r.Hi = min(r.Lo, off), max(r.Hi, off+word)
 		}
 	}
 	return r

@@ -43,8 +43,11 @@ func (b *cfiBuilder) findStarts(f *elffile.File) {
 		return
 	}
 	s := cfiState{cfa: rules.CFA{Kind: rules.CFAReg, Reg: AMD64RSP, Off: 8}}
-	if b.machine == elf.EM_AARCH64 {
+	switch b.machine {
+	case elf.EM_AARCH64:
 		s.cfa.Reg, s.cfa.Off = ARM64SP, 0
+	case elf.EM_386:
+		s.cfa.Reg, s.cfa.Off = I386ESP, 4
 	}
 	s.setReg(uint64(rules.ReturnReg(b.machine)), rules.RegRule{Kind: rules.RegUndef})
 	b.start = b.intern(&s)

@@ -3,6 +3,7 @@ package stack
 import (
 	"debug/elf"
 	"encoding/binary"
+	"math"
 
 	"github.com/borescope/borescope/stack/internal/rules"
 )
@@ -24,7 +25,10 @@ var _ Walker = (*CFIWalker)(nil)
 //     nowhere either;
 //   - StopBadMemory where a saved register can't be read;
 //   - StopLoop where a frame does not lie further up the stack;
+//   - StopCompat where the registers are of 32-bit code of arm;
 //   - StopNone where the program counter is not known.
+//
+// Of 32-bit code that runs on a 64-bit kernel it walks that of i386 (Regs.Machine).
 //
 // The zero value with Modules set is ready for use.
 type CFIWalker struct {
@@ -39,7 +43,8 @@ type CFIWalker struct {
 	Returns []ReturnProbe
 
 	regs  Regs
-	exact bool // regs' program counter is not a return address
+	size  uint64 // of an address
+	exact bool   // regs' program counter is not a return address
 	// trampoline is set if the last step was from a signal handler's trampoline, to which
 	// the kernel returned: there is no call before it.
 	trampoline bool
@@ -54,8 +59,8 @@ type CFIWalker struct {
 // ReturnProbe is a return address that a uretprobe replaced while the function runs: the
 // kernel's struct return_instance (include/linux/uprobes.h).
 type ReturnProbe struct {
-	// Stack is the stack pointer at the function's entry: on amd64 the address of the
-	// return address.
+	// Stack is the stack pointer at the function's entry: on amd64 and i386 the address of
+	// the return address.
 	Stack uint64
 	// Addr is the address that was replaced.
 	Addr uint64
@@ -66,7 +71,7 @@ type ReturnProbe struct {
 func (w *CFIWalker) putBack(ret, cfa uint64) uint64 {
 	entry := cfa
 	if w.regs.Machine != elf.EM_AARCH64 {
-		entry -= 8
+		entry -= w.size
 	}
 	for i := range w.Returns {
 		if w.Returns[i].Stack == entry {
@@ -84,12 +89,13 @@ const maxBlock = 34 * 8
 const (
 	amd64Kept = 1<<AMD64RBX | 1<<AMD64RBP | 1<<AMD64RSP | 1<<AMD64R12 | 1<<AMD64R13 | 1<<AMD64R14 |
 		1<<AMD64R15 | 1<<AMD64RIP
+	i386Kept  = 1<<I386EBX | 1<<I386ESP | 1<<I386EBP | 1<<I386ESI | 1<<I386EDI | 1<<I386EIP
 	arm64Kept = (1<<ARM64LR+1<<ARM64LR-1)&^(1<<19-1) | 1<<ARM64SP | 1<<ARM64PC
 )
 
 // Walk implements Walker.
 func (w *CFIWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
-	w.regs, w.exact = *r, true
+	w.regs, w.exact, w.size = *r, true, wordSize(r.Machine)
 	w.fp.PACMask = w.PACMask
 	return walk(dst, r, mem, w)
 }
@@ -105,19 +111,26 @@ func (w *CFIWalker) caller(f *Frame, mem Memory) (Frame, StopReason) {
 func (w *CFIWalker) step(mem Memory) (FrameSource, StopReason) {
 	pc := w.regs.PC()
 	at := pc
-	w.trampoline = !w.exact && pc&15 == 0 && w.isSigreturn(mem, pc)
+	var off int32
+	if w.trampoline = false; !w.exact && (pc&15 == 0 || w.size == 4) {
+		off, w.trampoline = w.isSigreturn(mem, pc)
+	}
 	if w.trampoline {
-		return SourceCFI, w.signal(mem)
+		return SourceCFI, w.signal(mem, off)
 	}
 	if !w.exact {
 		at--
 	}
 	m := w.Modules.Find(at)
 	switch {
+	case w.regs.Machine == elf.EM_ARM:
+		return SourceUnknown, StopCompat
 	case m == nil && w.exact && pc < lowestMapping:
 		return SourceGuess, w.calledNothing(mem)
 	case m == nil:
 		return SourceUnknown, StopNoMapping
+	case m.CFI != nil && !w.isFor(m.CFI):
+		return SourceUnknown, StopNoRule // the registers are of another time than the mappings
 	}
 	if m.CFI != nil {
 		if rule := m.CFI.rules.Lookup(at - m.Bias); rule.CFA.Kind != rules.CFANone {
@@ -132,6 +145,12 @@ func (w *CFIWalker) step(mem Memory) (FrameSource, StopReason) {
 		return SourceCFI, w.pop(size, mem)
 	}
 	return SourceFP, w.byFP(mem)
+}
+
+// isFor reports whether a table describes code of the kind that the registers are of: programs of 64 and
+// of 32 bits execute each other.
+func (w *CFIWalker) isFor(t *CFITable) bool {
+	return (t.rules.Machine == elf.EM_386) == (w.regs.Machine == elf.EM_386)
 }
 
 // epilogue looks for the end of a function behind a call, which shows where its return
@@ -188,7 +207,7 @@ func (w *CFIWalker) calledNothing(mem Memory) StopReason {
 		return StopNoMapping // it was not called, or the caller is unknown
 	}
 	if r.Machine != elf.EM_AARCH64 {
-		r.SetSP(r.SP() + 8)
+		r.SetSP(r.SP() + w.size)
 	}
 	r.SetPC(ret)
 	w.exact = false
@@ -206,7 +225,7 @@ func (w *CFIWalker) byFP(mem Memory) StopReason {
 	}
 	ret, next, end := w.fp.step(w.regs.Machine, mem, fp, w.regs.SP())
 	if w.regs.Machine != elf.EM_AARCH64 && end == StopUnknown { // there the stack pointer is not known
-		ret = w.putBack(ret, fp+16)
+		ret = w.putBack(ret, fp+2*w.size)
 	}
 	switch {
 	case end == StopBottom && !w.exact:
@@ -216,7 +235,7 @@ func (w *CFIWalker) byFP(mem Memory) StopReason {
 	}
 	w.regs.Have = 0
 	w.regs.SetPC(ret)
-	w.regs.SetSP(fp + 16)
+	w.regs.SetSP(fp + 2*w.size)
 	w.regs.SetFP(next)
 	w.exact = false
 	return StopUnknown
@@ -227,7 +246,9 @@ func (w *CFIWalker) apply(t *CFITable, rule *rules.Rule, mem Memory) StopReason 
 	r := &w.regs
 	switch rule.CFA.Kind {
 	case rules.CFASignal:
-		return w.signal(mem)
+		return w.signal(mem, rule.CFA.Off)
+	case rules.CFALost:
+		return StopNoRule
 	case rules.CFAGrow:
 		return w.grow(&rule.CFA, mem)
 	}
@@ -283,8 +304,11 @@ func (w *CFIWalker) enter(rule *rules.Rule, cfa uint64) StopReason {
 	known := r.Machine == elf.EM_AARCH64 && r.Have&(1<<ARM64LR) != 0
 	pcNum, spNum := uint8(r.pcNum()), uint8(r.spNum())
 	kept, raNum := uint64(amd64Kept), uint8(rules.ReturnReg(r.Machine))
-	if r.Machine == elf.EM_AARCH64 {
+	switch r.Machine {
+	case elf.EM_AARCH64:
 		kept = arm64Kept
+	case elf.EM_386:
+		kept = i386Kept
 	}
 	r.Have &= kept
 	newSP := cfa
@@ -339,7 +363,7 @@ func (w *CFIWalker) cfa(t *CFITable, rule *rules.Rule, mem Memory) (uint64, Stop
 	if !ok {
 		return 0, StopNoRule
 	}
-	v += uint64(int64(c.Off))
+	v = w.plus(v, c.Off)
 	switch c.Kind {
 	case rules.CFAIndex:
 		i, ok := w.regs.Reg(AMD64R9)
@@ -347,10 +371,10 @@ func (w *CFIWalker) cfa(t *CFITable, rule *rules.Rule, mem Memory) (uint64, Stop
 			return 0, StopNoRule
 		}
 		word, err := w.word(v+8*i, mem)
-		return word + uint64(int64(c.Off2)), endOf(err)
+		return w.plus(word, c.Off2), endOf(err)
 	case rules.CFADeref:
 		word, err := w.word(v, mem)
-		return word + uint64(int64(c.Off2)), endOf(err)
+		return w.plus(word, c.Off2), endOf(err)
 	case rules.CFAPLT:
 		if w.regs.PC()&15 >= uint64(c.Off2) {
 			v += 8
@@ -369,7 +393,20 @@ func endOf(err error) StopReason {
 	return StopBadMemory
 }
 
+// plus adds an offset to an address.
+func (w *CFIWalker) plus(addr uint64, off int32) uint64 {
+	addr += uint64(int64(off))
+	if w.size == 4 {
+		addr = uint64(uint32(addr))
+	}
+	return addr
+}
+
 func (w *CFIWalker) word(addr uint64, mem Memory) (uint64, error) {
+	if w.size == 4 {
+		err := mem.ReadMemory(w.one[:4], addr)
+		return uint64(binary.LittleEndian.Uint32(w.one[:])), err
+	}
 	if err := mem.ReadMemory(w.one[:], addr); err != nil {
 		return 0, err
 	}
@@ -380,7 +417,7 @@ func (w *CFIWalker) word(addr uint64, mem Memory) (uint64, error) {
 func (w *CFIWalker) readBlock(rule *rules.Rule, cfa, sp uint64, mem Memory) []byte {
 	n := int64(rule.Hi) - int64(rule.Lo)
 	lo := cfa + uint64(int64(rule.Lo))
-	if n < 8 || n > maxBlock || lo < sp {
+	if n < int64(w.size) || n > maxBlock || lo < sp {
 		return nil
 	}
 	if mem.ReadMemory(w.buf[:n], lo) != nil {
@@ -393,7 +430,7 @@ func (w *CFIWalker) readBlock(rule *rules.Rule, cfa, sp uint64, mem Memory) []by
 func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block []byte, lo int32,
 	mem Memory,
 ) (uint64, StopReason) {
-	addr := cfa + uint64(int64(s.Off))
+	addr := w.plus(cfa, s.Off)
 	switch s.Kind {
 	case rules.RegUndef:
 		return 0, StopUnknown
@@ -403,10 +440,10 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 		return w.regs.R[s.Reg], StopUnknown
 	case rules.RegAtCFA:
 		if block != nil {
-			return binary.LittleEndian.Uint64(block[s.Off-lo:]), StopUnknown
+			return wordOf(block[s.Off-lo:][:w.size]), StopUnknown
 		}
 	case rules.RegAtReg:
-		addr = w.regs.R[s.Reg] + uint64(int64(s.Off))
+		addr = w.plus(w.regs.R[s.Reg], s.Off)
 	case rules.RegAtExpr, rules.RegValExpr:
 		v, err := w.expr.eval(t.exprs[s.Off], &w.regs, mem, cfa, true)
 		if err != nil || s.Kind == rules.RegValExpr {
@@ -414,7 +451,7 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 		}
 		addr = v
 	}
-	if addr < sp && int(s.Num) != AMD64RIP && int(s.Num) != w.regs.spNum() {
+	if addr < sp && int(s.Num) != w.regs.pcNum() && int(s.Num) != w.regs.spNum() {
 		// GCC's epilogues do not describe that a register was popped: a slot below the
 		// stack pointer is free again, and the register holds its value, if that is known.
 		w.lost |= 1 << s.Num &^ w.regs.Have
@@ -425,24 +462,43 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 }
 
 // isSigreturn looks for the instructions of a signal trampoline, to whose first byte
-// handlers return, or for the rules of one: core files rarely have programs' code.
-func (w *CFIWalker) isSigreturn(mem Memory, pc uint64) bool {
-	if m := w.Modules.Find(pc); m != nil && m.CFI != nil &&
-		m.CFI.rules.Lookup(pc-m.Bias).CFA.Kind == rules.CFASignal {
-		return true
+// handlers return, or for the rules of one: core files rarely have programs' code. On i386 off is where
+// the registers are.
+func (w *CFIWalker) isSigreturn(mem Memory, pc uint64) (off int32, ok bool) {
+	if m := w.Modules.Find(pc); m != nil && m.CFI != nil && w.isFor(m.CFI) {
+		if cfa := &m.CFI.rules.Lookup(pc - m.Bias).CFA; cfa.Kind == rules.CFASignal {
+			return cfa.Off, true
+		}
 	}
-	if w.regs.Machine == elf.EM_AARCH64 {
+	switch w.regs.Machine {
+	case elf.EM_AARCH64:
 		// mov x8, #139; svc #0
-		return mem.ReadMemory(w.buf[:8], pc) == nil &&
+		return 0, mem.ReadMemory(w.buf[:8], pc) == nil &&
 			binary.LittleEndian.Uint64(w.buf[:8]) == 0xd4000001_d2801168
+	case elf.EM_386:
+		return w.isSigreturn386(mem, pc)
 	}
 	// mov $15, %rax; syscall
-	return mem.ReadMemory(w.buf[:9], pc) == nil &&
+	return 0, mem.ReadMemory(w.buf[:9], pc) == nil &&
 		string(w.buf[:9]) == "\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
 }
 
-// signal takes all registers from the frame that the kernel pushed.
-func (w *CFIWalker) signal(mem Memory) StopReason {
+func (w *CFIWalker) isSigreturn386(mem Memory, pc uint64) (off int32, ok bool) {
+	if mem.ReadMemory(w.buf[:8], pc) != nil {
+		return 0, false
+	}
+	switch {
+	case string(w.buf[:8]) == "\x58\xb8\x77\x00\x00\x00\xcd\x80": // pop %eax; mov $119, %eax; int $0x80
+		return rules.I386SigContext, true
+	case string(w.buf[:7]) == "\xb8\xad\x00\x00\x00\xcd\x80": // mov $173, %eax; int $0x80
+		return rules.I386RtSigContext, true
+	}
+	return 0, false
+}
+
+// signal takes all registers from the frame that the kernel pushed. On i386 there are two kinds of them:
+// off is where the registers are.
+func (w *CFIWalker) signal(mem Memory, off int32) StopReason {
 	r := &w.regs
 	sp := r.SP()
 	if r.Machine == elf.EM_AARCH64 {
@@ -453,6 +509,22 @@ func (w *CFIWalker) signal(mem Memory) StopReason {
 			r.R[i] = binary.LittleEndian.Uint64(w.buf[8*i:])
 		}
 		r.Have = 1<<(rules.ARM64SigLen/8) - 1
+	} else if r.Machine == elf.EM_386 {
+		b := w.buf[:4*len(rules.I386SigOrder)]
+		if mem.ReadMemory(b, sp+uint64(int64(off))+rules.I386SigRegs) != nil {
+			return StopBadMemory
+		}
+		word := func(i int) uint64 { return uint64(binary.LittleEndian.Uint32(b[4*i:])) }
+		// While the kernel leaves a handler it has set the stack pointer, but not yet the rest.
+		if cs := word(len(rules.I386SigOrder) - 1); cs&3 != 3 || cs > math.MaxUint16 {
+			return StopNoRule
+		}
+		r.Have = 0
+		for i, n := range rules.I386SigOrder {
+			if n >= 0 {
+				r.Set(n, word(i))
+			}
+		}
 	} else {
 		b := w.buf[:8*len(rules.AMD64SigOrder)]
 		if mem.ReadMemory(b, sp+rules.AMD64SigRegs) != nil {

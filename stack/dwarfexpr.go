@@ -97,7 +97,7 @@ func (m *exprMachine) pop() uint64 {
 func (m *exprMachine) eval(expr []byte, r *Regs, mem Memory, start uint64, withStart bool) (uint64,
 	error,
 ) {
-	m.rd = dwarfReader{b: expr}
+	m.rd = dwarfReader{b: expr, narrow: wordSize(r.Machine) == 4}
 	m.n = 0
 	if withStart {
 		m.push(start)
@@ -111,8 +111,11 @@ func (m *exprMachine) eval(expr []byte, r *Regs, mem Memory, start uint64, withS
 		}
 	}
 	v := m.pop()
-	if m.rd.err != nil {
+	switch {
+	case m.rd.err != nil:
 		return 0, errBadExpr
+	case m.rd.narrow:
+		return uint64(uint32(v)), nil
 	}
 	return v, nil
 }
@@ -130,7 +133,7 @@ func (m *exprMachine) op(op uint8, r *Regs, mem Memory) error {
 	case opBregx:
 		return m.breg(rd.uleb(), r)
 	case opDeref:
-		return m.deref(8, mem)
+		return m.deref(uint8(wordSize(r.Machine)), mem)
 	case opDerefSz:
 		return m.deref(rd.u8(), mem)
 	case opConst1u:
@@ -145,8 +148,10 @@ func (m *exprMachine) op(op uint8, r *Regs, mem Memory) error {
 		m.push(uint64(rd.u32()))
 	case opConst4s:
 		m.push(uint64(int64(int32(rd.u32()))))
-	case opConst8u, opConst8s, opAddr:
+	case opConst8u, opConst8s:
 		m.push(rd.u64())
+	case opAddr:
+		m.push(rd.address())
 	case opConstu:
 		m.push(rd.uleb())
 	case opConsts:
@@ -180,6 +185,9 @@ func (m *exprMachine) deref(size uint8, mem Memory) error {
 	addr := m.pop()
 	if m.rd.err != nil {
 		return errBadExpr
+	}
+	if m.rd.narrow {
+		addr = uint64(uint32(addr))
 	}
 	if err := mem.ReadMemory(m.buf[:size], addr); err != nil {
 		return err

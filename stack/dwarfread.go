@@ -11,9 +11,10 @@ var errShortCFI = errors.New("call frame information ends too early")
 // dwarfReader reads little-endian DWARF data. After an error every read
 // returns 0 and err stays set.
 type dwarfReader struct {
-	b   []byte
-	pos int
-	err error
+	b      []byte
+	pos    int
+	err    error
+	narrow bool // addresses have 32 bits
 }
 
 func (r *dwarfReader) fail() {
@@ -64,6 +65,14 @@ func (r *dwarfReader) u64() uint64 {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
+}
+
+// address reads an address.
+func (r *dwarfReader) address() uint64 {
+	if r.narrow {
+		return uint64(r.u32())
+	}
+	return r.u64()
 }
 
 // uleb reads an unsigned LEB128 number; bits above the 64th are dropped.
@@ -139,7 +148,9 @@ func (r *dwarfReader) pointer(enc uint8, base, dataBase uint64) (uint64, bool) {
 	at := base + uint64(r.pos)
 	var v uint64
 	switch enc & 0x0f {
-	case ehAbs, ehUData8, ehSData8:
+	case ehAbs:
+		v = r.address()
+	case ehUData8, ehSData8:
 		v = r.u64()
 	case ehULEB:
 		v = r.uleb()
@@ -164,6 +175,9 @@ func (r *dwarfReader) pointer(enc uint8, base, dataBase uint64) (uint64, bool) {
 		v += dataBase
 	default: // text, function and aligned are not used on the machines here
 		return 0, false
+	}
+	if r.narrow {
+		v = uint64(uint32(v))
 	}
 	return v, r.err == nil
 }

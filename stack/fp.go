@@ -20,6 +20,7 @@ const MaxFrames = 127
 //   - StopBadMemory where a frame pointer points to memory that can't be read;
 //   - StopLoop where a frame pointer does not point further up the stack;
 //   - StopSuspect where it is not aligned, or a return address is not code;
+//   - StopCompat where the registers are of 32-bit code of arm;
 //   - StopNone where the program counter is not known.
 //
 // Code built without frame pointers keeps other values in the register: the chain is then
@@ -46,7 +47,11 @@ func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 	if end != StopUnknown {
 		return n, end
 	}
+	if r.Machine == elf.EM_ARM {
+		return n, StopCompat
+	}
 	fp, sp := r.FP(), r.SP()
+	record := 2 * wordSize(r.Machine)
 	for {
 		ret, next, end := w.step(r.Machine, mem, fp, sp)
 		switch {
@@ -57,7 +62,7 @@ func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 		}
 		dst[n] = Frame{PC: ret, Return: true, Source: SourceFP}
 		n++
-		fp, sp = next, fp+16
+		fp, sp = next, fp+record
 	}
 }
 
@@ -67,19 +72,20 @@ func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, next uint64,
 	end StopReason,
 ) {
+	word := wordSize(machine)
 	switch {
 	case fp == 0:
 		return 0, 0, StopBottom
-	case fp&7 != 0 || fp > ^uint64(0)-16:
+	case fp&(word-1) != 0 || fp > ^uint64(0)-2*word:
 		return 0, 0, StopSuspect
 	case fp < sp && (machine != elf.EM_AARCH64 || fp+8 < sp): // Go on arm64 keeps it one word below sp
 		return 0, 0, StopLoop
 	}
-	if mem.ReadMemory(w.buf[:], fp) != nil {
+	if mem.ReadMemory(w.buf[:2*word], fp) != nil {
 		return 0, 0, StopBadMemory
 	}
-	next = binary.LittleEndian.Uint64(w.buf[:8])
-	ret = binary.LittleEndian.Uint64(w.buf[8:])
+	next = wordOf(w.buf[:word])
+	ret = wordOf(w.buf[word : 2*word])
 	if machine == elf.EM_AARCH64 {
 		ret = stripPAC(ret, w.PACMask)
 	}
@@ -90,6 +96,14 @@ func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, ne
 		return 0, 0, StopSuspect
 	}
 	return ret, next, StopUnknown
+}
+
+// wordOf returns the little-endian number of four or eight bytes.
+func wordOf(b []byte) uint64 {
+	if len(b) == 4 {
+		return uint64(binary.LittleEndian.Uint32(b))
+	}
+	return binary.LittleEndian.Uint64(b)
 }
 
 // stripPAC removes arm64's pointer authentication code from a return address. mask is as in

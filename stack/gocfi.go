@@ -113,10 +113,17 @@ func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
 		return 0 // no rule
 	}
 	if kind == goSignal {
-		return b.intern(&cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFASignal}})
+		s := cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFASignal}}
+		if b.machine == elf.EM_386 {
+			s.cfa.Off = rules.I386RtSigContext
+		}
+		return b.intern(&s)
 	}
-	if b.machine == elf.EM_AARCH64 {
+	switch b.machine {
+	case elf.EM_AARCH64:
 		return b.goRuleARM64(kind, int32(delta))
+	case elf.EM_386:
+		return b.goRule386(kind, int32(delta))
 	}
 	s := cfiState{
 		how: SourceGo,
@@ -133,6 +140,20 @@ func (b *cfiBuilder) goRule(kind goKind, delta int64) uint16 {
 		// The stack pointer may be another stack's. The frame pointer stays
 		// ("The original frame pointer is stored in BP", runtime/asm_amd64.s).
 		s.cfa = rules.CFA{Kind: rules.CFASwitch, Reg: AMD64RBP, Off: 16}
+	}
+	return b.intern(&s)
+}
+
+// goRule386 is goRule for i386, where Go has no frame pointer: from the thread's own stack nothing leads to
+// the goroutine's but the descriptors, for which there is no register either.
+func (b *cfiBuilder) goRule386(kind goKind, delta int32) uint16 {
+	s := cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFAReg, Reg: I386ESP, Off: delta + 4}}
+	s.setReg(I386EIP, rules.RegRule{Kind: rules.RegAtCFA, Off: -4})
+	switch kind {
+	case goBottom:
+		s.setReg(I386EIP, rules.RegRule{Kind: rules.RegUndef})
+	case goSwitch, goLost:
+		s = cfiState{how: SourceGo, cfa: rules.CFA{Kind: rules.CFALost}}
 	}
 	return b.intern(&s)
 }

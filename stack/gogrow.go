@@ -34,6 +34,9 @@ type goGrow struct {
 // findGoGrow reads the instructions of runtime.morestack and runtime.systemstack
 // (runtime/asm_amd64.s, asm_arm64.s), which are among the functions of some kinds.
 func findGoGrow(f *elffile.File, t *pclntab.Table, kinds []goKind) goGrow {
+	if f.Machine == elf.EM_386 {
+		return goGrow{}
+	}
 	code := make(map[goKind][]byte)
 	var entry uint64
 	for i, kind := range kinds {

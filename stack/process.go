@@ -375,6 +375,7 @@ func (m *Module) image(mem Memory) ([]byte, error) {
 type imageCFI struct {
 	table  *CFITable
 	lowest uint64
+	narrow bool // it has 32-bit addresses
 	err    error
 }
 
@@ -384,7 +385,7 @@ func compileImage(image []byte) (c imageCFI) {
 		return imageCFI{err: err}
 	}
 	defer f.Close()
-	c.lowest = lowestAddress(f)
+	c.lowest, c.narrow = lowestAddress(f), f.Class == elf.ELFCLASS32
 	c.table, c.err = compileCFI(f, cfiRoom(f))
 	return c
 }
@@ -407,10 +408,8 @@ func (c *CFICache) loadImage(pid int, m *Module) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		for image, known := range c.images { // the process may have ended: it had the one that all have
-			if len(c.images) == 1 && uint64(len(image)) == m.End-m.Start {
-				return m.setImage(known)
-			}
+		if known, ok := c.onlyImage(m); ok { // the process may have ended: it had the one that all have
+			return m.setImage(known)
 		}
 		return err
 	}
@@ -423,6 +422,22 @@ func (c *CFICache) loadImage(pid int, m *Module) error {
 		c.images[string(image)] = known
 	}
 	return m.setImage(known)
+}
+
+// onlyImage returns what is known of a module's image if all processes of its kind, of 32 or of 64 bits,
+// have the same one. The caller holds mu.
+func (c *CFICache) onlyImage(m *Module) (known imageCFI, ok bool) {
+	narrow := m.End <= 1<<32
+	for image, other := range c.images {
+		if other.narrow != narrow {
+			continue
+		}
+		if ok || uint64(len(image)) != m.End-m.Start {
+			return imageCFI{}, false
+		}
+		known, ok = other, true
+	}
+	return known, ok
 }
 
 // recent returns what is known of a mapped file that was opened a moment ago, and that was last

@@ -35,6 +35,7 @@ const (
 	StopNone                        // there is no such stack: a kernel thread has no user stack
 	StopFault                       // the kernel's helper refused (an address it could not read)
 	StopLeftOut                     // a rule that the walker inside BPF leaves out: see package bpfwalk
+	StopCompat                      // 32-bit code on a 64-bit kernel, which the walker does not walk
 )
 
 // Frame is one frame of a walked stack, innermost first.

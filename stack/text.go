@@ -14,7 +14,7 @@ var endNames = [...]string{
 	StopUnknown: "unknown", StopBottom: "bottom", StopLimit: "limit", StopNoMapping: "no-mapping",
 	StopNoRule: "no-rule", StopBadMemory: "bad-memory", StopLoop: "loop", StopTruncated: "truncated",
 	StopSuspect: "suspect", StopNone: "none",
-	StopFault: "fault", StopLeftOut: "left-out",
+	StopFault: "fault", StopLeftOut: "left-out", StopCompat: "compat",
 }
 
 // String returns one lower-case word: "fp", "cfi".

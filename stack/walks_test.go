@@ -44,12 +44,12 @@ type recordedRule struct {
 	Saved [][4]int32 `json:",omitempty"`
 }
 
-func (r recordedRule) rule() rules.Rule {
+func (r recordedRule) rule(machine elf.Machine) rules.Rule {
 	s := cfiState{how: FrameSource(r.CFA[0]), cfa: rules.CFA{Kind: rules.CFAKind(r.CFA[1]), Reg: uint8(r.CFA[2]), Off: r.CFA[3], Off2: r.CFA[4]}}
 	for _, v := range r.Saved {
 		s.setReg(uint64(v[0]), rules.RegRule{Kind: rules.RegKind(v[1]), Reg: uint8(v[2]), Off: v[3]})
 	}
-	return s.rule()
+	return s.rule(int32(wordSize(machine)))
 }
 
 // table is a table that knows the module's rules only.
@@ -69,7 +69,7 @@ func (m *recordedModule) table(t testing.TB, machine elf.Machine) *CFITable {
 		}
 	})
 	for _, r := range m.Rules {
-		tab.rules.Rules = append(tab.rules.Rules, r.rule())
+		tab.rules.Rules = append(tab.rules.Rules, r.rule(machine))
 	}
 	for _, e := range m.Exprs {
 		b, err := hex.DecodeString(e)

@@ -3,6 +3,7 @@ package bpfwalk
 import (
 	"debug/elf"
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
@@ -81,7 +82,18 @@ func (c *Copier) Instructions() asm.Instructions {
 		asm.Mov.Imm(asm.R1, int32(stack.StopNone)),
 		asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
 	)
-	g.readUserRegs(copyRegs, c.TaskStackOffset, "stack_copy_done")
+	g.readUserRegs(copyRegs, c.TaskStackOffset, "stack_copy_done", "stack_copy_other")
+	g.Add(asm.Ja.Label("stack_copy_regs"))
+	g.Label("stack_copy_other")
+	g.Add(asm.JNE.Imm(asm.R1, g.compatCode(), "stack_copy_done"))
+	if g.arm { // there is no walker for the stack
+		g.Add(
+			asm.Mov.Imm(asm.R1, int32(stack.StopCompat)),
+			asm.StoreMem(asm.R6, copyWhy, asm.R1, asm.Word),
+			asm.Ja.Label("stack_copy_done"),
+		)
+	}
+	g.Label("stack_copy_regs")
 	g.copyReturns()
 	if g.arm {
 		g.load(asm.R8, copyRegs+31*8)
@@ -169,7 +181,8 @@ type CopiedStack struct {
 	Memory stack.MemoryRange
 	// Stopped is the reason for the end of a walk that needs memory beyond: StopTruncated
 	// if more could have been copied, StopBadMemory if the stack could not be read further,
-	// and StopNone if there is no user stack.
+	// StopCompat if it is of 32-bit code of arm, whose stack is not copied, and StopNone if
+	// there is no user stack.
 	Stopped stack.StopReason
 	// Call is the number of the system call that the thread is in. Elsewhere it has no meaning: on amd64
 	// it is negative then, or that of an exception.
@@ -222,19 +235,32 @@ func (c *Copier) Decode(state []byte) (s CopiedStack) {
 			break
 		}
 	}
+	word := func(i int) uint64 { return o.Uint64(state[copyRegs+8*i:]) }
 	if c.Machine == elf.EM_AARCH64 {
-		s.Regs.Machine = elf.EM_AARCH64
-		s.Call = int64(o.Uint64(state[copyRegs+8*8:]))
+		if s.Stopped == stack.StopCompat {
+			s.Regs.Machine, s.Call = elf.EM_ARM, int64(word(7))
+			for i := range stack.ARMPC { // r0 … r14; what sp is to 64-bit code is not used
+				s.Regs.Set(i, word(i))
+			}
+			s.Regs.SetPC(word(stack.ARM64PC))
+			return s
+		}
+		s.Regs.Machine, s.Call = elf.EM_AARCH64, int64(word(8))
 		for i := range stack.ARM64PC + 1 { // x0 … x30, sp, pc, as in struct user_pt_regs
-			s.Regs.Set(i, o.Uint64(state[copyRegs+8*i:]))
+			s.Regs.Set(i, word(i))
 		}
 		return s
 	}
 	s.Regs.Machine = elf.EM_X86_64
-	s.Call = int64(o.Uint64(state[copyRegs+amd64RegsCall:]))
-	for i, num := range rules.KernelEntry {
+	s.Call = int64(word(amd64RegsCall / 8))
+	numbers, mask := &rules.KernelEntry, ^uint64(0)
+	if uint16(word(rules.AMD64RegsCS/8)) == user32CS {
+		s.Regs.Machine = elf.EM_386
+		numbers, mask = &rules.KernelEntry386, math.MaxUint32
+	}
+	for i, num := range numbers {
 		if num >= 0 {
-			s.Regs.Set(num, o.Uint64(state[copyRegs+8*i:]))
+			s.Regs.Set(num, word(i)&mask)
 		}
 	}
 	return s

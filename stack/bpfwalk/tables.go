@@ -2,6 +2,7 @@ package bpfwalk
 
 import (
 	"cmp"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -256,7 +257,7 @@ func (t *Tables) place(mods *stack.Modules) (*bpfProc, [][]byte, error) {
 		if m.Start >= 1<<63 { // vsyscall: the program compares addresses as signed numbers
 			continue
 		}
-		if m.CFI == nil {
+		if m.CFI == nil || m.CFI.Rules().Machine == elf.EM_386 { // its code is not walked
 			entries = append(entries, bpfMapping(m.Start, m.End, 0, nil))
 			continue
 		}

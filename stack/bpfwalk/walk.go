@@ -16,6 +16,8 @@ import (
 // code and in unknown processes, and across signal handlers. It works in programs of any
 // type, whether the event hit the process in its own code or in the kernel.
 //
+// It walks no 32-bit code: such a stack has its innermost frame, and ends with stack.StopCompat.
+//
 // The zero value generates for amd64 and Linux 5.17 or later. It is plain data.
 type Walker struct {
 	// Machine is elf.EM_X86_64 (the meaning of 0) or elf.EM_AARCH64.
@@ -93,7 +95,7 @@ const (
 	stCached = stTag + 16            // uint32: the mapping that was used last
 	stN      = stTag + 20            // uint32: frames so far
 	stEnd    = stTag + 24            // uint32: End
-	stFlags  = stTag + 28            // uint32: bpfUnknownProcess
+	stFlags  = stTag + 28            // uint32: bpfUnknownProcess or bpfCompat
 	stSlot   = stTag + 32            // uint64: the next return probe's stack pointer; all ones: none
 	stAddr   = stTag + 40            // uint64: the address that it replaced
 	stNext   = stTag + 48            // uint64: the kernel's address of the one after it
@@ -106,6 +108,7 @@ const (
 
 const (
 	bpfUnknownProcess = 1
+	bpfCompat         = 2
 
 	// The top bits of a frame's address say how it was found: they are the same
 	// in every user address.
@@ -137,8 +140,8 @@ func (w *Walker) PCsOffset() int { return stPCs }
 // EndOffset returns the offset of the stack.StopReason in the state, a uint32.
 func (w *Walker) EndOffset() int { return stEnd }
 
-// FlagsOffset returns the offset in the state of a uint32 whose lowest bit is set if the
-// process is not known.
+// FlagsOffset returns the offset in the state of a uint32: 1 if the process is not known, 2 if the stack is
+// of 32-bit code that a CFIWalker walks, which is i386's, and 0 else.
 func (w *Walker) FlagsOffset() int { return stFlags }
 
 func (w *Walker) maxFrames() int {
@@ -369,7 +372,7 @@ const (
 // userRegs finds the registers that the task entered the kernel with; tasks
 // that have none (kernel threads) end the walk with StopNone.
 func (g *bpfGen) userRegs() {
-	g.readUserRegs(stRegs, g.w.TaskStackOffset, "stack_walk_none")
+	g.readUserRegs(stRegs, g.w.TaskStackOffset, "stack_walk_none", "stack_walk_other")
 	g.Add(asm.Ja.Label("stack_walk_regs"))
 	g.Label("stack_walk_none")
 	g.Add(
@@ -377,12 +380,38 @@ func (g *bpfGen) userRegs() {
 		asm.StoreMem(asm.R6, stEnd, asm.R1, asm.Word),
 		asm.Ja.Label("stack_walk_done"),
 	)
+	g.Label("stack_walk_other")
+	g.compat("stack_walk_none")
 	g.Label("stack_walk_regs")
 }
 
+// compat ends the walk of 32-bit code, whose kind is in R1, with its innermost frame, and goes to none for
+// other code. Its words have four bytes: to tell would cost each step of a walk.
+func (g *bpfGen) compat(none string) {
+	g.Add(asm.JNE.Imm(asm.R1, g.compatCode(), none))
+	flags, ip := int32(bpfCompat), int16(stRegs+amd64RegsIP)
+	if g.arm {
+		flags, ip = 0, stRegs+8*stack.ARM64PC
+	}
+	g.load(asm.R1, ip)
+	g.load(asm.R2, stTag) // bpfExact
+	g.Add(asm.Or.Reg(asm.R1, asm.R2))
+	g.store(stPCs, asm.R1)
+	g.Add(
+		asm.Mov.Imm(asm.R1, 1),
+		asm.StoreMem(asm.R6, stN, asm.R1, asm.Word),
+		asm.Mov.Imm(asm.R1, int32(stack.StopCompat)),
+		asm.StoreMem(asm.R6, stEnd, asm.R1, asm.Word),
+		asm.Mov.Imm(asm.R1, flags),
+		asm.StoreMem(asm.R6, stFlags, asm.R1, asm.Word),
+		asm.Ja.Label("stack_walk_done"),
+	)
+}
+
 // readUserRegs copies the user's struct pt_regs to an offset of the state, or
-// goes to none if the task has no 64-bit ones.
-func (g *bpfGen) readUserRegs(off int16, taskStack int, none string) {
+// goes to none if the task has none, and to other if they are not of 64-bit code: R1 is compatCode then, if
+// they are of 32-bit code.
+func (g *bpfGen) readUserRegs(off int16, taskStack int, none, other string) {
 	size, total := g.userRegsLen(), int32(rules.AMD64Regs)
 	if g.arm {
 		total = arm64Regs
@@ -425,12 +454,26 @@ func (g *bpfGen) readUserRegs(off int16, taskStack int, none string) {
 	)
 	if g.arm {
 		g.load(asm.R1, off+33*8) // pstate: the exception level, and the bit of 32-bit code
-		g.Add(asm.And.Imm(asm.R1, 0x1f), asm.JNE.Imm(asm.R1, 0, none))
+		g.Add(asm.And.Imm(asm.R1, 0x1f), asm.JNE.Imm(asm.R1, 0, other))
 	} else {
-		const userCS = 0x33 // __USER_CS; 32-bit code has another
 		g.load(asm.R1, off+rules.AMD64RegsCS)
-		g.Add(asm.And.Imm(asm.R1, 0xffff), asm.JNE.Imm(asm.R1, userCS, none))
+		g.Add(asm.And.Imm(asm.R1, 0xffff), asm.JNE.Imm(asm.R1, userCS, other))
 	}
+}
+
+// The code segments of 64-bit and of 32-bit programs (arch/x86/include/asm/segment.h), and pstate of arm's
+// 32-bit programs, but for flags (PSR_MODE32_BIT).
+const (
+	userCS   = 0x33 // __USER_CS
+	user32CS = 0x23 // __USER32_CS
+	armMode  = 0x10
+)
+
+func (g *bpfGen) compatCode() int32 {
+	if g.arm {
+		return armMode
+	}
+	return user32CS
 }
 
 func (g *bpfGen) userRegsLen() int32 {

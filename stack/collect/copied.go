@@ -354,6 +354,8 @@ func executes(s *bpfwalk.CopiedStack) bool {
 	switch call := s.Call; s.Regs.Machine {
 	case elf.EM_AARCH64:
 		return call == 221 || call == 281 // execve, execveat
+	case elf.EM_386:
+		return call == 11 || call == 358
 	default:
 		return call == 59 || call == 322
 	}

@@ -107,7 +107,7 @@ func (f *filter) leaveUncopied(b *builder, walk bool, none string) {
 			asm.JEq.Imm(asm.R1, userWalked|int32(stack.StopNone), none),
 			asm.JEq.Imm(asm.R1, userWalked|int32(stack.StopNoMapping), want),
 			asm.LoadMem(asm.R1, regScratch, int16(scratchState+walker.FlagsOffset()), asm.Word),
-			asm.JEq.Imm(asm.R1, 0, none), // the walker knows the process
+			asm.JEq.Imm(asm.R1, 0, none), // the walker knows the process, and its code has 64 bits
 		)
 		b.Label(want)
 	}

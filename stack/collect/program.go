@@ -523,6 +523,9 @@ const (
 	sightsMost = 10
 )
 
+// unknownProcess is what the walker's state has at FlagsOffset for a process that it was not given.
+const unknownProcess = 1
+
 // firstSight sends the process's ids when it is seen for the first time under a name, so
 // that a reader can look at it while it lives, and again when it runs another program. That
 // may have the same name, and a process that is seen in the middle of an exec has no
@@ -543,7 +546,7 @@ func (b *builder) firstSight() {
 		asm.JEq.Imm(asm.R2, userWalked|int32(stack.StopNoMapping), again),
 		asm.JEq.Imm(asm.R2, 0, "release"),
 		asm.LoadMem(asm.R2, regScratch, int16(scratchState+walker.FlagsOffset()), asm.Word),
-		asm.JEq.Imm(asm.R2, 0, "release"), // the walker knows the process
+		asm.JNE.Imm(asm.R2, unknownProcess, "release"), // the walker knows the process, or has no use for it
 	)
 	b.Label(again)
 	b.Add(

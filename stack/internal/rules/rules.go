@@ -12,10 +12,11 @@ const (
 	CFADeref                 // *(reg + off) + off2
 	CFAPLT                   // reg + off, and 8 more if pc&15 >= off2
 	CFAExpr                  // expression number off
-	CFASignal                // the frame that the kernel pushed for a signal handler
+	CFASignal                // the frame that the kernel pushed for a signal handler; of i386 off says where
 	CFASwitch                // reg + off, on another stack
 	CFAGrow                  // from Go's descriptor of the goroutine: see stack's goGrow
 	CFAIndex                 // *(reg + off + 8 * AMD64R9) + off2
+	CFALost                  // the caller is on another stack, to which nothing leads
 )
 
 // CFA is how the CFA of a frame is computed.
