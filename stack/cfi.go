@@ -116,6 +116,7 @@ func compileCFI(f *elffile.File, room int64) (t *CFITable, err error) {
 		return nil, fmt.Errorf("call frame information: %w", ErrNoTable)
 	}
 	b.findStarts(f)
+	b.addThunks(f)
 	return b.table(), nil
 }
 

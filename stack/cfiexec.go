@@ -240,6 +240,9 @@ func (b *cfiBuilder) fde(rd *dwarfReader, c *cie, addr uint64) bool {
 	if from > 1<<32-1 || size > 1<<32-1 || from+size > 1<<32-1 {
 		return false
 	}
+	if c.signal && b.machine == elf.EM_386 {
+		size++ // in the system call the program counter is behind it, where the vDSO has no rule
+	}
 	first := len(b.pcs)
 	b.exec.begin(b, c, &c.initial)
 	b.exec.emit = true

@@ -12,7 +12,7 @@ import (
 // shadow stacks some 80.
 const longestStart = 128
 
-// mostGap is how much of the code that no FDE describes findStarts reads.
+// mostGap is how much of the code that no FDE describes is read.
 const mostGap = 1 << 20
 
 // findStarts finds where the stacks of coroutines begin: code to which their first function returns, that
@@ -86,4 +86,40 @@ func (b *cfiBuilder) exits(f *elffile.File, from, to uint32) {
 			b.starts = append(b.starts, from+uint32(at))
 		}
 	}
+}
+
+// addThunks gives rules to functions of i386 that no FDE describes: those that return their return address,
+// by which code finds its data. Each executable has one of C's startup code, which all its functions may call.
+func (b *cfiBuilder) addThunks(f *elffile.File) {
+	if b.machine != elf.EM_386 {
+		return
+	}
+	b.sortSegs()
+	end, left := uint32(0), uint32(mostGap)
+	for i, s := range b.segs[:len(b.segs):len(b.segs)] {
+		if gap := s.start - min(s.start, end); i > 0 && gap > 0 && gap <= left && !b.full() {
+			left -= gap
+			code := b.code(f, end, gap)
+			for at := 0; at+thunkLen <= len(code); at++ {
+				if isThunk(code[at:]) {
+					b.addThunk(end + uint32(at))
+				}
+			}
+		}
+		end = max(end, s.end)
+	}
+}
+
+const thunkLen = 4
+
+// isThunk reports whether code begins with "mov (%esp), %reg; ret".
+func isThunk(code []byte) bool {
+	return code[0] == 0x8b && code[1]&0xc7 == 0x04 && code[2] == 0x24 && code[3] == 0xc3
+}
+
+func (b *cfiBuilder) addThunk(at uint32) {
+	s := cfiState{cfa: rules.CFA{Kind: rules.CFAReg, Reg: I386ESP, Off: 4}}
+	s.setReg(I386EIP, rules.RegRule{Kind: rules.RegAtCFA, Off: -4})
+	b.segs = append(b.segs, cfiSeg{at, at + thunkLen, uint32(len(b.pcs)), 1})
+	b.pcs, b.index = append(b.pcs, at), append(b.index, b.intern(&s))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,9 @@ var packages = []string{
 	"systemtap-sdt-dev", "bpftrace", "linux-perf", "dwz", "ruby",
 }
 
+// archPackages exist for one architecture only.
+var archPackages = map[string][]string{"amd64": {"gcc-multilib"}}
+
 var qemuPackages = []string{"qemu-system-x86", "qemu-system-arm"}
 
 // backports is the suite with a QEMU of guest.MinQEMU or later, for a machine with an older
@@ -35,7 +39,7 @@ func setup(ctx context.Context, c *check) (testlog.Counts, error) {
 		return testlog.Counts{Skipped: 1}, nil
 	}
 	env := []string{"DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
-	missing := notInstalled(packages)
+	missing := notInstalled(slices.Concat(packages, archPackages[runtime.GOARCH]))
 	needQEMU := guest.CheckQEMU("amd64") != nil || guest.CheckQEMU("arm64") != nil
 	if len(missing) == 0 && !needQEMU {
 		fmt.Fprintln(c.out, "everything is there")

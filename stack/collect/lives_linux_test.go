@@ -25,9 +25,9 @@ import (
 var update = flag.Bool("update", false, "record testdata/lives anew (root, gcc)")
 
 // TestLives: one number and one address are other code at other times of one window: of programs of one
-// name that execute each other, of libraries of which one takes the place of the other, and of processes
-// that get the number of the one before. Each says what it ran and when, and no sample has the name of
-// what did not run then.
+// name that execute each other, also if one has 64 bits and the other 32, of libraries of which one takes
+// the place of the other, and of processes that get the number of the one before. Each says what it ran
+// and when, and no sample has the name of what did not run then.
 func TestLives(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	programs := stacktest.CompileLives(t)
@@ -40,6 +40,10 @@ func TestLives(t *testing.T) {
 		},
 		"loaded": func(t *testing.T) string {
 			return output(t, programs.Plug, length, strconv.Itoa(times), programs.LibFirst, programs.LibSecond)
+		},
+		"widths": func(t *testing.T) string {
+			narrow := stacktest.CompileLives32(t)
+			return output(t, narrow.First, length, more, narrow.Second, narrow.First)
 		},
 		"numbered": func(t *testing.T) (out string) {
 			pid := ""

@@ -30,7 +30,7 @@ type lives struct {
 
 // TestLivesReplay is TestLives with what was recorded there, on any system.
 func TestLivesReplay(t *testing.T) {
-	for _, name := range []string{"executed", "loaded", "numbered"} {
+	for _, name := range []string{"executed", "loaded", "numbered", "widths"} {
 		t.Run(name, func(t *testing.T) {
 			b, err := os.ReadFile(filepath.Join("testdata", "lives", name+".json"))
 			if err != nil {

@@ -171,6 +171,11 @@ func (c *Collector) takeOver(coll *ebpf.Collection) error {
 	if err != nil {
 		return err
 	}
+	if c.form == formNone && c.copied != nil { // from the first event on, for whoever watches later
+		if err := c.setCopying(1); err != nil {
+			return errors.Join(err, link.Close())
+		}
+	}
 	if err := c.give(formWalker); err != nil {
 		return errors.Join(err, link.Close())
 	}

@@ -2,7 +2,10 @@ package stacktest
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
+
+	"github.com/borescope/borescope/internal/testenv"
 )
 
 // Lives are programs whose code is at one address at one time and other code at another, and that say
@@ -35,21 +38,34 @@ static uint64_t now(void) {
 static void told(const char *name, uint64_t (*f)(uint64_t), int ms) {
 	uint64_t from = now();
 	f(from + ms * 1000000ull);
-	printf("%s %d %lx %lu %lu\n", name, getpid(), (unsigned long)f, from, now());
+	printf("%s %d %lx %llu %llu\n", name, getpid(), (unsigned long)f, (unsigned long long)from, (unsigned long long)now());
 	fflush(stdout);
 }
 `
 
 const livesWork = `
 volatile long n;
-__attribute__((noinline, aligned(4096))) uint64_t FN(uint64_t end) {
+__attribute__((noinline, aligned(4096) PLACE)) uint64_t FN(uint64_t end) {
 	do for (int i = 0; i < 100000; i++) n++; while (now() < end);
 	return n;
 }
 `
 
 // CompileLives compiles them. It skips the test if gcc can't.
-func CompileLives(t *testing.T) *Lives {
+func CompileLives(t *testing.T) *Lives { return compileLives(t) }
+
+// CompileLives32 is CompileLives with a Second and a LibSecond of 32 bits. Plug is of no use then.
+func CompileLives32(t *testing.T) *Lives {
+	t.Helper()
+	testenv.Need(t, GCC32)
+	return compileLives(t, "-m32")
+}
+
+// livesPlace has the functions at one address in programs of 64 and of 32 bits, which begin elsewhere.
+var livesPlace = []string{`-DPLACE=, section("lives")`, "-Wl,--section-start=lives=0x10000000"}
+
+// compileLives compiles them, those named second with more arguments of gcc.
+func compileLives(t *testing.T, second ...string) *Lives {
 	t.Helper()
 	dir := t.TempDir()
 	l := &Lives{
@@ -57,6 +73,13 @@ func CompileLives(t *testing.T) *Lives {
 		LibFirst: filepath.Join(dir, "libfirst.so"), LibSecond: filepath.Join(dir, "libsecond.so"),
 	}
 	for _, fn := range []string{"first", "second"} {
+		place, more := []string{"-DPLACE="}, []string(nil)
+		if len(second) > 0 {
+			place = livesPlace
+		}
+		if fn == "second" {
+			more = second
+		}
 		compile(t, livesRun+livesWork+`
 int main(int c, char **v) {
 	told(NAME(FN), FN, atoi(v[1]));
@@ -67,8 +90,8 @@ int main(int c, char **v) {
 	execl(v[3], v[0], v[1], left, v[4], v[3], (char *)0);
 	return 1;
 }
-`, "-static", "-fno-pie", "-no-pie", "-DFN="+fn, "-o", filepath.Join(dir, fn))
-		compile(t, livesRun+livesWork, "-shared", "-fPIC", "-DFN="+fn, "-o", filepath.Join(dir, "lib"+fn+".so"))
+`, slices.Concat(more, place, []string{"-static", "-fno-pie", "-no-pie", "-DFN=" + fn, "-o", filepath.Join(dir, fn)})...)
+		compile(t, livesRun+livesWork, append(more, "-DPLACE=", "-shared", "-fPIC", "-DFN="+fn, "-o", filepath.Join(dir, "lib"+fn+".so"))...)
 	}
 	compile(t, livesRun+`
 int main(int c, char **v) {

@@ -1,0 +1,137 @@
+package collect_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/borescope/borescope/internal/testenv"
+	"github.com/borescope/borescope/probe"
+	"github.com/borescope/borescope/stack"
+	"github.com/borescope/borescope/stack/collect"
+	"github.com/borescope/borescope/stack/internal/stacktest"
+	"github.com/borescope/borescope/symbol"
+)
+
+// TestCompat: the stacks of 32-bit programs without frame pointers are whole, through handlers of signals
+// of both kinds, and each of their functions is called by the one that calls it. They were said not to
+// exist.
+func TestCompat(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	chain := []string{"leaf", "third", "second", "first"}
+	for name, c := range map[string]struct {
+		start func(t *testing.T) int
+		chain []string
+	}{
+		"plain": {
+			func(t *testing.T) int { return stacktest.StartChain(t) },
+			append(chain, "main", "...", "_start"),
+		},
+		"signal": {
+			func(t *testing.T) int { return stacktest.StartChain(t, "-DSIGNAL", "-DFLAGS=0") },
+			append(chain, "handler", "__kernel_sigreturn", "__kernel_vsyscall", "...", "raise", "main", "...", "_start"),
+		},
+		"siginfo": {
+			func(t *testing.T) int { return stacktest.StartChain(t, "-DSIGNAL", "-DFLAGS=SA_SIGINFO") },
+			append(chain, "handler", "__kernel_rt_sigreturn", "__kernel_vsyscall", "...", "raise", "main", "...", "_start"),
+		},
+		"static": {
+			func(t *testing.T) int { return stacktest.StartChain(t, "-static") },
+			append(chain, "main", "...", "_start"),
+		},
+		"Go": {
+			stacktest.StartGoChain,
+			[]string{"main.leaf", "main.third", "main.second", "main.first", "main.main", "runtime.main", "runtime.goexit"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pid := c.start(t)
+			checkCompat(t, pid, c.chain)
+		})
+	}
+}
+
+// checkCompat checks that the stacks of a process are whole where they are in the chain's first
+// function, and that they are those of the chain, in which "..." stands for any functions.
+func checkCompat(t *testing.T, pid int, chain []string) {
+	t.Helper()
+	c := attach(t, probe.Perf{Freq: 999}, &collect.Options{PIDs: []int{pid}, NoKernel: true, Windows: true})
+	defer c.Close()
+	ps := symbol.NewProcesses(nil)
+	defer ps.Close()
+	var unwalked error
+	stop := c.Watch(ps, func(err error) { unwalked = err })
+	time.Sleep(300 * time.Millisecond) // the walker is loaded
+	if _, err := c.ReadAndClear(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := c.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	samples, err := c.ReadAndClear()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := c.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	prof := namesOf(t, ps, samples)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	testenv.SkipUnsupported(t, unwalked)
+	var all, inLeaf, whole, cut uint64
+	for i := range samples {
+		s := &samples[i]
+		all += s.Count
+		var names []string
+		for _, f := range prof.Samples[i].Frames {
+			name := "?"
+			if len(f.Functions) > 0 {
+				name = f.Functions[0].Name
+			}
+			names = append(names, name)
+		}
+		switch {
+		case s.User.Stopped == stack.StopCompat:
+			cut += s.Count
+		case len(names) > 0 && names[0] == chain[0]:
+			inLeaf += s.Count
+			if s.User.Stopped == stack.StopBottom && isChain(names, chain) {
+				whole += s.Count
+				break
+			}
+			t.Errorf("%d samples end by %v and have %s", s.Count, s.User.Stopped, strings.Join(names, " "))
+		case s.User.Stopped != stack.StopBottom:
+			cut += s.Count
+			t.Logf("%d samples end by %v and have %s", s.Count, s.User.Stopped, strings.Join(names, " "))
+		}
+	}
+	t.Logf("%d samples, %d in %s, %d whole, %d cut; %+v, before %+v", all, inLeaf, chain[0], whole, cut, stats, before)
+	if all < 300 || whole < inLeaf || inLeaf+cut < all*9/10 || cut > all/50 {
+		t.Errorf("%d samples, %d in %s, of which %d are whole; %d are cut: %+v", all, inLeaf, chain[0], whole, cut, stats)
+	}
+}
+
+// isChain reports whether names are those of a chain.
+func isChain(names, chain []string) bool {
+	for i, want := range chain {
+		if want == "..." {
+			for at := range names {
+				if isChain(names[at:], chain[i+1:]) {
+					return true
+				}
+			}
+			return false
+		}
+		if len(names) == 0 || names[0] != want {
+			return false
+		}
+		names = names[1:]
+	}
+	return len(names) == 0 || slices.Equal(names, chain)
+}
