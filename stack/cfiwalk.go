@@ -141,6 +141,9 @@ func (w *CFIWalker) step(mem Memory) (FrameSource, StopReason) {
 			return how, w.apply(m.CFI, rule, mem)
 		}
 	}
+	if w.size == 4 && m.CFI == nil && m.Name == "[vdso]" {
+		return SourceUnknown, StopNoRule // system calls begin there, and keep no frame pointer
+	}
 	if size, ok := w.epilogue(mem, pc); ok {
 		return SourceCFI, w.pop(size, mem)
 	}

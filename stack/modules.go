@@ -17,7 +17,7 @@ type Module struct {
 	Offset uint64
 	// CFI is the file's call frame information; nil if it has none, as JIT code.
 	CFI *CFITable
-	// Name is the file's path; the walker does not use it.
+	// Name is the file's path, or "[vdso]".
 	Name string
 }
 

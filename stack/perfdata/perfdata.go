@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -92,7 +93,7 @@ type Sample struct {
 	// Branches is the branch stack, newest first: from, to.
 	Branches [][2]uint64
 	// Regs and Stack are the user's registers and stack, to be walked; Regs is nil if there
-	// are none.
+	// are none. 32-bit programs have their own Machine.
 	Regs  *stack.Regs
 	Stack stack.MemoryRange
 	// Modules are the process's executable mappings.
@@ -457,8 +458,8 @@ func (p *File) fill(s *Sample, regs *stack.Regs, rec *perfring.Record) {
 	for _, b := range r.Branches {
 		s.Branches = append(s.Branches, [2]uint64{b.From, b.To})
 	}
-	if s.Modules = p.modules(r.PID); r.UserABI == 2 {
-		p.userRegs(regs, p.events[s.Event].regsUser, r.UserRegs)
+	if s.Modules = p.modules(r.PID); r.UserABI == abi32 || r.UserABI == abi64 {
+		p.userRegs(regs, r.UserABI, p.events[s.Event].regsUser, r.UserRegs)
 		s.Regs = regs
 		s.Stack = stack.MemoryRange{Addr: regs.SP(), Data: r.UserStack}
 	}
@@ -472,8 +473,28 @@ var amd64PerfRegs = [24]int{
 	stack.AMD64R15,
 }
 
-func (p *File) userRegs(regs *stack.Regs, mask uint64, values []uint64) {
+// i386PerfRegs does so for 32-bit code.
+var i386PerfRegs = [24]int{
+	stack.I386EAX, stack.I386EBX, stack.I386ECX, stack.I386EDX, stack.I386ESI, stack.I386EDI,
+	stack.I386EBP, stack.I386ESP, stack.I386EIP, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+}
+
+// Values of enum perf_sample_regs_abi.
+const (
+	abiNone = 0
+	abi32   = 1
+	abi64   = 2
+)
+
+func (p *File) userRegs(regs *stack.Regs, abi uint64, mask uint64, values []uint64) {
 	*regs = stack.Regs{Machine: p.Machine}
+	numbers, low := &amd64PerfRegs, ^uint64(0)
+	if abi == abi32 {
+		regs.Machine, numbers, low = elf.EM_386, &i386PerfRegs, math.MaxUint32
+		if p.Machine == elf.EM_AARCH64 {
+			regs.Machine = elf.EM_ARM
+		}
+	}
 	for _, v := range values {
 		if mask == 0 {
 			return
@@ -481,11 +502,16 @@ func (p *File) userRegs(regs *stack.Regs, mask uint64, values []uint64) {
 		n := bits.TrailingZeros64(mask)
 		mask &= mask - 1
 		if p.Machine == elf.EM_X86_64 {
-			if n >= len(amd64PerfRegs) {
+			if n >= len(numbers) {
 				return
 			}
-			n = amd64PerfRegs[n]
+			n = numbers[n]
+		} else if regs.Machine == elf.EM_ARM && n >= stack.ARMPC { // what r15 is elsewhere
+			if n != stack.ARM64PC {
+				continue
+			}
+			n = stack.ARMPC
 		}
-		regs.Set(n, v) // arm64's numbers are DWARF's
+		regs.Set(n, v&low) // arm64's numbers are DWARF's
 	}
 }

@@ -187,16 +187,24 @@ func (p *perfWriter) sample(s *Sample) {
 // userStack appends the registers and the stack, as much as a record of which n
 // bytes are used can hold.
 func (p *perfWriter) userStack(b []byte, s *Sample, n int) []byte {
-	const none, abi64 = 0, 2 // enum perf_sample_regs_abi
 	if s.Regs == nil {
-		return words64(b, none, 0)
+		return words64(b, abiNone, 0)
 	}
 	at := len(b)
-	b = words64(b, abi64)
+	abi, numbers := uint64(abi64), &amd64PerfRegs
+	switch s.Regs.Machine {
+	case elf.EM_386:
+		abi, numbers = abi32, &i386PerfRegs
+	case elf.EM_ARM:
+		abi = abi32
+	}
+	b = words64(b, abi)
 	for mask := p.regsMask(); mask != 0; mask &= mask - 1 {
 		num := bits.TrailingZeros64(mask)
 		if p.opts.Machine == elf.EM_X86_64 {
-			num = amd64PerfRegs[num]
+			num = numbers[num]
+		} else if abi == abi32 && num == stack.ARM64PC {
+			num = stack.ARMPC
 		}
 		v, _ := s.Regs.Reg(num)
 		b = words64(b, v)

@@ -70,7 +70,9 @@ func TestWritePerfData(t *testing.T) {
 func TestWritePerfDataUserStacks(t *testing.T) {
 	mods := stack.NewModules(stack.Module{Start: 0x1000, End: 0x2000, Name: "/bin/one"}).WithData(
 		stack.Module{Start: 0x3000, End: 0x4000, Offset: 0x2000, Name: "/bin/one"}, stack.Module{Start: 0x800, End: 0x1000, Name: "/bin/one"})
-	for _, m := range []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64} {
+	for m, machine := range map[elf.Machine]elf.Machine{ // the latter is the system's
+		elf.EM_X86_64: elf.EM_X86_64, elf.EM_AARCH64: elf.EM_AARCH64, elf.EM_386: elf.EM_X86_64, elf.EM_ARM: elf.EM_AARCH64,
+	} {
 		regs := &stack.Regs{Machine: m}
 		regs.SetPC(0x1010)
 		regs.SetSP(0x7080)
@@ -90,7 +92,7 @@ func TestWritePerfDataUserStacks(t *testing.T) {
 			{PID: 7, TID: 7, Comm: "a", IP: 0x1010, Time: 5, Chain: []uint64{0x1010, 0x1020}, Modules: mods},
 		}
 		var b bytes.Buffer
-		if err := Write(&b, slices.Values(written), &Options{Machine: m, UserStacks: true}); err != nil {
+		if err := Write(&b, slices.Values(written), &Options{Machine: machine, UserStacks: true}); err != nil {
 			t.Fatal(err)
 		}
 		p, err := New(bytes.NewReader(b.Bytes()), int64(b.Len()))
@@ -115,7 +117,7 @@ func TestWritePerfDataUserStacks(t *testing.T) {
 				}
 				continue
 			}
-			if s.Regs.PC() != regs.PC() || s.Regs.SP() != regs.SP() || s.Regs.FP() != regs.FP() || !slices.Equal(s.Chain, w.Chain[:w.KernelFrames]) {
+			if s.Regs.Machine != m || s.Regs.PC() != regs.PC() || s.Regs.SP() != regs.SP() || s.Regs.FP() != regs.FP() || !slices.Equal(s.Chain, w.Chain[:w.KernelFrames]) {
 				t.Errorf("%v: registers %+v, chain %#x", m, s.Regs, s.Chain)
 			}
 			if n == 3 { // perf has no place for a stack that begins further up
