@@ -64,42 +64,48 @@ func ptraceRegs(pid int) (*Regs, error) {
 // walk with gdb's, frame by frame.
 func TestCFIWalkerMatchesGDB(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Long, testenv.Arch("amd64"), testenv.Tool("gdb"))
-	var cache CFICache
 	for _, w := range stacktest.Workloads {
-		t.Run(w.Name, func(t *testing.T) {
-			pid := w.Start(t)
-			frames, same := 0, 0
-			for range *gdbStops {
-				time.Sleep(time.Duration(rand.IntN(50)) * time.Millisecond)
-				stopped(t, pid, func(r *Regs) {
-					mods, err := cache.Modules(pid)
-					if err != nil {
-						t.Log(err)
-					}
-					walker := CFIWalker{Modules: mods}
-					dst := make([]Frame, 4096)
-					n, end := walker.Walk(dst, r, ProcessMemory(pid))
-					got, want := pcs(dst[:n]), stacktest.GDB(t, "-p", strconv.Itoa(pid))
-					frames += n
-					// OpenSSL's assembly has functions without call frame information that
-					// push nothing: the frame pointer is their caller's, whose caller it
-					// leads to. GDB reads the code.
-					if w.Name == "openssl" && n > 1 && dst[1].Source == SourceFP && len(want) == n+1 {
-						want = slices.Delete(want, 1, 2)
-					}
-					if !slices.Equal(got, want) {
-						t.Errorf("%v after %d frames; gdb has %d\n got %#x\nwant %#x", end, n, len(want), got, want)
-						return
-					}
-					if end != StopBottom {
-						t.Errorf("%d frames as gdb has, but the end is %v", n, end)
-					}
-					same++
-				})
+		t.Run(w.Name, func(t *testing.T) { matchGDB(t, w.Name, w.Start(t)) })
+	}
+	t.Run("compat", func(t *testing.T) { matchGDB(t, "chain", stacktest.StartChain(t)) })
+	t.Run("compatsignals", func(t *testing.T) {
+		matchGDB(t, "chain", stacktest.StartChain(t, "-DSIGNAL", "-DFLAGS=SA_SIGINFO"))
+	})
+}
+
+func matchGDB(t *testing.T, name string, pid int) {
+	t.Helper()
+	var cache CFICache
+	frames, same := 0, 0
+	for range *gdbStops {
+		time.Sleep(time.Duration(rand.IntN(50)) * time.Millisecond)
+		stopped(t, pid, func(r *Regs) {
+			mods, err := cache.Modules(pid)
+			if err != nil {
+				t.Log(err)
 			}
-			t.Logf("%d of %d stops identical, %d frames", same, *gdbStops, frames)
+			walker := CFIWalker{Modules: mods}
+			dst := make([]Frame, 4096)
+			n, end := walker.Walk(dst, r, ProcessMemory(pid))
+			got, want := pcs(dst[:n]), stacktest.GDB(t, "-p", strconv.Itoa(pid))
+			frames += n
+			// OpenSSL's assembly has functions without call frame information that
+			// push nothing: the frame pointer is their caller's, whose caller it
+			// leads to. GDB reads the code.
+			if name == "openssl" && n > 1 && dst[1].Source == SourceFP && len(want) == n+1 {
+				want = slices.Delete(want, 1, 2)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v after %d frames; gdb has %d\n got %#x\nwant %#x", end, n, len(want), got, want)
+				return
+			}
+			if end != StopBottom {
+				t.Errorf("%d frames as gdb has, but the end is %v", n, end)
+			}
+			same++
 		})
 	}
+	t.Logf("%d of %d stops identical, %d frames", same, *gdbStops, frames)
 }
 
 func TestCFICacheSharesTables(t *testing.T) {

@@ -135,6 +135,44 @@ func init() { runtime.LockOSThread() }
 //go:noinline
 func down(n int) int { if n > 0 { return down(n-1) + 1 }; s := 0; for i := range 1 << 20 { s += i & n }; return s }
 func main() { for { down(20) } }`},
+	{name: "compat-signals", compile: "gcc -m32 -O2 -fomit-frame-pointer -o OUT SRC", source: `
+#include <signal.h>
+#include <unistd.h>
+static void inner(int s, siginfo_t *i, void *c) { pause(); }
+static void outer(int s) { raise(SIGUSR2); }
+int main(void) {
+	struct sigaction a = {.sa_sigaction = inner, .sa_flags = SA_SIGINFO};
+	sigaction(SIGUSR2, &a, 0);
+	signal(SIGUSR1, outer);
+	raise(SIGUSR1);
+}`},
+	{name: "compat-qsort", compile: "gcc -m32 -O2 -fomit-frame-pointer -o OUT SRC", source: `
+#include <stdlib.h>
+static int v[5000];
+static int compare(const void *a, const void *b) { return *(int *)a - *(int *)b; }
+int main(void) { for (;;) { for (int i = 0; i < 5000; i++) v[i] = i * 7919 % 5003; qsort(v, 5000, sizeof *v, compare); } }`},
+	{name: "compat-realigned", compile: "gcc -m32 -O2 -mavx2 -o OUT SRC", source: `
+#include <string.h>
+#include <unistd.h>
+__attribute__((noinline)) int aligned(int n) {
+	char big[n + 1]; __attribute__((aligned(64))) char v[64];
+	memset(big, n, n); memset(v, n, 64);
+	__asm__ volatile("" :: "r"(big), "r"(v) : "memory");
+	return n > 3 ? aligned(n - 1) + v[3] : pause();
+}
+int main(void) { return aligned(9); }`},
+	{name: "compat-go", compile: "env GOARCH=386 CGO_ENABLED=0 go build -o OUT SRC", source: `
+package main
+import "runtime"
+func init() { runtime.LockOSThread() }
+//go:noinline
+func down(n int) int { if n > 0 { return down(n-1) + 1 }; s := 0; for i := range 1 << 20 { s += i & n }; return s }
+func main() { for { down(20) } }`},
+	{name: "compat-thread", compile: "gcc -m32 -O2 -pthread -o OUT SRC", thread: 1, source: `
+#include <pthread.h>
+#include <unistd.h>
+static void *run(void *p) { return (void *)(long)pause(); }
+int main(void) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_join(t, 0); }`},
 	{name: "rust-abort", compile: "rustc -O -C panic=abort -o OUT SRC", source: `
 #[inline(never)] fn down(n: u64) -> u64 { if n == 0 { std::thread::sleep(std::time::Duration::from_secs(60)); 1 } else { std::hint::black_box(down(n - 1)) + 1 } }
 fn main() { println!("{}", down(20)); }`},
@@ -169,7 +207,7 @@ func (r *walkRecipe) record(t *testing.T) {
 			src = filepath.Join(dir, "main.java")
 		case strings.HasPrefix(r.compile, "rustc"):
 			src = filepath.Join(dir, "main.rs")
-		case strings.HasPrefix(r.compile, "go"):
+		case strings.Contains(r.compile, "go build"):
 			src = filepath.Join(dir, "main.go")
 		}
 		if err := os.WriteFile(src, []byte(r.source), 0o600); err != nil {
