@@ -22,6 +22,7 @@ import (
 var (
 	readelfDirs = flag.String("readelf-dirs", "", "compare every ELF file in these `directories` (comma-separated) with readelf")
 	amd64Names  = []string{"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip"}
+	i386Names   = []string{"eax", "ecx", "edx", "ebx", "esp", "ebp", "esi", "edi", "eip"}
 )
 
 func regName(m elf.Machine) func(uint8) string {
@@ -29,6 +30,8 @@ func regName(m elf.Machine) func(uint8) string {
 		switch {
 		case m == elf.EM_X86_64 && int(n) < len(amd64Names):
 			return amd64Names[n]
+		case m == elf.EM_386 && int(n) < len(i386Names):
+			return i386Names[n]
 		case m == elf.EM_AARCH64 && n == ARM64SP:
 			return "sp"
 		case m == elf.EM_AARCH64:
@@ -223,7 +226,7 @@ func elfFiles(dir string, max int) []string {
 		}
 		defer f.Close()
 		var magic [5]byte
-		if _, err := f.Read(magic[:]); err == nil && string(magic[:]) == "\x7fELF\x02" && !seen[path] {
+		if _, err := f.Read(magic[:]); err == nil && string(magic[:4]) == elf.ELFMAG && !seen[path] {
 			seen[path] = true
 			out = append(out, path)
 		}
@@ -257,6 +260,13 @@ func TestCFIMatchesReadelf(t *testing.T) {
 	var err error
 	if len(files) == 0 {
 		err = fs.ErrNotExist
+	}
+	if *readelfDirs == "" {
+		for _, f := range []string{"ld-linux.so.2", "libm.so.6"} { // of 32 bits, if they are there
+			if _, err := os.Stat("/usr/lib32/" + f); err == nil {
+				files = append(files, "/usr/lib32/"+f)
+			}
+		}
 	}
 	testenv.Need(t, testenv.Got("ELF files of this architecture in /usr/bin and /usr/lib", err))
 	start := time.Now()

@@ -64,7 +64,7 @@ int main(void) {
 // StartGoChain starts a program of ChainGo, compiled for 386. It skips the test if Go is not installed.
 func StartGoChain(t *testing.T) int {
 	t.Helper()
-	testenv.Need(t, testenv.Arch("amd64"), testenv.Tool("go"))
+	testenv.Need(t, testenv.Arch("amd64"), testenv.Go)
 	const name = "gochain"
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
