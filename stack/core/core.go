@@ -40,7 +40,7 @@ import (
 // or was recorded. It implements stack.Memory for the memory that the file holds. It is
 // safe for concurrent use, except Close.
 type File struct {
-	// Machine is the process's architecture.
+	// Machine is the process's architecture: amd64, arm64, or i386 for a 32-bit process.
 	Machine elf.Machine
 	// PID is the process, Comm its name; 0 and empty if the file does not have them.
 	PID  int
@@ -173,7 +173,10 @@ func isCore(f *elffile.File) error {
 	if f.Type != elf.ET_CORE {
 		return fmt.Errorf("not a core file but %v", f.Type)
 	}
-	if f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 && f.Machine != elf.EM_AARCH64 {
+	switch {
+	case f.Class == elf.ELFCLASS32 && f.Machine == elf.EM_386:
+	case f.Class == elf.ELFCLASS64 && (f.Machine == elf.EM_X86_64 || f.Machine == elf.EM_AARCH64):
+	default:
 		return fmt.Errorf("core file of %v: %w", f.Machine, errors.ErrUnsupported)
 	}
 	return nil
@@ -293,7 +296,7 @@ func (c *File) takeAll(n noteSegment, order binary.ByteOrder) error {
 
 // take keeps what a note says.
 func (c *File) take(n elfnotes.Note) {
-	n.Class, n.Machine = elf.ELFCLASS64, c.Machine
+	n.Class, n.Machine = c.layout().class, c.Machine
 	v, err := n.Decode()
 	if err != nil {
 		return // a note that is malformed says nothing; the threads' are checked
@@ -494,7 +497,7 @@ func (c *File) buildID(start uint64) string {
 	if n < uint64(len(head)) || c.ReadMemory(head[:], start) != nil || string(head[:4]) != elf.ELFMAG {
 		return ""
 	}
-	clearTables(head[:], ehShoff, ehShnum)
+	layoutOf(elf.Class(head[elf.EI_CLASS])).clearSections(head[:])
 	f, err := elffile.New(&image{c: c, start: start, head: head}, int64(n))
 	if err != nil {
 		return ""
@@ -532,24 +535,4 @@ func (m *image) ReadAt(p []byte, off int64) (int, error) {
 		copy(p, m.head[off:])
 	}
 	return len(p), nil
-}
-
-// Fields of Elf64_Ehdr.
-const ehPhoff, ehShoff, ehPhnum, ehShnum = 0x20, 0x28, 0x38, 0x3c
-
-// clearTables makes the header of an ELF64 image name no table that has its offset and its count
-// at these places.
-func clearTables(image []byte, off, num int) {
-	clear(image[off : off+8])
-	clear(image[num : num+2])
-}
-
-// withoutTables returns the header of an ELF64 image, without tables.
-func withoutTables(image []byte) []byte {
-	image = slices.Clone(image[:min(len(image), 64)])
-	if len(image) == 64 {
-		clearTables(image, ehShoff, ehShnum)
-		clearTables(image, ehPhoff, ehPhnum)
-	}
-	return image
 }

@@ -202,3 +202,29 @@ func TestCoreNamesFIFO(t *testing.T) {
 		t.Errorf("core file: %v", err)
 	}
 }
+
+// TestCoreCompat: the core file of a 32-bit process, and the small one made of it, have the stacks that gdb
+// finds there.
+func TestCoreCompat(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Tool("gcore"), testenv.Tool("gdb"))
+	pid := stacktest.StartChain(t, "-DSIGNAL", "-DFLAGS=SA_SIGINFO")
+	dir := t.TempDir()
+	stacktest.Gcore(t, filepath.Join(dir, "core"), pid)
+	path := filepath.Join(dir, "core."+strconv.Itoa(pid))
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := coreStacks(t, path)[pid], stacktest.GDB(t, exe, path)
+	if len(got) < 6 || !slices.Equal(got, want) {
+		t.Errorf("got %#x\ngdb has %#x", got, want)
+	}
+	small := filepath.Join(dir, "small")
+	shrink(t, path, small)
+	if got := coreStacks(t, small)[pid]; !slices.Equal(got, want) {
+		t.Errorf("the small core: got %#x, want %#x", got, want)
+	}
+	if got := stacktest.GDB(t, exe, small); !slices.Equal(got, want) {
+		t.Errorf("gdb on the small core: %#x, want %#x", got, want)
+	}
+}

@@ -146,22 +146,20 @@ func (r *recordingMemory) ReadMemory(dst []byte, addr uint64) error {
 // headers are the ELF headers and notes at the beginning of mapped files, by
 // which a debugger makes sure that it has the right ones.
 func (c *File) headers() []addrRange {
-	const ehdrSize, phdrSize = 64, 56
 	var out []addrRange
 	var page [coreHeaderMax]byte
-	le := binary.LittleEndian
+	l, le := c.layout(), binary.LittleEndian
 	for i := range c.segs {
 		s := &c.segs[i]
 		b := page[:min(s.size, coreHeaderMax)]
-		if len(b) < ehdrSize || c.ReadMemory(b, s.addr) != nil || string(b[:4]) != elf.ELFMAG {
+		if len(b) < layout64.ehdr || c.ReadMemory(b, s.addr) != nil || string(b[:4]) != elf.ELFMAG {
 			continue
 		}
-		end := uint64(ehdrSize)
-		for at, n := le.Uint64(b[32:]), le.Uint16(b[56:]); n > 0 && at <= uint64(len(b)-phdrSize); at,
-			n = at+phdrSize, n-1 {
-			end = max(end, at+phdrSize)
-			if off, size := le.Uint64(b[at+8:]),
-				le.Uint64(b[at+32:]); elf.ProgType(le.Uint32(b[at:])) == elf.PT_NOTE &&
+		end, phdr := uint64(l.ehdr), uint64(l.phdr)
+		for at, n := l.at(b, l.phoff), le.Uint16(b[l.phnum:]); n > 0 && at <= uint64(len(b))-phdr; at, n = at+phdr, n-1 {
+			end = max(end, at+phdr)
+			p := b[at:]
+			if off, size := l.at(p, l.offset), l.at(p, l.size); elf.ProgType(le.Uint32(p)) == elf.PT_NOTE &&
 				off < uint64(len(b)) && size < uint64(len(b)) {
 				end = max(end, off+size)
 			}
@@ -182,14 +180,15 @@ func (c *File) libraryList() []addrRange {
 	if !ok {
 		return nil
 	}
-	out := append(dynamic, addrRange{debug, debug + 40})
-	at, ok := c.word(debug + 8) // r_map
+	word := uint64(c.layout().word)
+	out := append(dynamic, addrRange{debug, debug + 5*word})
+	at, ok := c.word(debug + word) // r_map
 	for n := 0; ok && at != 0 && n < maxLibraries; n++ {
-		out = append(out, addrRange{at, at + 40})
-		if name, ok := c.word(at + 8); ok { // l_name
+		out = append(out, addrRange{at, at + 5*word})
+		if name, ok := c.word(at + word); ok { // l_name
 			out = append(out, addrRange{name, name + min(256, math.MaxUint64-name)})
 		}
-		at, ok = c.word(at + 24) // l_next
+		at, ok = c.word(at + 3*word) // l_next
 	}
 	return out
 }
@@ -197,15 +196,18 @@ func (c *File) libraryList() []addrRange {
 // rDebug finds struct r_debug by the program's dynamic section, and says what it
 // read to find it.
 func (c *File) rDebug() (debug uint64, read []addrRange, ok bool) {
-	const phdrSize, dtDebug = 56, 21
+	const dtDebug = 21
+	l := c.layout()
+	phdr, word := uint64(l.phdr), uint64(l.word)
 	var bias, dynamic uint64
+	var room [64]byte
 	for i := range min(c.phnum, 128) {
-		var p [phdrSize]byte
-		if c.ReadMemory(p[:], c.phdr+i*phdrSize) != nil {
+		p := room[:phdr]
+		if c.ReadMemory(p, c.phdr+i*phdr) != nil {
 			return 0, nil, false
 		}
-		vaddr := binary.LittleEndian.Uint64(p[16:])
-		switch elf.ProgType(binary.LittleEndian.Uint32(p[:])) {
+		vaddr := l.at(p, l.vaddr)
+		switch elf.ProgType(binary.LittleEndian.Uint32(p)) {
 		case elf.PT_PHDR:
 			bias = c.phdr - vaddr
 		case elf.PT_DYNAMIC:
@@ -216,14 +218,14 @@ func (c *File) rDebug() (debug uint64, read []addrRange, ok bool) {
 		return 0, nil, false
 	}
 	from := dynamic + bias
-	read = append(read, addrRange{c.phdr, c.phdr + c.phnum*phdrSize})
-	for at, n := from, 0; n < 1000; at, n = at+16, n+1 {
+	read = append(read, addrRange{c.phdr, c.phdr + c.phnum*phdr})
+	for at, n := from, 0; n < 1000; at, n = at+2*word, n+1 {
 		tag, held := c.word(at)
 		if !held || tag == 0 {
-			return debug, append(read, addrRange{from, at + 16}), ok
+			return debug, append(read, addrRange{from, at + 2*word}), ok
 		}
 		if tag == dtDebug {
-			debug, ok = c.word(at + 8)
+			debug, ok = c.word(at + word)
 		}
 	}
 	return 0, nil, false
@@ -231,13 +233,12 @@ func (c *File) rDebug() (debug uint64, read []addrRange, ok bool) {
 
 func (c *File) word(addr uint64) (uint64, bool) {
 	var b [8]byte
-	err := c.ReadMemory(b[:], addr)
-	return binary.LittleEndian.Uint64(b[:]), err == nil
+	err := c.ReadMemory(b[:c.layout().word], addr)
+	return binary.LittleEndian.Uint64(b[:]), err == nil // what was not read is zero
 }
 
 func (o *coreWriter) write() error {
-	const ehdrSize, phdrSize = 64, 56
-	le := binary.LittleEndian
+	l, le := o.c.layout(), binary.LittleEndian
 	var notes []byte
 	for _, n := range o.c.notes {
 		list, _ := elfnotes.All(n.b, le, n.align) // they were read before, without an error
@@ -246,26 +247,24 @@ func (o *coreWriter) write() error {
 		}
 	}
 	phnum := len(o.parts) + 1
-	off := uint64(ehdrSize + phnum*phdrSize)
+	off := uint64(l.ehdr + phnum*l.phdr)
 	hdr := elf.Header64{
-		Type: uint16(elf.ET_CORE), Machine: uint16(o.c.Machine), Version: 1, Phoff: ehdrSize,
-		Ehsize: ehdrSize, Phentsize: phdrSize, Phnum: uint16(phnum),
+		Type: uint16(elf.ET_CORE), Machine: uint16(o.c.Machine), Version: 1, Phoff: uint64(l.ehdr),
+		Ehsize: uint16(l.ehdr), Phentsize: uint16(l.phdr), Phnum: uint16(phnum),
 	}
 	copy(hdr.Ident[:], elf.ELFMAG)
-	hdr.Ident[elf.EI_CLASS], hdr.Ident[elf.EI_DATA], hdr.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64),
+	hdr.Ident[elf.EI_CLASS], hdr.Ident[elf.EI_DATA], hdr.Ident[elf.EI_VERSION] = byte(l.class),
 		byte(elf.ELFDATA2LSB), 1
-	_ = binary.Write(o.w, le, &hdr) // errors stay in the bufio.Writer
-	_ = binary.Write(o.w, le,
-		&elf.Prog64{Type: uint32(elf.PT_NOTE), Off: off, Filesz: uint64(len(notes)), Align: 4})
+	o.header(&hdr)
+	o.program(&elf.Prog64{Type: uint32(elf.PT_NOTE), Off: off, Filesz: uint64(len(notes)), Align: 4})
 	end := off + uint64(len(notes))
 	data := (end + 4095) &^ 4095
 	pad := data - end
 	for _, s := range o.parts {
-		p := elf.Prog64{
+		o.program(&elf.Prog64{
 			Type: uint32(elf.PT_LOAD), Flags: uint32(s.flags), Off: data, Vaddr: s.addr,
 			Filesz: s.size, Memsz: s.memsz, Align: 1,
-		}
-		_ = binary.Write(o.w, le, &p)
+		})
 		data += s.size
 	}
 	_, _ = o.w.Write(notes)
@@ -276,6 +275,30 @@ func (o *coreWriter) write() error {
 		}
 	}
 	return o.w.Flush()
+}
+
+// header writes the file's header. Errors stay in the bufio.Writer.
+func (o *coreWriter) header(h *elf.Header64) {
+	if o.c.layout().word == 8 {
+		_ = binary.Write(o.w, binary.LittleEndian, h)
+		return
+	}
+	_ = binary.Write(o.w, binary.LittleEndian, &elf.Header32{
+		Ident: h.Ident, Type: h.Type, Machine: h.Machine, Version: h.Version, Phoff: uint32(h.Phoff),
+		Ehsize: h.Ehsize, Phentsize: h.Phentsize, Phnum: h.Phnum,
+	})
+}
+
+// program writes a program header.
+func (o *coreWriter) program(p *elf.Prog64) {
+	if o.c.layout().word == 8 {
+		_ = binary.Write(o.w, binary.LittleEndian, p)
+		return
+	}
+	_ = binary.Write(o.w, binary.LittleEndian, &elf.Prog32{
+		Type: p.Type, Off: uint32(p.Off), Vaddr: uint32(p.Vaddr), Filesz: uint32(p.Filesz), Memsz: uint32(p.Memsz),
+		Flags: p.Flags, Align: uint32(p.Align),
+	})
 }
 
 // Thread returns the thread with the number tid, nil if there is none.
