@@ -15,6 +15,9 @@
 // Walks cross the runtime's changes to the thread's own stack: systemstack, the growth of a
 // goroutine's stack, calls of the vDSO.
 //
+// 32-bit programs on a 64-bit kernel are walked if they are of i386 (Regs.Machine says which registers these
+// are), and Go's but from the thread's own stack. Those of arm have their innermost frame: StopCompat.
+//
 // There are walkers by frame pointer (FPWalker), by call frame information with frame
 // pointers in between (CFIWalker, for programs built without frame pointers, as
 // distributions' are), and by the kernel's ORC tables (ORCWalker). All take live processes

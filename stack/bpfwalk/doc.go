@@ -32,6 +32,7 @@
 //     Tables have 1.05 % more rows on average than without any. Of node, which Clang compiled
 //     with frame pointers, they would have a third more, and its callers' are not known.
 //   - The caller of a null pointer.
+//   - 32-bit programs (stack.StopCompat).
 //
 // A stack ends with stack.StopLeftOut at such a rule, and where a rule counts from a register
 // that functions keep and that is not known. profile.Profile.LeftOut counts these by file.

@@ -70,6 +70,9 @@
 // since. Each sample is counted once: until its copy is walked, or if that is lost (Stats.Copied), under
 // the stack that was found without rules. Of waits (AttachWaits) the stacks of wakers are not copied.
 //
+// The stacks of 32-bit programs (of i386) are always copied so, within these limits, and are whole. What is
+// not copied, and on arm64 all of them, have the innermost frame and end with stack.StopCompat.
+//
 // AttachCopies copies the registers and the top of the user's stack instead, to be walked
 // in Go, for events that are rare and stacks that must be exact. With KernelStacks it
 // copies those of the kernel, to be walked by the running kernel's own ORC tables, which
