@@ -209,6 +209,9 @@ func (c *Collector) AddProcess(pid int) error {
 	case errors.Is(pyErr, python.ErrNotFound):
 		c.pythons.Delete(pid) // another program was executed
 	default:
+		if errors.Is(pyErr, errors.ErrUnsupported) {
+			c.pythons.Delete(pid) // another interpreter
+		}
 		err = errors.Join(err, pyErr)
 	}
 	return errors.Join(err, c.tables.SetPython(pid, c.Python(pid)))

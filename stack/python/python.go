@@ -96,7 +96,7 @@ func (p *Interpreter) Within(b *stack.Budget) *Interpreter {
 
 // Open finds the interpreter of a live process: a program or library whose name contains
 // "python". It returns ErrNotFound if there is none, and an error that wraps
-// errors.ErrUnsupported for other versions. It needs Linux and ptrace read permission.
+// errors.ErrUnsupported for other versions and 32-bit ones. It needs Linux and ptrace read permission.
 func Open(pid int) (*Interpreter, error) {
 	p := &Interpreter{mem: stack.ProcessMemory(pid), pid: pid}
 	tried := make(map[string]bool)
@@ -161,6 +161,9 @@ func (p *Interpreter) find(f *elffile.File, m *fileMapping) error {
 	version, okVersion := syms["Py_Version"] // since 3.11
 	if !okRuntime || !okVersion {
 		return ErrNotFound
+	}
+	if f.Class != elf.ELFCLASS64 {
+		return fmt.Errorf("CPython of 32 bits: %w", errors.ErrUnsupported)
 	}
 	bias, ok := f.Bias(m.start, m.offset, m.end-m.start, m.exec)
 	if !ok {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -405,5 +406,29 @@ func TestPythonBias(t *testing.T) {
 		if err := p.find(f, &m); err != nil || p.runtime != slide+runtime {
 			t.Errorf("%#x: %#x, %v, want %#x", m.start, p.runtime, err, uint64(slide+runtime))
 		}
+	}
+}
+
+// TestPython32: an interpreter of 32 bits, whose structures are others, is not read as one of 64.
+func TestPython32(t *testing.T) {
+	image := elfbuild.File{
+		Class: elf.ELFCLASS32, Machine: elf.EM_386,
+		Sections: []elfbuild.Section{
+			{Name: ".text", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: 0x1000, Data: make([]byte, 0x1000)},
+			{Name: ".data", Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_WRITE, Addr: 0x3000, Data: []byte{0xf0, 0, 0x0b, 3, 0, 0, 0, 0}},
+		},
+		DynSymbols: []elfbuild.Symbol{
+			{Name: "_PyRuntime", Value: 0x3000, Size: 8, Type: elf.STT_OBJECT, Bind: elf.STB_GLOBAL, Section: 2},
+			{Name: "Py_Version", Value: 0x3000, Size: 4, Type: elf.STT_OBJECT, Bind: elf.STB_GLOBAL, Section: 2},
+		},
+	}
+	f, err := elffile.NewBytes(image.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var p Interpreter
+	if err := p.find(f, &fileMapping{0x1000, 0x2000, 0x1000, true}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%v", err)
 	}
 }
