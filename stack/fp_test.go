@@ -54,6 +54,10 @@ func TestFPWalker(t *testing.T) {
 		{"no_memory", fpRegs(x86, 0x10, 0x1000, 0x1008), words(0x1000, 0, 0), FPWalker{}, 99, []uint64{0x10}, StopBadMemory},
 		{"no_pc", &Regs{Machine: x86}, words(0, 0), FPWalker{}, 99, nil, StopNone},
 		{"no_space", fpRegs(x86, 0x10, 0, 0), words(0, 0), FPWalker{}, 0, nil, StopLimit},
+		// Words of four bytes, two of which are one of eight.
+		{"i386", fpRegs(elf.EM_386, 0x10, 0x1000, 0x1004), words(0x1000, 0x100c<<32, 0x20, 0x30), FPWalker{}, 9, []uint64{0x10, 0x20, 0x30}, StopBottom},
+		{"i386_not_aligned", fpRegs(elf.EM_386, 0x10, 0x1000, 0x1002), words(0x1000, 0, 0), FPWalker{}, 9, []uint64{0x10}, StopSuspect},
+		{"arm", fpRegs(elf.EM_ARM, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x20, 0, 0x30), FPWalker{}, 9, []uint64{0x10}, StopCompat},
 		{"go_arm64", fpRegs(arm, 0x10, 0x1008, 0x1000), words(0x1000, 0, 0x20), FPWalker{}, 9, []uint64{0x10, 0x20}, StopBottom},
 		{"pac", fpRegs(arm, 0x10, 0x1000, 0x1000), words(0x1000, 0x1010, 0x2a7f_ffff_8000_0020, 0, 0x0055_0000_0000_0030), FPWalker{}, 9, []uint64{0x10, 0xffff_8000_0020, 0x30}, StopBottom},
 		{"pac_kernel", fpRegs(arm, 0x10, 0x1000, 0x1000), words(0x1000, 0, 0x12f3_8000_1000_0020), FPWalker{}, 9, []uint64{0x10, 0xffff_8000_1000_0020}, StopBottom},

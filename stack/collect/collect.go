@@ -153,8 +153,8 @@ type Stats struct {
 	// there are not part of Samples; one that ends there is also in Unended.
 	Gaps uint64
 	// Unwalked is the number of samples whose user stacks the walker in BPF had no rules for: of
-	// processes, or of their mappings, that were just made, and of 32-bit programs. While processes are watched (Watch) these
-	// stacks are copied and walked in this process. Samples counts them all.
+	// processes, or of their mappings, that were just made, and of 32-bit programs. While processes are
+	// watched (Watch) these stacks are copied and walked in this process. Samples counts them all.
 	Unwalked uint64
 	// Copied is the number of those for which that was done. The others have the stacks that were found
 	// without rules: CopyFull because there was no room for copies, CopyLimit because there were too many
