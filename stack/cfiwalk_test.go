@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -397,14 +398,18 @@ func FuzzCFI(f *testing.F) {
 		FDE(0x2000, 0x40, "S", 0x41, cfaRememberState, cfaDefCFAOffset, 24, 0x80|AMD64RBP, 2, 0x44, cfaRestoreState, cfaGNUArgsSize, 8).
 		FDE(0x2040, 0x40, "", append([]byte{cfaDefCFAExpr, 11}, pltExpr...)...).
 		FDE(0x2080, 0x40, "", cfaExpression, AMD64RBP, 2, opBreg0+AMD64RBP, 0, cfaValExpression, AMD64RBX, 1, opDup, cfaRegister, 3, 4)
-	f.Add(seed.Bytes(), words(0x7000, 0x1010, 0x2010, 0x7010).Data, uint16(0x2000), false, false)
-	f.Add(seed.Bytes(), words(0x7000, 0x2050, 0x2090, 0x7010).Data, uint16(0x2041), false, true)
-	f.Add((&stacktest.EhFrame{ARM64: true}).FDE(0x2000, 0x40, "").Bytes(), []byte{1}, uint16(0x2000), true, false)
-	f.Fuzz(func(t *testing.T, section, stack []byte, pc uint16, arm, debugFrame bool) {
-		m := elf.EM_X86_64
-		if arm {
-			m = elf.EM_AARCH64
-		}
+	f.Add(seed.Bytes(), words(0x7000, 0x1010, 0x2010, 0x7010).Data, uint16(0x2000), uint8(0), false)
+	f.Add(seed.Bytes(), words(0x7000, 0x2050, 0x2090, 0x7010).Data, uint16(0x2041), uint8(0), true)
+	f.Add((&stacktest.EhFrame{ARM64: true}).FDE(0x2000, 0x40, "").Bytes(), []byte{1}, uint16(0x2000), uint8(1), false)
+	if f32, err := elf.NewFile(bytes.NewReader(stacktest.Chain32("amd64"))); err != nil {
+		f.Fatal(err)
+	} else if frames, err := f32.Section(".eh_frame").Data(); err != nil {
+		f.Fatal(err)
+	} else {
+		f.Add(frames, []byte{1}, uint16(0x2000), uint8(2), false)
+	}
+	f.Fuzz(func(t *testing.T, section, stack []byte, pc uint16, machine uint8, debugFrame bool) {
+		m := []elf.Machine{elf.EM_X86_64, elf.EM_AARCH64, elf.EM_386}[machine%3]
 		b := newCFIBuilder(m, 0, 1<<30)
 		b.section(section, 0, debugFrame)
 		table := b.table()
