@@ -97,6 +97,13 @@ const (
 func (w *CFIWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 	w.regs, w.exact, w.size = *r, true, wordSize(r.Machine)
 	w.fp.PACMask = w.PACMask
+	if r.Machine == elf.EM_ARM {
+		n, end := begin(dst, r)
+		if end == StopUnknown {
+			end = StopCompat
+		}
+		return n, end
+	}
 	return walk(dst, r, mem, w)
 }
 
@@ -123,16 +130,15 @@ func (w *CFIWalker) step(mem Memory) (FrameSource, StopReason) {
 	}
 	m := w.Modules.Find(at)
 	switch {
-	case w.regs.Machine == elf.EM_ARM:
-		return SourceUnknown, StopCompat
 	case m == nil && w.exact && pc < lowestMapping:
 		return SourceGuess, w.calledNothing(mem)
 	case m == nil:
 		return SourceUnknown, StopNoMapping
-	case m.CFI != nil && !w.isFor(m.CFI):
-		return SourceUnknown, StopNoRule // the registers are of another time than the mappings
 	}
 	if m.CFI != nil {
+		if !w.isFor(m.CFI) {
+			return SourceUnknown, StopNoRule // the registers are of another time than the mappings
+		}
 		if rule := m.CFI.rules.Lookup(at - m.Bias); rule.CFA.Kind != rules.CFANone {
 			how := FrameSource(rule.How)
 			if how == SourceUnknown {
@@ -443,7 +449,10 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 		return w.regs.R[s.Reg], StopUnknown
 	case rules.RegAtCFA:
 		if block != nil {
-			return wordOf(block[s.Off-lo:][:w.size]), StopUnknown
+			if w.size == 4 {
+				return uint64(binary.LittleEndian.Uint32(block[s.Off-lo:])), StopUnknown
+			}
+			return binary.LittleEndian.Uint64(block[s.Off-lo:]), StopUnknown
 		}
 	case rules.RegAtReg:
 		addr = w.plus(w.regs.R[s.Reg], s.Off)

@@ -72,20 +72,21 @@ func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, next uint64,
 	end StopReason,
 ) {
-	word := wordSize(machine)
 	switch {
 	case fp == 0:
 		return 0, 0, StopBottom
-	case fp&(word-1) != 0 || fp > ^uint64(0)-2*word:
+	case machine == elf.EM_386:
+		return w.step32(mem, fp, sp)
+	case fp&7 != 0 || fp > ^uint64(0)-16:
 		return 0, 0, StopSuspect
 	case fp < sp && (machine != elf.EM_AARCH64 || fp+8 < sp): // Go on arm64 keeps it one word below sp
 		return 0, 0, StopLoop
 	}
-	if mem.ReadMemory(w.buf[:2*word], fp) != nil {
+	if mem.ReadMemory(w.buf[:], fp) != nil {
 		return 0, 0, StopBadMemory
 	}
-	next = wordOf(w.buf[:word])
-	ret = wordOf(w.buf[word : 2*word])
+	next = binary.LittleEndian.Uint64(w.buf[:8])
+	ret = binary.LittleEndian.Uint64(w.buf[8:])
 	if machine == elf.EM_AARCH64 {
 		ret = stripPAC(ret, w.PACMask)
 	}
@@ -98,12 +99,26 @@ func (w *FPWalker) step(machine elf.Machine, mem Memory, fp, sp uint64) (ret, ne
 	return ret, next, StopUnknown
 }
 
-// wordOf returns the little-endian number of four or eight bytes.
-func wordOf(b []byte) uint64 {
-	if len(b) == 4 {
-		return uint64(binary.LittleEndian.Uint32(b))
+// step32 is step for i386.
+func (w *FPWalker) step32(mem Memory, fp, sp uint64) (ret, next uint64, end StopReason) {
+	switch {
+	case fp&3 != 0:
+		return 0, 0, StopSuspect
+	case fp < sp:
+		return 0, 0, StopLoop
 	}
-	return binary.LittleEndian.Uint64(b)
+	if mem.ReadMemory(w.buf[:8], fp) != nil {
+		return 0, 0, StopBadMemory
+	}
+	next = uint64(binary.LittleEndian.Uint32(w.buf[:]))
+	ret = uint64(binary.LittleEndian.Uint32(w.buf[4:]))
+	switch {
+	case ret == 0:
+		return 0, 0, StopBottom
+	case w.Executable != nil && !w.Executable(ret):
+		return 0, 0, StopSuspect
+	}
+	return ret, next, StopUnknown
 }
 
 // stripPAC removes arm64's pointer authentication code from a return address. mask is as in
