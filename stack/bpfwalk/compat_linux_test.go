@@ -1,15 +1,11 @@
 package bpfwalk
 
 import (
-	"os"
-	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf/ringbuf"
 
-	"github.com/borescope/borescope/internal/compatbuild"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/stack"
 	"github.com/borescope/borescope/stack/internal/stacktest"
@@ -18,11 +14,8 @@ import (
 // TestWalkerCompat: the stacks of a 32-bit program, whose files the walker has, end at the innermost frame and
 // say why. There was said to be no user stack.
 func TestWalkerCompat(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Ringbuf, compatbuild.Runs)
-	path := compatbuild.Write(t, stacktest.Chain32(runtime.GOARCH))
-	t.Setenv("PATH", filepath.Dir(path)+":"+os.Getenv("PATH"))
-	name := filepath.Base(path)
-	pid := stacktest.Workload{Name: name, Argv: []string{name}}.Start(t)
+	testenv.Need(t, testenv.Root, testenv.Perf, testenv.Ringbuf)
+	pid := stacktest.StartChain32(t)
 	w := kernelWalker(t)
 	b := loadBPF(t, w.StateSize(), stateProgram(w), nil)
 	var cache stack.CFICache

@@ -1,15 +1,13 @@
 package collect_test
 
 import (
-	"os"
-	"path/filepath"
+	"context"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/borescope/borescope/internal/compatbuild"
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
@@ -59,11 +57,8 @@ func TestCompat(t *testing.T) {
 // TestCompatChain is TestCompat with a program that every machine has. On arm64 its stacks end at the innermost
 // frame, and say why.
 func TestCompatChain(t *testing.T) {
-	testenv.Need(t, testenv.Root, testenv.Perf, compatbuild.Runs)
-	path := compatbuild.Write(t, stacktest.Chain32(runtime.GOARCH))
-	t.Setenv("PATH", filepath.Dir(path)+":"+os.Getenv("PATH"))
-	name := filepath.Base(path)
-	pid := stacktest.Workload{Name: name, Argv: []string{name}}.Start(t)
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	pid := stacktest.StartChain32(t)
 	if runtime.GOARCH == "amd64" {
 		checkCompat(t, pid, []string{"leaf", "third", "second", "first", "main", "_start"})
 		return
@@ -81,6 +76,40 @@ func TestCompatChain(t *testing.T) {
 	}
 	if n < 300 {
 		t.Errorf("%d samples in leaf", n)
+	}
+}
+
+// TestCompatCopies: the copies of a 32-bit program's stacks are walked as those of others.
+func TestCompatCopies(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Perf)
+	pid := stacktest.StartChain32(t)
+	var cache stack.CFICache
+	mods, err := cache.Modules(pid)
+	if err != nil {
+		t.Log(err)
+	}
+	c, err := collect.AttachCopies([]probe.Target{probe.Perf{Freq: 999}}, &collect.CopyOptions{Options: collect.Options{PIDs: []int{pid}}})
+	if err != nil {
+		testenv.SkipUnsupported(t, err)
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	want, frames := stack.StopBottom, 5 // at least: not in the first instructions
+	if runtime.GOARCH == "arm64" {
+		want, frames = stack.StopCompat, 1
+	}
+	var cp collect.Copy
+	var dst [stack.MaxFrames]stack.Frame
+	for i := range 100 {
+		if err := c.ReadInto(ctx, &cp); err != nil {
+			t.Fatal(err)
+		}
+		n, end := cp.User.Walk(dst[:], &stack.CFIWalker{Modules: mods})
+		if end != want || n < frames || n > 6 {
+			t.Errorf("copy %d: %d frames from %#x, end %v; want %v", i, n, cp.User.Regs.PC(), end, want)
+		}
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/borescope/borescope/internal/compatbuild"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -60,6 +62,16 @@ int main(void) {
 	for (int i = 0;; i++) first(i);
 }
 `
+
+// StartChain32 starts the program of Chain32.
+func StartChain32(t *testing.T) int {
+	t.Helper()
+	testenv.Need(t, compatbuild.Runs)
+	path := compatbuild.Write(t, Chain32(runtime.GOARCH))
+	t.Setenv("PATH", filepath.Dir(path)+":"+os.Getenv("PATH"))
+	name := filepath.Base(path)
+	return Workload{Name: name, Argv: []string{name}}.Start(t)
+}
 
 // StartGoChain starts a program of ChainGo, compiled for 386. It skips the test if Go is not installed.
 func StartGoChain(t *testing.T) int {
