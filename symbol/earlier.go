@@ -73,6 +73,8 @@ func (p *Process) recall(ended bool, until uint64) {
 		case ev.PID != p.pid || ev.Time > until:
 		case ev.Kind == EventFork:
 			executed = p.inherit(ev)
+		case ev.Kind == EventExit:
+			p.life.ended = ev.Time
 		case ev.Kind == EventExec:
 			executed = true
 			p.exec(ev, false)

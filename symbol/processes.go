@@ -268,7 +268,7 @@ func (ps *Processes) process(pid int, newer time.Duration) (*Process, error) {
 	p.comm = st.Comm
 	// The first thread may have ended before the others, or have given its number to one that
 	// executed another program.
-	p.exited = st.State == 'Z'
+	p.exited, p.life.ended = st.State == 'Z', 0
 	ps.tick++
 	ps.recent(p)
 	err = p.refresh()
@@ -419,10 +419,16 @@ func (ps *Processes) Handle(ev *Event) (changed bool) {
 	}
 	switch {
 	case ps.followed != 0 && (p == nil || ev.Kind == EventFork):
+		if p != nil && p.exited { // another one has the number
+			if p.life.ended == 0 {
+				p.life.ended = ev.Time - 1
+			}
+			ps.replaced(p)
+		}
 		return false
 	case ev.Kind == EventExit:
 		if p != nil {
-			p.exited = true
+			p.exited, p.life.ended = true, ev.Time
 		}
 		return false
 	case ev.Kind == EventFork:

@@ -12,7 +12,7 @@ import (
 
 // Resolve implements Resolver for the process's addresses.
 func (p *Process) Resolve(dst []Frame, pcs []uint64) []Frame {
-	return p.resolve(dst, pcs, func(pc uint64) (*mapping, bool) { return p.find(pc), false })
+	return State{p: p, from: timeless, to: timeless}.Resolve(dst, pcs)
 }
 
 // resolve names addresses by the mappings that find returns, which reports whether the address may
@@ -43,15 +43,24 @@ func (p *Process) resolve(dst []Frame, pcs []uint64, find func(pc uint64) (m *ma
 // the file's GNU build-id in lower-case hex and the offset in the file in bytes. ok reports whether
 // the address is of a file that has a build-id.
 func (p *Process) FilePlace(pc uint64) (buildID string, offset uint64, ok bool) {
+	return State{p: p, from: timeless, to: timeless}.FilePlace(pc)
+}
+
+// FilePlace is Process.FilePlace for an address of the State's time.
+func (st State) FilePlace(pc uint64) (buildID string, offset uint64, ok bool) {
+	p := st.p
+	if p == nil {
+		return "", 0, false
+	}
 	p.ps.mu.Lock()
 	defer p.ps.mu.Unlock()
 	p.ps.reads(p)
 	defer p.ps.trim()
-	m := p.find(pc)
+	m, changed := st.find(pc)
 	if m == nil && p.mayReread() {
-		m = p.find(pc)
+		m, changed = st.find(pc)
 	}
-	if m == nil || m.img == nil {
+	if changed || m == nil || m.img == nil {
 		return "", 0, false
 	}
 	e := p.elf(m)

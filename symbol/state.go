@@ -19,6 +19,7 @@ import (
 type State struct {
 	p        *Process
 	from, to uint64 // the last bounds before the time's beginning and its end
+	since    bool   // it is Processes.Since's
 }
 
 // timeless is the time of a State that has none: addresses are named by any mapping, the newest first.
@@ -38,9 +39,9 @@ func (p *Process) During(start, first, last uint64) State {
 		}
 	}
 	if first == 0 && last == 0 {
-		return State{p, timeless, timeless}
+		return State{p: p, from: timeless, to: timeless}
 	}
-	return State{p, p.life.bound(first), p.life.bound(max(first, last))}
+	return State{p: p, from: p.life.bound(first), to: p.life.bound(max(first, last))}
 }
 
 // Timed is a Resolver of a process that knows what its addresses were in a time: what a Recording
@@ -81,7 +82,7 @@ func (st State) Changed(pc uint64) bool {
 	}
 	st.p.ps.mu.Lock()
 	defer st.p.ps.mu.Unlock()
-	_, changed := st.p.during(pc, st.from, st.to)
+	_, changed := st.find(pc)
 	return changed
 }
 
@@ -152,17 +153,29 @@ func (st State) Version() uint64 {
 
 // Resolve implements Resolver.
 func (st State) Resolve(dst []Frame, pcs []uint64) []Frame {
-	p := st.p
-	switch {
-	case p == nil:
+	if st.p == nil {
 		for i, pc := range pcs {
 			dst = append(dst, Frame{Index: i, ModuleOffset: pc, Kind: KindUser, Reason: ReasonExited})
 		}
 		return dst
-	case st.from == timeless:
-		return p.Resolve(dst, pcs)
 	}
-	return p.resolve(dst, pcs, func(pc uint64) (*mapping, bool) { return p.during(pc, st.from, st.to) })
+	return st.p.resolve(dst, pcs, st.find)
+}
+
+// find returns the mapping that an address was in; changed reports whether there were several, or may have
+// been. The State has a time.
+func (st State) find(pc uint64) (m *mapping, changed bool) {
+	if st.from == timeless {
+		return st.p.find(pc), false
+	}
+	m, changed = st.p.during(pc, st.from, st.to)
+	l := &st.p.life
+	if st.since {
+		// What was there before events were missing and afterwards is taken to have been there meanwhile:
+		// else one missing event would leave all of a process's life without names.
+		return m, changed || l.lost != 0 && st.to >= l.lost
+	}
+	return m, changed || l.missed(st.from, st.to)
 }
 
 // life has the times at which a process's mappings became others.
@@ -171,6 +184,10 @@ type life struct {
 	forked uint64
 	// began is when the program was executed; 0 if that was before it was known.
 	began uint64
+	// execs are the times at which it executed programs, ascending, the last ones of them.
+	execs []uint64
+	// ended is when it ended, if an event has told that; else 0.
+	ended uint64
 	// told is since when all events are known, though the process was not; 0 if there were no others.
 	told uint64
 	// known is from when on all mappings are known: others may have been where these are.
@@ -250,7 +267,12 @@ func (p *Process) found() {
 // began notes that the process executed a program. Nothing that was mapped before it is mapped any
 // more.
 func (p *Process) began(at uint64) {
-	p.life.began = max(p.life.began, at)
+	l := &p.life
+	l.began = max(l.began, at)
+	if i, found := slices.BinarySearch(l.execs, at); !found {
+		l.execs = slices.Insert(l.execs, i, at)
+		l.execs = slices.Delete(l.execs, 0, max(0, len(l.execs)-maxOld))
+	}
 	p.bound(at)
 	if len(p.old) == 0 {
 		p.unknownBefore(at)
@@ -327,7 +349,7 @@ func (p *Process) late(ev *Event) {
 }
 
 // during returns the mapping that an address was in from one time to another; changed reports whether
-// there were several, or may have been.
+// there were several, or may have been, by the events that are there.
 func (p *Process) during(pc, first, last uint64) (m *mapping, changed bool) {
 	m = findMapping(p.maps, pc)
 	for i := range p.old { // from the newest on
@@ -345,7 +367,7 @@ func (p *Process) during(pc, first, last uint64) (m *mapping, changed bool) {
 		}
 	}
 	l := &p.life
-	if m != nil && m.since > first && first < l.known || l.missed(first, last) {
+	if m != nil && m.since > first && first < l.known {
 		changed = true
 	}
 	return m, changed
