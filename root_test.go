@@ -93,7 +93,7 @@ var imports = map[string][]string{
 	// Shared by probe/script's passes.
 	"probe/script/internal":       {"probe/script/syntax"},
 	"probe/script/internal/limit": {"probe/script/config", "probe/script/syntax"},
-	"probe/script/internal/lower": {"probe/script/syntax", "probe/script/types", "probe", "probe/ir", "pmc", btf},
+	"probe/script/internal/lower": {"probe/script/syntax", "probe/script/types", "probe/script/internal/life", "probe", "probe/ir", "pmc", btf},
 	"probe/script/output":         {"probe/script/types", "probe/ir/bpf", "probe/sysnames", "mapx", "hist", btf},
 	// collect assembles its programs itself, with bpfwalk's walker in them.
 	"stack/collect": {

@@ -13,16 +13,16 @@ import (
 // answers are the names that a run printed, of addresses and numbers that mean nothing on another
 // machine: a recording has them.
 type answers struct {
-	Functions map[uint64][]output.Function         `json:"kernel,omitempty"`
-	Processes map[int]map[uint64][]output.Function `json:"user,omitempty"`
-	Places    map[int]map[uint64]place             `json:"places,omitempty"`
-	Comms     map[int]string                       `json:"comms,omitempty"`
-	Users     map[uint64]string                    `json:"users,omitempty"`
-	Cgroups   map[uint64]string                    `json:"cgroups,omitempty"`
+	Functions map[uint64][]output.Function                    `json:"kernel,omitempty"`
+	Processes map[output.Process]map[uint64][]output.Function `json:"user,omitempty"`
+	Places    map[output.Process]map[uint64]inFile            `json:"places,omitempty"`
+	Comms     map[int]string                                  `json:"comms,omitempty"`
+	Users     map[uint64]string                               `json:"users,omitempty"`
+	Cgroups   map[uint64]string                               `json:"cgroups,omitempty"`
 }
 
-// place is where an address of a process is in a file.
-type place struct {
+// inFile is where an address of a process is in a file.
+type inFile struct {
 	BuildID string `json:"buildid"`
 	Offset  uint64 `json:"offset"`
 }
@@ -30,11 +30,11 @@ type place struct {
 // Kernel implements output.Names for a replay, as the other methods do.
 func (a *answers) Kernel(pc uint64) []output.Function { return a.Functions[pc] }
 
-func (a *answers) User(pid int, pc uint64) []output.Function { return a.Processes[pid][pc] }
+func (a *answers) User(p output.Process, pc uint64) []output.Function { return a.Processes[p][pc] }
 
-func (a *answers) FilePlace(pid int, pc uint64) (buildID string, offset uint64) {
-	p := a.Places[pid][pc]
-	return p.BuildID, p.Offset
+func (a *answers) FilePlace(p output.Process, pc uint64) (buildID string, offset uint64) {
+	at := a.Places[p][pc]
+	return at.BuildID, at.Offset
 }
 
 func (a *answers) Comm(id int) string { return a.Comms[id] }
@@ -54,18 +54,18 @@ func (n *noting) Kernel(pc uint64) []output.Function {
 	return note(&n.to.Functions, pc, n.Names.Kernel(pc))
 }
 
-func (n *noting) User(pid int, pc uint64) []output.Function {
-	of := n.to.Processes[pid]
-	f := note(&of, pc, n.Names.User(pid, pc))
-	note(&n.to.Processes, pid, of)
+func (n *noting) User(p output.Process, pc uint64) []output.Function {
+	of := n.to.Processes[p]
+	f := note(&of, pc, n.Names.User(p, pc))
+	note(&n.to.Processes, p, of)
 	return f
 }
 
-func (n *noting) FilePlace(pid int, pc uint64) (buildID string, offset uint64) {
-	buildID, offset = n.Names.FilePlace(pid, pc)
-	of := n.to.Places[pid]
-	note(&of, pc, place{buildID, offset})
-	note(&n.to.Places, pid, of)
+func (n *noting) FilePlace(p output.Process, pc uint64) (buildID string, offset uint64) {
+	buildID, offset = n.Names.FilePlace(p, pc)
+	of := n.to.Places[p]
+	note(&of, pc, inFile{buildID, offset})
+	note(&n.to.Places, p, of)
 	return buildID, offset
 }
 

@@ -152,7 +152,7 @@ func (p *Program) Interpret(t *testing.T, pid int, comm string, work func() erro
 	if len(events) == 0 {
 		t.Error("no program ran")
 	}
-	s.agrees(t, m, records, kernel)
+	s.agrees(t, m, pid, records, kernel)
 }
 
 // contexts returns the contexts of the plan's programs while a process works.

@@ -42,6 +42,10 @@
 // Stacks before that moment are walked by frame pointers, from a function's entry by its return address.
 // The share of whole stacks is said at the end. Options.FramePointers walks all of them so.
 //
+// A user stack is of a process and of the program that it ran: equal addresses in another program that the
+// process executes, or in another process with its number, are another key (output.Process). Addresses where
+// a program had one file mapped and then another while it was counted have no names, and the end says so.
+//
 // Tests and benches of a script run instead of its other probes if Options.Mode asks for them; the time of a
 // bench is that of its program, as the kernel's statistics have it, with their two reads of the clock.
 // Probes of SIGUSR1 run when RunOptions.Signals says so.

@@ -73,6 +73,7 @@ func (s *run) found(st *bpf.Stats) (f finding, err error) {
 		f.add(reason, n, lossTexts[reason])
 	}
 	f.add("unnamed", uint64(len(s.names.gone)), "Addresses of %d processes have no names: they had ended, or run another program, before they were looked at")
+	f.add("changed", uint64(len(s.names.changed)), "%d addresses have no names: their processes mapped one file and then another there")
 	f.add("cat", s.gaps.cats, "%d files are longer than cat() prints (max_cat_bytes)")
 	f.add("join", s.gaps.joins, "%d lists of join() are longer than it prints, or lost their end")
 	f.add("commands", s.gaps.commands, "%d commands of system() were not run: the script had ended")

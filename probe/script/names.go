@@ -9,6 +9,7 @@ import (
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe/script/output"
 	"github.com/borescope/borescope/symbol"
+	"github.com/borescope/borescope/symbol/lifecycle"
 )
 
 // names names what a running script prints. Symbols are read when the first is asked for.
@@ -17,7 +18,11 @@ type names struct {
 	debug     []string // where debug files are
 	kernel    *symbol.Kernel
 	processes *symbol.Processes
-	gone      map[int]bool // processes that were looked at too late
+	follower  *lifecycle.Follower // tells processes what happens to them; nil if the kernel does not tell it
+	states    map[output.Process]symbol.State
+	stale     bool           // states, as something may have happened since
+	gone      map[int]bool   // processes that were looked at too late
+	changed   map[place]bool // what mapped several things while it ran one program
 	users     map[uint64]string
 	frames    []symbol.Frame
 }
@@ -36,37 +41,83 @@ func (n *names) Kernel(pc uint64) []output.Function {
 }
 
 // User returns the functions at an address of a process.
-func (n *names) User(pid int, pc uint64) []output.Function {
-	p, err := n.files().Process(pid)
+func (n *names) User(p output.Process, pc uint64) []output.Function {
+	st, err := n.state(p)
 	if err != nil {
-		n.lose(pid)
+		n.lose(p)
 		return nil
 	}
-	n.frames = p.Resolve(n.frames[:0], []uint64{pc})
+	n.frames = st.Resolve(n.frames[:0], []uint64{pc})
 	switch n.frames[0].Reason {
 	case symbol.ReasonNoMapping, symbol.ReasonExited, symbol.ReasonNoFile:
-		n.lose(pid)
+		n.lose(p)
+	case symbol.ReasonChanged:
+		if n.changed == nil {
+			n.changed = map[place]bool{}
+		}
+		n.changed[place{p, pc}] = true
 	}
 	return n.functions()
 }
 
+// place is an address of a process.
+type place struct {
+	process output.Process
+	pc      uint64
+}
+
+// state returns what a process was. What it did until now is heard of first, once for all that is printed
+// together.
+func (n *names) state(p output.Process) (symbol.State, error) {
+	if n.stale {
+		n.stale = false
+		clear(n.states)
+		if n.follower != nil {
+			_ = n.follower.Sync() // without it, what is known is old
+		}
+	}
+	if st, ok := n.states[p]; ok {
+		return st, nil
+	}
+	st, err := n.read(p)
+	if err == nil {
+		if n.states == nil {
+			n.states = map[output.Process]symbol.State{}
+		}
+		n.states[p] = st
+	}
+	return st, err
+}
+
+func (n *names) read(p output.Process) (symbol.State, error) {
+	since := p.Since(kernel.Monotonic())
+	if since != 0 && n.follower != nil {
+		return n.files().Since(p.PID(), since)
+	}
+	process, err := n.files().Process(p.PID())
+	if err != nil {
+		return symbol.State{}, err
+	}
+	return process.During(0, 0, 0), nil
+}
+
 // lose notes that an address of a process has no name because the process was looked at too late.
-func (n *names) lose(pid int) {
+func (n *names) lose(p output.Process) {
 	if n.gone == nil {
 		n.gone = map[int]bool{}
 	}
-	n.gone[pid] = true
+	n.gone[p.PID()] = true
 }
 
 // FilePlace returns where an address of a process is in a file.
-func (n *names) FilePlace(pid int, pc uint64) (buildID string, offset uint64) {
-	p, err := n.files().Process(pid)
+func (n *names) FilePlace(p output.Process, pc uint64) (buildID string, offset uint64) {
+	st, err := n.state(p)
 	found := err == nil
 	if found {
-		buildID, offset, found = p.FilePlace(pc)
+		buildID, offset, found = st.FilePlace(pc)
 	}
 	if !found {
-		n.lose(pid)
+		n.lose(p)
 	}
 	return buildID, offset
 }

@@ -217,6 +217,7 @@ func (s *run) load(ctx context.Context) (err error) {
 		pids = append(pids, s.pid)
 	}
 	s.watched = watch(s.loaded, s.names.files(), pids, s.child)
+	s.names.follower = s.watched.follower
 	return nil
 }
 
@@ -707,6 +708,7 @@ func (s *run) join(at *lower.Site, args []any) error {
 
 // args returns the values of a record.
 func (s *run) args(at *lower.Site, raw bpf.Value) []any {
+	s.names.stale = true
 	args := make([]any, len(at.Args))
 	for i, t := range at.Args {
 		args[i] = output.Decode(t, raw.Elem(i+1), s.values)
@@ -728,6 +730,7 @@ func (s *run) moment(mode string, ns uint64) time.Time {
 
 // entries returns the entries of a map. With clear they are removed, too.
 func (s *run) entries(m *lower.Map, clear bool) ([]output.Entry, error) {
+	s.names.stale = true
 	t := s.tables[m]
 	if t == nil {
 		var err error

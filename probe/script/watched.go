@@ -65,17 +65,23 @@ func named(f *syntax.File) (pids []int) {
 
 // add looks at a process.
 func (w *watched) add(pid int) {
+	w.learn()                // what came before its mappings are read
 	_ = w.files.Observe(pid) // addresses of an ended process have no names
 	w.queue.Add(pid)
 }
 
 // entered looks at a process that waits until that is done.
 func (w *watched) entered(pid int) {
-	if w.follower != nil {
-		_ = w.follower.Sync() // that it executes the program; without it, its mappings are read again by their age
-	}
+	w.learn()                // that it executes the program
 	_ = w.files.Observe(pid) // addresses of an ended process have no names
 	w.queue.Await(pid)
+}
+
+// learn hears what happened until now. Without it, mappings are read again by their age.
+func (w *watched) learn() {
+	if w.follower != nil {
+		_ = w.follower.Sync()
+	}
 }
 
 // stop ends the goroutines.

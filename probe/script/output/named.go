@@ -28,15 +28,15 @@ func (o *Options) named(t types.Type, v bpf.Value) any {
 	case types.Ksym:
 		return o.function(uint64(v.Int()), o.kernel)
 	case types.Usym:
-		return o.function(uint64(v.Elem(0).Int()), o.user(int(v.Elem(1).Int())))
+		return o.function(uint64(v.Elem(0).Int()), o.user(Process(v.Elem(1).Int())))
 	case types.Kstack:
 		return o.stack(t, v.PCs(), o.kernel)
 	case types.Ustack:
-		pid, pcs := int(v.Elem(0).Int()), v.Elem(1).PCs()
+		p, pcs := Process(v.Elem(0).Int()), v.Elem(1).PCs()
 		if t.Mode == "build_id" {
-			return o.places(pid, pcs)
+			return o.places(p, pcs)
 		}
-		return o.stack(t, pcs, o.user(pid))
+		return o.stack(t, pcs, o.user(p))
 	case types.Inet:
 		return inet(uint64(v.Elem(0).Int()), []byte(v.Elem(1).Raw))
 	case types.MAC:
@@ -159,12 +159,12 @@ func (o *Options) kernel(pc uint64) []Function {
 	return o.Names.Kernel(pc)
 }
 
-func (o *Options) user(pid int) func(pc uint64) []Function {
+func (o *Options) user(p Process) func(pc uint64) []Function {
 	return func(pc uint64) []Function {
 		if o.Names == nil {
 			return nil
 		}
-		return o.Names.User(pid, pc)
+		return o.Names.User(p, pc)
 	}
 }
 
@@ -210,12 +210,12 @@ func (o *Options) stack(t types.Type, pcs []uint64, names func(uint64) []Functio
 }
 
 // places returns a stack of a process as places in files, which name them on any machine.
-func (o *Options) places(pid int, pcs []uint64) string {
+func (o *Options) places(p Process, pcs []uint64) string {
 	b := []byte("\n")
 	for _, pc := range pcs {
 		id, offset := "", uint64(0)
 		if o.Names != nil {
-			id, offset = o.Names.FilePlace(pid, pc)
+			id, offset = o.Names.FilePlace(p, pc)
 		}
 		if id == "" {
 			b = fmt.Appendf(b, "%x\n", pc)

@@ -31,15 +31,15 @@ func (names) Kernel(pc uint64) []output.Function {
 	return nil
 }
 
-func (n names) User(pid int, pc uint64) []output.Function {
-	if pid == 5 {
+func (n names) User(p output.Process, pc uint64) []output.Function {
+	if p.PID() == 5 {
 		return n.Kernel(pc)
 	}
 	return nil
 }
 
-func (names) FilePlace(pid int, pc uint64) (buildID string, offset uint64) {
-	if pid == 5 && pc == 0x20 {
+func (names) FilePlace(p output.Process, pc uint64) (buildID string, offset uint64) {
+	if p.PID() == 5 && pc == 0x20 {
 		return "0a1b", 9
 	}
 	return "", 0
@@ -291,4 +291,26 @@ func FuzzStrftime(f *testing.F) {
 			t.Errorf("%d bytes of %d", len(got), len(format))
 		}
 	})
+}
+
+// TestProcess: the number of a process, and since when it ran its program, though that repeats.
+func TestProcess(t *testing.T) {
+	const turn = 1 << 51 // ns
+	at := func(ns uint64) output.Process { return output.Process((ns>>10+1)<<23 | 1234) }
+	for _, c := range []struct {
+		p          output.Process
+		now, since uint64
+		pid        int
+	}{
+		{1234, 5000, 0, 1234},
+		{at(4096), 10_000, 5 << 10, 1234},
+		{at(4096), 4096, 5 << 10, 1234}, // it was a moment ago
+		{at(4096), 3*turn + 10_000, 3*turn + 5<<10, 1234},
+		{at(3*turn - 2048), 3*turn + 10_000, 3*turn - 1024, 1234},
+		{at(4096) | 1<<22, 10_000, 5 << 10, 1<<31 + 1234},
+	} {
+		if c.p.PID() != c.pid || c.p.Since(c.now) != c.since {
+			t.Errorf("%#x at %d: process %d since %d, want %d since %d", uint64(c.p), c.now, c.p.PID(), c.p.Since(c.now), c.pid, c.since)
+		}
+	}
 }

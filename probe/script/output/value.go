@@ -8,7 +8,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/borescope/borescope/internal/escape"
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe/ir/bpf"
+	"github.com/borescope/borescope/probe/script/internal/life"
 	"github.com/borescope/borescope/probe/script/internal/printf"
 	"github.com/borescope/borescope/probe/script/types"
 )
@@ -19,16 +21,44 @@ type Names interface {
 	// the last is the function whose frame it is.
 	Kernel(pc uint64) []Function
 	// User returns the functions at an address of a process, likewise.
-	User(pid int, pc uint64) []Function
+	User(p Process, pc uint64) []Function
 	// FilePlace returns the build-id of the file that an address of a process is in, and the offset
 	// there in bytes; "" if there is none.
-	FilePlace(pid int, pc uint64) (buildID string, offset uint64)
+	FilePlace(p Process, pc uint64) (buildID string, offset uint64)
 	// Username returns the name of a user.
 	Username(uid uint64) string
 	// Comm returns the name of a process or thread, "" if there is none any more.
 	Comm(id int) string
 	// Cgroup returns the path of a control group, by its id.
 	Cgroup(id uint64) string
+}
+
+// Process is whose user stacks and addresses are in values of scripts: the number of a process, and when
+// it ran the program that the addresses are of, so that they are not taken for those of what it executed
+// later, nor for those of another process with that number. The values of processes are comparable: each
+// program that a process executes has one, and some have several.
+type Process uint64
+
+// PID is the number of the process. Outside of the script's pid namespace it is that of the initial one,
+// with bit 31 set.
+func (p Process) PID() int {
+	pid := p % life.Stranger
+	if p&life.Stranger != 0 {
+		pid |= kernel.Stranger
+	}
+	return int(pid)
+}
+
+// Since returns a time from which on the process ran the program, in nanoseconds of CLOCK_MONOTONIC, given
+// the time now; 0 if that is not known.
+func (p Process) Since(now uint64) uint64 {
+	at := uint64(p) >> life.TimeShift
+	if at == 0 {
+		return 0
+	}
+	const turn = 1 << (64 - life.TimeShift)
+	now >>= life.Unit
+	return (now + 1 - (now+1-at)%turn) << life.Unit // programs round up
 }
 
 // Function is a function at an address.

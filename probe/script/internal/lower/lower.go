@@ -218,9 +218,9 @@ type lowerer struct {
 
 // scope is a block with the variables that were declared in it.
 type scope struct {
-	vars      map[string]*ir.Var
-	announced bool // the process was, before the next statement
-	up        *scope
+	vars    map[string]*ir.Var
+	process *ir.Var // the one that was announced before the next statement
+	up      *scope
 }
 
 // fail adds an error at a node.

@@ -21,12 +21,8 @@ func (l *lowerer) ksym(c *syntax.Call) *ir.Expr {
 func (l *lowerer) usym(c *syntax.Call) *ir.Expr { return l.userAddress(c, l.expr(c.Args[0])) }
 
 func (l *lowerer) userAddress(n syntax.Expr, address *ir.Expr) *ir.Expr {
-	l.announce(n)
-	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: []*ir.Expr{
-		castTo(ir.Uint64Type(), address),
-		castTo(ir.IntType(4, false), ir.NewBuiltin("pid")),
-		constant(ir.IntType(4, false), 0),
-	}}
+	process := l.announce(n)
+	return &ir.Expr{Op: ir.OpTuple, Type: l.of(n), Args: []*ir.Expr{castTo(ir.Uint64Type(), address), process}}
 }
 
 // function is the address of the probed function.

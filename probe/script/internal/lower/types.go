@@ -25,8 +25,7 @@ func (l *lowerer) typeOf(n syntax.Node, t types.Type) ir.Type {
 	case types.Ksym, types.Username, types.CgroupPath:
 		return ir.Uint64Type()
 	case types.Usym:
-		return ir.TupleType(ir.Field{Type: ir.Uint64Type()}, ir.Field{Type: ir.IntType(4, false)},
-			ir.Field{Type: ir.IntType(4, false)})
+		return ir.TupleType(ir.Field{Type: ir.Uint64Type()}, ir.Field{Type: ir.Uint64Type()})
 	case types.Inet:
 		return ir.TupleType(ir.Field{Type: ir.Uint64Type()}, ir.Field{Type: ir.BytesType(16)})
 	case types.MAC:
