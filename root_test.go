@@ -54,6 +54,7 @@ var imports = map[string][]string{
 	"usdt/arg":                 {},
 	"usdt/cmd":                 {"usdt", "usdt/arg", "elfnotes", "probe/tool/cli"},
 	"internal/compatbuild":     {"probe/sysnames"},
+	"internal/lifebuild":       {},
 	"internal/walking":         {"symbol"},
 	"internal/usdtfire":        {"usdt/arg", "golang.org/x/sys/unix"},
 	"pmc":                      {"golang.org/x/sys/unix"},

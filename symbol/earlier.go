@@ -127,7 +127,7 @@ func (p *Process) after(at uint64) bool {
 		return p.life.forked > at
 	}
 	start := p.start * procfs.ClockTick
-	if p.ps.live {
+	if start > at && p.ps.live {
 		start -= min(start, kernel.Boottime()-kernel.Monotonic())
 	}
 	return start > at

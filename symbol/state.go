@@ -28,14 +28,19 @@ const timeless = math.MaxUint64
 // During returns the state of a process in the time from first to last, in nanoseconds of
 // CLOCK_MONOTONIC; if both are 0 the State is of no time, and names as Process.Resolve does. start is
 // when the process started, as StartTime has it: if another process had the number then, the State is
-// that one's, and the zero State if that was never seen. With a start of 0, and of a process that is
-// known from events alone, it is this process's.
+// that one's, and the zero State if that was never seen. With a start of 0 it is that of the process which had
+// the number at first, and this one's if that was never seen, as of a process that is known from events alone.
 func (p *Process) During(start, first, last uint64) State {
 	p.ps.mu.Lock()
 	defer p.ps.mu.Unlock()
 	if start != 0 && p.start != 0 && start != p.start {
 		if p = p.ps.startedAt(p.pid, start); p == nil {
 			return State{}
+		}
+	}
+	if start == 0 && first != 0 && !p.lived(first) {
+		if other, err := p.ps.had(p.pid, first); err == nil {
+			p = other
 		}
 	}
 	if first == 0 && last == 0 {

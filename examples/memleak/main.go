@@ -127,7 +127,7 @@ func (k *keeper) leaks(r *tool.Run, blocks mapx.Snapshot[uint64, block]) []*leak
 		if b.Key == execed || b.Value.Nsecs < began || age < time.Duration(*k.older)*time.Millisecond {
 			continue
 		}
-		stack := k.names(r, b.Value.Stack[:])
+		stack := k.names(r, &b.Value)
 		key := strings.Join(stack, "\n")
 		if leaks[key] == nil {
 			leaks[key] = &leak{Stack: stack}
@@ -141,13 +141,13 @@ func (k *keeper) leaks(r *tool.Run, blocks mapx.Snapshot[uint64, block]) []*leak
 	})
 }
 
-// names returns the names of a stack's functions.
-func (k *keeper) names(r *tool.Run, stack []uint64) []string {
+// names returns the names of the functions of a block's stack.
+func (k *keeper) names(r *tool.Run, b *block) []string {
 	if *k.pid == 0 {
-		return r.KernelNames(stack)
+		return r.KernelNames(b.Stack[:])
 	}
-	stack[0]-- // the program runs at the return from the allocator: this is a return address too
-	return r.UserNames(*k.pid, stack)
+	b.Stack[0]-- // the program runs at the return from the allocator: this is a return address too
+	return r.UserNamesAt(*k.pid, b.Nsecs, b.Stack[:])
 }
 
 // print prints the stacks with the most bytes.

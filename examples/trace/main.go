@@ -227,7 +227,7 @@ func stacks(r *tool.Run, h *hit, addresses bool) {
 		names func([]uint64) []string
 	}{
 		{"kernel", h.Kernel[:], r.KernelNames},
-		{"user", h.User[:], func(pcs []uint64) []string { return r.UserNames(int(h.PID), pcs) }},
+		{"user", h.User[:], func(pcs []uint64) []string { return r.UserNamesAt(int(h.PID), h.Nsecs, pcs) }},
 	} {
 		var names []string
 		for i, pc := range part.pcs {

@@ -9,9 +9,20 @@ import (
 
 // UserNames returns the names of a user stack that a program kept with Ctx.Ustack, innermost
 // first, as in StackSample. The first 0 in pcs ends the stack. No frame has a name if the
-// process has ended and was not observed before (Observe).
+// process has ended and was not observed before (Observe). The names are those of what the process has mapped
+// now, or had last: if the program keeps Ctx.Nsecs too, call UserNamesAt.
 func (r *Run) UserNames(pid int, pcs []uint64) []string {
 	return r.namesOf([]collect.Sample{{PID: pid, User: stack.Stack{Frames: framesOf(pcs)}}})[0].user
+}
+
+// UserNamesAt is UserNames for a stack of which it is known when it was taken, a value of Ctx.Nsecs: addresses
+// have the names of what the process ran and had mapped then, also if it executed another program since, or
+// another process has its number.
+func (r *Run) UserNamesAt(pid int, nsecs uint64, pcs []uint64) []string {
+	r.names.hear(nsecs)
+	return r.namesOf([]collect.Sample{{
+		PID: pid, First: nsecs, Last: nsecs, User: stack.Stack{Frames: framesOf(pcs)},
+	}})[0].user
 }
 
 // KernelNames is UserNames for Ctx.Kstack.

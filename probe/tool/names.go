@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/mapx/recording"
 	"github.com/borescope/borescope/mapx/recording/hostfs"
 	"github.com/borescope/borescope/stack/collect"
 	"github.com/borescope/borescope/symbol"
+	"github.com/borescope/borescope/symbol/lifecycle"
 )
 
 // names resolves addresses and opens files of the host, from this machine or from the
@@ -20,7 +22,9 @@ type names struct {
 	recorded  *symbol.Recording
 	kernel    symbol.Resolver
 	processes *symbol.Processes
-	collector *collect.Collector // has the interpreters of processes; nil without one
+	follower  *lifecycle.Follower // tells processes what happens; nil unless stacks are kept, and if it can't
+	heard     uint64              // until when it has
+	collector *collect.Collector  // has the interpreters of processes; nil without one
 	frames    *collect.Namer
 	unnamed   unnamed
 	host      fs.FS
@@ -150,9 +154,27 @@ func (n *names) write(rec *recording.Recorder) error {
 	return errors.Join(err, w.Close())
 }
 
-func (n *names) close() error {
-	if n.processes == nil {
-		return nil
+// follow has what happens to processes be known from now on: they execute programs, load libraries and end
+// while their stacks are kept. Without the right to, their mappings are read when names are asked for.
+func (n *names) follow() {
+	if f, err := lifecycle.Follow(n.run.processes(), nil); err == nil {
+		n.follower = f
 	}
-	return n.processes.Close()
+}
+
+// hear has what happened until a time be known.
+func (n *names) hear(nsecs uint64) {
+	if n.follower == nil || nsecs < n.heard {
+		return
+	}
+	n.heard = kernel.Monotonic()
+	_ = n.follower.Sync() // without it, what is known is old
+}
+
+func (n *names) close() error {
+	err := n.follower.Close()
+	if n.processes != nil {
+		err = errors.Join(err, n.processes.Close())
+	}
+	return err
 }

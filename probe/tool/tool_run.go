@@ -199,11 +199,22 @@ func (r *programRun) replay(run *Run) error {
 }
 
 func (r *programRun) open(run *Run) (err error) {
+	if slices.ContainsFunc(r.programs, keepsUserStacks) {
+		run.names.follow()
+	}
 	if r.Session, err = run.tool.attach(r.programs); err != nil {
 		return run.tool.Explain(r.targets(), err)
 	}
 	run.Reader = r.Session
 	return nil
+}
+
+// keepsUserStacks reports whether a program takes user stacks.
+func keepsUserStacks(p *action.Program) (keeps bool) {
+	p.Visit(func(*ir.Stmt) {}, func(e *ir.Expr) {
+		keeps = keeps || e.Op == ir.OpUstack || e.Op == ir.OpUstackWalk
+	})
+	return keeps
 }
 
 // requires returns the requirements of the program that would be attached: the first one for
