@@ -25,8 +25,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/borescope/borescope/internal/cpus"
+	"github.com/borescope/borescope/pmc"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack/collect"
+	"github.com/borescope/borescope/symbol"
+	"github.com/borescope/borescope/symbol/lifecycle"
 )
 
 func main() {
@@ -34,6 +38,7 @@ func main() {
 	rounds := flag.Int("rounds", 6, "rounds, each without a profile, with one, and with perf's")
 	each := flag.Int("each", 2000, "programs of a round's storms")
 	hz := flag.Uint64("hz", 99, "samples a second and CPU")
+	parts := flag.Bool("parts", false, "measure the parts of what a profile costs, too")
 	storm := flag.String("storm", "", "run this `program` again and again: the storm itself")
 	flag.Parse()
 	err := error(nil)
@@ -43,7 +48,7 @@ func main() {
 	case *rounds < 1 || *each < 1 || *n < 6:
 		err = errors.New("give at least one round, one program in it, and six programs in all")
 	default:
-		err = measure(*n, *rounds, *each, *hz)
+		err = measure(*n, *rounds, *each, *hz, *parts)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench execs:", err)
@@ -106,22 +111,23 @@ func run(path string, n int) error {
 	return nil
 }
 
-// stormOf runs a storm of n programs, and calls mark after each thousand. It returns how long it took.
-func stormOf(path string, n int, mark func(int) error) (time.Duration, error) {
+// stormOf runs a storm of n programs, and calls mark after each thousand. It returns how long it took, and the
+// CPU time of it and its programs.
+func stormOf(path string, n int, mark func(int) error) (took, cpu time.Duration, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	cmd := exec.Command(self, "-storm", path, "-n", strconv.Itoa(n))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	begin := time.Now()
 	if err := cmd.Start(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var errs error
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -131,7 +137,9 @@ func stormOf(path string, n int, mark func(int) error) (time.Duration, error) {
 		}
 		errs = errors.Join(errs, err)
 	}
-	return time.Since(begin), errors.Join(errs, cmd.Wait())
+	took = time.Since(begin)
+	errs = errors.Join(errs, cmd.Wait())
+	return took, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), errs
 }
 
 func profiled(hz uint64) (*collect.Profiler, error) {
@@ -142,7 +150,7 @@ func profiled(hz uint64) (*collect.Profiler, error) {
 	return collect.NewProfiler(c, nil)
 }
 
-func measure(n, rounds, each int, hz uint64) error {
+func measure(n, rounds, each int, hz uint64, parts bool) error {
 	dir, err := os.MkdirTemp("", "bench-execs")
 	if err != nil {
 		return err
@@ -156,7 +164,7 @@ func measure(n, rounds, each int, hz uint64) error {
 	if err := os.WriteFile(path, image, 0o755); err != nil {
 		return err
 	}
-	if err := slowed(path, rounds, each, hz); err != nil {
+	if err := slowed(path, rounds, each, hz, parts); err != nil {
 		return err
 	}
 	return long(path, n, hz)
@@ -164,11 +172,8 @@ func measure(n, rounds, each int, hz uint64) error {
 
 // slowed prints the storm's time beside a profile and beside perf's, to that without one: in turn, the median
 // of the ratios.
-func slowed(path string, rounds, each int, hz uint64) error {
-	besides := []struct {
-		name  string
-		begin func(hz uint64) (end func() error, err error)
-	}{
+func slowed(path string, rounds, each int, hz uint64, parts bool) error {
+	besides := []beside{
 		{"nothing", func(uint64) (func() error, error) { return func() error { return nil }, nil }},
 		{"a profile", func(hz uint64) (func() error, error) {
 			p, err := profiled(hz)
@@ -182,7 +187,11 @@ func slowed(path string, rounds, each int, hz uint64) error {
 	if _, err := exec.LookPath("perf"); err != nil {
 		besides = besides[:2]
 	}
+	if parts {
+		besides = append(besides, partsOf...)
+	}
 	took := make([][]time.Duration, len(besides))
+	own, storms := make([]time.Duration, len(besides)), make([]time.Duration, len(besides))
 	for i := range rounds {
 		for k := range besides {
 			k = (i + k) % len(besides) // who is first changes
@@ -192,16 +201,22 @@ func slowed(path string, rounds, each int, hz uint64) error {
 			}
 			time.Sleep(time.Second)
 			// What the machine runs is known by then, and the storm's own program by the end of a short storm.
-			_, err = stormOf(path, each/4, nil)
-			var t time.Duration
+			_, _, err = stormOf(path, each/4, nil)
+			var t, cpu time.Duration
+			before := cpuTime()
 			if err == nil {
-				t, err = stormOf(path, each, nil)
+				t, cpu, err = stormOf(path, each, nil)
 			}
+			own[k] += cpuTime() - before
+			storms[k] += cpu
 			if err := errors.Join(err, end()); err != nil {
 				return err
 			}
 			took[k] = append(took[k], t)
 		}
+	}
+	for k := range besides {
+		printCPU(besides[k].name, storms[k], own[k], rounds*each)
 	}
 	for k := 1; k < len(besides); k++ {
 		ratios := make([]float64, rounds)
@@ -214,6 +229,57 @@ func slowed(path string, rounds, each int, hz uint64) error {
 			slices.Min(took[k]).Seconds()/slices.Min(took[0]).Seconds(), rounds)
 	}
 	return nil
+}
+
+// printCPU prints CPU times for each of n programs.
+func printCPU(name string, storm, own time.Duration, n int) {
+	each := func(t time.Duration) float64 { return t.Seconds() * 1e6 / float64(n) }
+	fmt.Printf("CPU time for each program, beside %s: %.1f µs of the storm, %.1f µs of this process\n", name, each(storm), each(own))
+}
+
+// beside is what runs beside a storm.
+type beside struct {
+	name  string
+	begin func(hz uint64) (end func() error, err error)
+}
+
+// partsOf are parts of what a profile has the kernel and this process do.
+var partsOf = []beside{
+	{"samples alone", func(hz uint64) (func() error, error) {
+		c, err := collect.Attach([]probe.Target{probe.Perf{Freq: hz}}, &collect.Options{Windows: true})
+		return c.Close, err
+	}},
+	{"records of tasks, unread", func(uint64) (func() error, error) { return unread(false) }},
+	{"records of tasks and code, unread", func(uint64) (func() error, error) { return unread(true) }},
+	{"following", func(uint64) (func() error, error) {
+		ps := symbol.NewProcesses(nil)
+		f, err := lifecycle.Follow(ps, nil)
+		return func() error { return errors.Join(f.Close(), ps.Close()) }, err
+	}},
+}
+
+// unread has the kernel write records as lifecycle.Follow does, into rings that are full soon.
+func unread(code bool) (func() error, error) {
+	online, err := cpus.Online(nil)
+	if err != nil {
+		return nil, err
+	}
+	s, err := pmc.OpenSampler(pmc.Dummy(), pmc.Scope{CPUs: online}, pmc.SamplingSpec{
+		Task: true, Comm: true, Mmap: code, Time: true, MonotonicTime: true,
+	}, &pmc.SamplerOptions{Pages: 4096})
+	if err != nil {
+		return nil, err
+	}
+	return s.Close, nil
+}
+
+// cpuTime is the processor time that this process has used, without its children's.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // perfRecord records as a profile does, to a file that is removed.
@@ -263,7 +329,7 @@ func long(path string, n int, hz uint64) error {
 	if err := show(0); err != nil {
 		return err
 	}
-	took, err := stormOf(path, n, func(at int) error {
+	took, _, err := stormOf(path, n, func(at int) error {
 		if slices.Contains(marks, at) {
 			return show(at)
 		}
