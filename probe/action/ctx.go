@@ -306,7 +306,7 @@ func (c *Ctx) Kstack(frames int) Stack {
 
 // Ustack returns the user stack, walked by frame pointers: up to frames program counters. Addresses mean
 // nothing without the time: a process may execute another program, and load another library where one was.
-// Keep Nsecs with the stack and name it by that (symbol.Process.During; tool.Session.UserNamesAt); a map with
+// Keep Nsecs with the stack and name it by that (symbol.Process.During; tool.Run.UserNamesAt); a map with
 // stacks as keys counts those of all times of a process together.
 func (c *Ctx) Ustack(frames int) Stack {
 	return Stack{c.read(&ir.Expr{Op: ir.OpUstack, Int: int64(frames), Pos: callerPos()}).e}
