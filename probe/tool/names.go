@@ -155,10 +155,15 @@ func (n *names) write(rec *recording.Recorder) error {
 }
 
 // follow has what happens to processes be known from now on: they execute programs, load libraries and end
-// while their stacks are kept. Without the right to, their mappings are read when names are asked for.
+// while their stacks are kept. What the chosen ones have mapped is read now: names may be asked for when more
+// has happened than is remembered of others. Without the right to follow, mappings are read when names are
+// asked for.
 func (n *names) follow() {
 	if f, err := lifecycle.Follow(n.run.processes(), nil); err == nil {
 		n.follower = f
+	}
+	for _, id := range n.run.tool.chosen() {
+		_ = n.run.processes().Observe(id) // it may have no names
 	}
 }
 
