@@ -142,3 +142,44 @@ func TestSinceNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestDuringNumber: a sample of a process that had a number before another one, both known from events alone,
+// is not named by that one, whose time it is not.
+func TestDuringNumber(t *testing.T) {
+	const began = 2e9 // ns: 200 clock ticks
+	tr := newTree(t)
+	ps, _ := testProcesses(t, tr, nil)
+	ps.monotonic = func() uint64 { return began }
+	ps.Follow(true)
+	mapped := func(ev *Event, at uint64) *Event {
+		ev.Time, ev.Addr = at, 0x400000
+		return ev
+	}
+	for _, ev := range []*Event{
+		{Kind: EventFork, PID: 7, Parent: 6, Time: 100},
+		{Kind: EventExec, PID: 7, Time: 110},
+		mapped(libEvent(0), 111),
+		{Kind: EventExit, PID: 7, Time: 200},
+		{Kind: EventFork, PID: 7, Parent: 6, Time: 300},
+		{Kind: EventExec, PID: 7, Time: 310},
+		mapped(appEvent(0), 311),
+		{Kind: EventExit, PID: 7, Time: 400},
+	} {
+		ev.Time += began
+		ps.Handle(ev)
+	}
+	p := mustProcess(t, ps, 7)
+	for range 2 {
+		for _, c := range []struct {
+			start, at uint64
+			want      string
+		}{
+			{200, 150, ofLib}, {200, 350, ofApp}, {0, 150, ofLib}, {0, 350, ofApp}, {200, 250, "the process ended before it was seen"},
+			{0, 250, changed},
+		} {
+			if got := stateNames(p.During(c.start, began+c.at, began+c.at), inApp); got != c.want {
+				t.Errorf("started at %d, at %d: %q, want %q", c.start, c.at, got, c.want)
+			}
+		}
+	}
+}

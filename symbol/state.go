@@ -28,19 +28,19 @@ const timeless = math.MaxUint64
 // During returns the state of a process in the time from first to last, in nanoseconds of
 // CLOCK_MONOTONIC; if both are 0 the State is of no time, and names as Process.Resolve does. start is
 // when the process started, as StartTime has it: if another process had the number then, the State is
-// that one's, and the zero State if that was never seen. With a start of 0 it is that of the process which had
-// the number at first, and this one's if that was never seen, as of a process that is known from events alone.
+// that one's, and the zero State if that was never seen. With a start of 0, and of processes that are known from
+// events alone, the State is that of the process which had the number at first; with a start of 0 it is this
+// process's if that was never seen.
 func (p *Process) During(start, first, last uint64) State {
 	p.ps.mu.Lock()
 	defer p.ps.mu.Unlock()
-	if start != 0 && p.start != 0 && start != p.start {
-		if p = p.ps.startedAt(p.pid, start); p == nil {
-			return State{}
-		}
-	}
-	if start == 0 && first != 0 && !p.lived(first) {
-		if other, err := p.ps.had(p.pid, first); err == nil {
+	if !p.owns(start, first) {
+		other := p.ps.owner(p.pid, start, first)
+		switch {
+		case other != nil:
 			p = other
+		case start != 0:
+			return State{}
 		}
 	}
 	if first == 0 && last == 0 {
@@ -71,12 +71,32 @@ func During(r Resolver, start, first, last uint64) (Resolver, State) {
 	return r, State{}
 }
 
-// startedAt returns the process that had a number, nil if it was not seen.
-func (ps *Processes) startedAt(pid int, start uint64) *Process {
-	if p := ps.byPID[pid]; p != nil && p.start == start {
+// owns reports whether the process may be the one that started and had its number at these times, of which
+// each may be 0. That of one that is known from events alone is not known in clock ticks.
+func (p *Process) owns(start, at uint64) bool {
+	if start != 0 && p.start != 0 {
+		return start == p.start
+	}
+	return at == 0 || p.lived(at)
+}
+
+// owner returns the process that started and had a number at these times, nil if it was not seen.
+func (ps *Processes) owner(pid int, start, at uint64) *Process {
+	if start != 0 {
+		if p := ps.byPID[pid]; p != nil && p.start == start {
+			return p
+		}
+		if p := ps.gone[procKey{pid, start}]; p != nil {
+			return p
+		}
+	}
+	if at == 0 {
+		return nil
+	}
+	if p, err := ps.had(pid, at); err == nil && p.owns(start, at) {
 		return p
 	}
-	return ps.gone[procKey{pid, start}]
+	return nil
 }
 
 // Changed reports whether the process mapped several things at an address within the time, or may have,
