@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // These are kinds of BTF types (include/uapi/linux/btf.h).
@@ -49,7 +50,7 @@ type Blob struct {
 	big   bool // order is binary.BigEndian
 	types []byte
 	once  sync.Once // of names
-	names names
+	names atomic.Pointer[names]
 }
 
 // New finds the sections and the types of BTF. The Blob keeps raw.

@@ -74,13 +74,11 @@ func (m *minimizer) roots(need *Needs) {
 		{need.Funcs, func(kind uint32) bool { return kind == Func }},
 		{need.Vars, func(kind uint32) bool { return kind == Var }},
 	} {
-		for _, name := range list.names {
-			for _, id := range m.Find(name) {
-				if list.wanted(m.Kind(m.At[id])) {
-					m.mark(id)
-				}
+		m.findAll(list.names, m.whole, func(id uint32) {
+			if list.wanted(m.Kind(m.At[id])) {
+				m.mark(id)
 			}
-		}
+		})
 	}
 	if len(need.Enumerators) > 0 {
 		m.enums(need.Enumerators)

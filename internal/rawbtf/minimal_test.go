@@ -132,3 +132,28 @@ func TestFind(t *testing.T) {
 		}
 	}
 }
+
+// TestFindAll: a few names are found without an index, the same types as with it.
+func TestFindAll(t *testing.T) {
+	r, err := New(sample(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range [][]string{
+		{"far"}, {"far", "top", "int", "color", "RED", ""}, {"to", "topp", "t"}, nil,
+	} {
+		var want, got []uint32
+		for _, name := range list {
+			want = append(want, (&Blob{Strings: r.Strings, At: r.At, order: r.order, types: r.types}).Find(name)...)
+		}
+		r.findAll(list, false, func(id uint32) { got = append(got, id) })
+		slices.Sort(want)
+		if slices.Sort(got); !slices.Equal(got, want) || r.names.Load() != nil {
+			t.Errorf("%q: types %d, want %d; an index: %v", list, got, want, r.names.Load() != nil)
+		}
+	}
+	r.findAll([]string{"far"}, true, func(uint32) {})
+	if r.names.Load() == nil {
+		t.Error("no index for who comes back")
+	}
+}
