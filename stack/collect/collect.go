@@ -194,14 +194,11 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if env == nil {
 		env = probe.NewEnv(nil)
 	}
+	m := membersOf(env)
+	defer m.ahead()()
 	plan, err := probe.Resolve(env, targets, &probe.Options{Context: o.Context})
 	if err != nil {
 		return nil, err
-	}
-	m := membersOf(env)
-	f.lives = findLives(m)
-	if !f.noUser && f.waits != Wakeups {
-		f.copier = newCopier(m)
 	}
 	c := &Collector{
 		members: m, plan: plan, filter: f, ns: kernel.OwnPIDNamespace(),
@@ -245,30 +242,57 @@ func (o *Options) filter() (*filter, error) {
 	return f, nil
 }
 
-// load creates the maps and loads a program for each of the plan's.
+// load creates the maps and loads a program for each of the plan's. Where things are in the kernel is only
+// asked when there are maps: it is read meanwhile (members.ahead).
 func (c *Collector) load(o *Options) error {
+	// Kernels before 5.11 charge maps against a limit. If it can't be raised, loading
+	// reports that.
+	_ = kernel.RaiseMemlock()
 	c.maxStacks = cmp.Or(o.MaxStacks, defaultMaxStacks)
-	spec := &ebpf.CollectionSpec{
-		Maps:     c.filter.mapSpecs(uint32(c.maxStacks)),
-		Programs: make(map[string]*ebpf.ProgramSpec),
-	}
-	c.spec = spec
+	c.spec = &ebpf.CollectionSpec{Maps: c.filter.mapSpecs(uint32(c.maxStacks))}
 	if c.filter.pids {
-		spec.Maps[mapPIDs] = pidsSpec(len(o.PIDs))
+		c.spec.Maps[mapPIDs] = pidsSpec(len(o.PIDs))
 	}
-	if c.filter.copier != nil {
-		cpus, err := ebpf.PossibleCPU()
-		if err != nil {
-			return fmt.Errorf("collect: %w", err)
-		}
-		c.filter.copySpecs(spec.Maps, cpus)
+	maps, err := ebpf.NewCollection(c.spec)
+	if err != nil {
+		return refusal(err)
 	}
+	defer maps.Close()
 	if !c.filter.noUser {
-		var err error
 		if c.turns, err = kernel.NewTurns(); err != nil {
 			return refusal(err)
 		}
 	}
+	c.filter.lives = findLives(c.members)
+	if !c.filter.noUser && c.filter.waits != Wakeups {
+		if c.filter.copier = newCopier(c.members); c.filter.copier != nil {
+			cpus, err := ebpf.PossibleCPU()
+			if err != nil {
+				return fmt.Errorf("collect: %w", err)
+			}
+			c.filter.copySpecs(c.spec.Maps, cpus)
+		}
+	}
+	if err := c.programs(); err != nil {
+		return err
+	}
+	c.coll, err = ebpf.NewCollectionWithOptions(c.spec,
+		ebpf.CollectionOptions{MapReplacements: maps.Maps, Cache: c.plan.Cache})
+	if err != nil {
+		return refusal(err)
+	}
+	if o.Hold {
+		c.pids = o.PIDs
+		if err := c.give(formNone); err != nil {
+			return err
+		}
+	}
+	return fillPIDs(c.coll, o.PIDs)
+}
+
+// programs makes those that ask the kernel's helper for stacks.
+func (c *Collector) programs() error {
+	c.spec.Programs = make(map[string]*ebpf.ProgramSpec)
 	for i := range c.plan.Programs {
 		p := c.plan.ProgramSpec(i)
 		insns, err := c.filter.program(&c.plan.Programs[i], i, false)
@@ -278,29 +302,14 @@ func (c *Collector) load(o *Options) error {
 		if c.filter.copies(&c.plan.Programs[i]) {
 			insns = withFuncInfo(p.Name, append(insns, c.filter.copier.Instructions()...))
 		}
-		p.Instructions = insns
 		p.License = license
-		p.Instructions = c.ns.OwnIDs(p.Instructions, true)
+		p.Instructions = c.ns.OwnIDs(insns, true)
 		if err := c.guard(p, formHelper); err != nil {
 			return err
 		}
-		spec.Programs[c.plan.Programs[i].Name] = p
+		c.spec.Programs[p.Name] = p
 	}
-	// Kernels before 5.11 charge maps against a limit. If it can't be raised, loading
-	// reports that.
-	_ = kernel.RaiseMemlock()
-	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: c.plan.Cache})
-	if err != nil {
-		return refusal(err)
-	}
-	c.coll = coll
-	if o.Hold {
-		c.pids = o.PIDs
-		if err := c.give(formNone); err != nil {
-			return err
-		}
-	}
-	return fillPIDs(coll, o.PIDs)
+	return nil
 }
 
 // give makes it the turn of one form of the programs, or of none.

@@ -38,6 +38,14 @@ func membersOf(e *probe.Env) members {
 	})}
 }
 
+// ahead begins to find them, as the next call of offsets would. wait waits until they are there: for a caller
+// that has other work meanwhile, such as the kernel's with large maps.
+func (m members) ahead() (wait func()) {
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = m.types() }) // offsets has the error
+	return reading.Wait
+}
+
 // offsets returns the offsets of members, in bytes.
 func (m members) offsets(paths ...string) ([]uint32, error) {
 	spec, err := m.types()
