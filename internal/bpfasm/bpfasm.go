@@ -64,3 +64,21 @@ func (a *Assembler) Finish() asm.Instructions {
 	}
 	return a.Insns
 }
+
+// Atomic returns a 64-bit atomic operation. It also sets the operation as the constant, where
+// the kernel expects it: cilium/ebpf v0.22.0 loses it when it encodes the instruction, which
+// turns every operation into an addition.
+func Atomic(op asm.AtomicOp, dst, src asm.Register, off int16) asm.Instruction {
+	in := op.Mem(dst, src, asm.DWord, off)
+	in.Constant = int64(op >> 8)
+	return in
+}
+
+// StoreImm is asm.StoreImm, which refuses 64 bits although the kernel has that form: it
+// sign-extends the immediate (BPF_ST | BPF_DW).
+func StoreImm(dst asm.Register, off int, v int32, size asm.Size) asm.Instruction {
+	return asm.Instruction{
+		OpCode: asm.StoreImmOp(size), Dst: dst, Offset: int16(off),
+		Constant: int64(v),
+	}
+}

@@ -70,3 +70,18 @@ func TestLabelAtTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAtomicsAreNotAdditions: cilium/ebpf v0.22.0 encodes every atomic operation with the
+// constant 0, an addition, unless the constant is set explicitly. Maxima were sums, and two
+// programs used the same scratch area.
+func TestAtomicsAreNotAdditions(t *testing.T) {
+	for _, op := range []asm.AtomicOp{asm.Xchg, asm.CmpXchg} {
+		var b bytes.Buffer
+		if err := (asm.Instructions{Atomic(op, asm.R1, asm.R2, 8)}).Marshal(&b, binary.LittleEndian); err != nil {
+			t.Fatal(err)
+		}
+		if imm := binary.LittleEndian.Uint32(b.Bytes()[4:]); imm != uint32(op>>8) {
+			t.Errorf("%v is encoded with constant %#x", op, imm)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/internal/bpfasm"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/stack"
@@ -290,27 +291,23 @@ func (f *filter) filterTask(b *builder) {
 	}
 }
 
+// claims is how programs claim slots of the scratch memory, on all kernels.
+var claims bpfasm.Claims
+
 // claimScratch leaves a slot in regScratch that no other program on this CPU uses.
-//
-// A slot is claimed by adding one to its counter and reading it back: a program that sees 1
-// owns it, one that sees more takes its claim back and tries the next slot. That holds
-// whether the other user is an interrupt, which ends before this program goes on, or a
-// program of another task that preempted this one and may outlast it. It needs no atomic
-// operation that 5.10 lacks.
 func (b *builder) claimScratch() {
 	for slot := range scratchSlots {
+		taken := b.Unique("taken")
 		b.lookupIndex(mapScratch, int32(slot))
 		b.Add(
 			asm.StoreImm(asm.RFP, slotClaim, int64(slot), asm.Word),
 			asm.JEq.Imm(asm.R0, 0, "exit"),
 			asm.Mov.Reg(regScratch, asm.R0),
-			asm.Mov.Imm(asm.R1, 1),
-			asm.AddAtomic.Mem(regScratch, asm.R1, asm.DWord, scratchClaims),
-			asm.LoadMem(asm.R1, regScratch, scratchClaims, asm.DWord),
-			asm.JEq.Imm(asm.R1, 1, "claimed"),
-			asm.Mov.Imm(asm.R1, -1),
-			asm.AddAtomic.Mem(regScratch, asm.R1, asm.DWord, scratchClaims),
 		)
+		b.Add(claims.Claim(regScratch, scratchClaims, taken)...)
+		b.Add(asm.Ja.Label("claimed"))
+		b.Label(taken)
+		b.Add(claims.Taken(regScratch, scratchClaims)...)
 	}
 	b.count(counterNested)
 	b.Add(asm.Ja.Label("exit"))
@@ -320,7 +317,7 @@ func (b *builder) claimScratch() {
 // release gives the slot back. Paths that end early come here too.
 func (b *builder) release() {
 	b.Label("release")
-	b.Add(asm.Mov.Imm(asm.R1, -1), asm.AddAtomic.Mem(regScratch, asm.R1, asm.DWord, scratchClaims))
+	b.Add(claims.Release(regScratch, scratchClaims)...)
 }
 
 // fillKey writes the key but for the stacks.

@@ -3,6 +3,7 @@ package codegen
 import (
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/internal/bpfasm"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/eval"
@@ -86,7 +87,7 @@ func (g *runtime) update(a ir.Agg, signed bool, x func(asm.Register)) {
 			// On arm64 an addition without a result orders nothing (STADD). With a result it
 			// is LDADDAL, a full barrier: a reader on another CPU sees begun change before
 			// the fields, and the fields before done.
-			g.emit(Atomic(asm.FetchAdd, asm.R0, asm.R1, off))
+			g.emit(bpfasm.Atomic(asm.FetchAdd, asm.R0, asm.R1, off))
 			return
 		}
 		g.emit(asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, off))
@@ -142,7 +143,7 @@ func (g *runtime) extreme(smallest, signed bool, off int16) {
 	g.emit(asm.Mov.Reg(asm.R3, asm.R0))
 	for range check.Levels {
 		g.emit(asm.LoadMem(asm.R0, asm.R3, off, asm.DWord), asm.JLE.Reg(asm.R1, asm.R0, end))
-		g.emit(asm.Mov.Reg(asm.R2, asm.R0), Atomic(asm.CmpXchg, asm.R3, asm.R1, off))
+		g.emit(asm.Mov.Reg(asm.R2, asm.R0), bpfasm.Atomic(asm.CmpXchg, asm.R3, asm.R1, off))
 		g.emit(asm.JEq.Reg(asm.R0, asm.R2, end))
 	}
 	g.Label(end)

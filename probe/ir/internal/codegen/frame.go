@@ -5,6 +5,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/internal/bpfasm"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/builtin"
 	"github.com/borescope/borescope/probe/ir/internal/check"
@@ -262,7 +263,7 @@ func (g *machine) load(r asm.Register, l loc, size int) {
 
 func (g *machine) storeImm(l loc, v int32, size int) {
 	g.reach(l, func(base asm.Register, off int) {
-		g.emit(storeImm(base, off, v, sizeOf(size)))
+		g.emit(bpfasm.StoreImm(base, off, v, sizeOf(size)))
 	})
 }
 
@@ -281,15 +282,6 @@ func (g *machine) reach(l loc, access func(base asm.Register, off int)) {
 	g.emit(asm.Add.Imm(base, by))
 	access(base, l.off-int(by))
 	g.emit(asm.Sub.Imm(base, by))
-}
-
-// storeImm is asm.StoreImm, which refuses 64 bits although the kernel has that form: it
-// sign-extends the immediate (BPF_ST | BPF_DW).
-func storeImm(dst asm.Register, off int, v int32, size asm.Size) asm.Instruction {
-	return asm.Instruction{
-		OpCode: asm.StoreImmOp(size), Dst: dst, Offset: int16(off),
-		Constant: int64(v),
-	}
 }
 
 func (g *machine) addr(r asm.Register, l loc) {
@@ -395,12 +387,3 @@ func (g *machine) tmp() (asm.Register, bool) {
 }
 
 func (g *machine) hold(r asm.Register) { g.busy |= 1 << r }
-
-// Atomic returns a 64-bit atomic operation. It also sets the operation as the constant, where
-// the kernel expects it: cilium/ebpf v0.22.0 loses it when it encodes the instruction, which
-// turns every operation into an addition.
-func Atomic(op asm.AtomicOp, dst, src asm.Register, off int16) asm.Instruction {
-	in := op.Mem(dst, src, asm.DWord, off)
-	in.Constant = int64(op >> 8)
-	return in
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/bpfasm"
 	"github.com/borescope/borescope/internal/kernel"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
@@ -141,11 +142,10 @@ func (g *runtime) entry(name string, missing string) {
 	g.release(m)
 }
 
-// acquire finds a scratch area that no interrupted program on this CPU uses. The first word
-// of an area is set while it is in use. It is claimed by an atomic exchange, so that programs
-// that preempt each other may release areas in any order. Kernels without atomic exchange run
-// programs with preemption disabled: only an interrupt can come between the read of the word
-// and the write, and it has released its area by then.
+// claims is how programs claim scratch areas, whose first word is for that.
+func (g *runtime) claims() bpfasm.Claims { return bpfasm.Claims{Exchange: g.atomics()} }
+
+// acquire finds a scratch area that no other program on this CPU uses.
 func (g *runtime) acquire() {
 	got := g.label()
 	g.claim(0, got)
@@ -173,16 +173,12 @@ func (g *runtime) claim(level int32, got string) {
 	g.call(asm.FnMapLookupElem)
 	g.release(m)
 	g.emit(asm.JEq.Imm(asm.R0, 0, ".level"))
-	if g.atomics() {
-		g.emit(asm.Mov.Imm(asm.R1, 1), Atomic(asm.Xchg, asm.R0, asm.R1, 0), asm.JNE.Imm(asm.R1, 0, taken))
-	} else {
-		g.emit(asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord), asm.JNE.Imm(asm.R1, 0, taken),
-			storeImm(asm.R0, 0, 1, asm.DWord))
-	}
+	g.emit(g.claims().Claim(asm.R0, 0, taken)...)
 	if level > 0 {
 		g.jump(got)
 	}
 	g.later(taken, func() {
+		g.emit(g.claims().Taken(asm.R0, 0)...)
 		if level+1 < check.Levels {
 			g.claim(level+1, got)
 			return
@@ -192,9 +188,9 @@ func (g *runtime) claim(level int32, got string) {
 	})
 }
 
-// releaseScratch marks the scratch area as free.
+// releaseScratch gives the scratch area back.
 func (g *runtime) releaseScratch() {
-	g.emit(storeImm(g.fn.scr, -check.ScratchUsed, 0, asm.DWord))
+	g.emit(g.claims().Release(g.fn.scr, -check.ScratchUsed)...)
 }
 
 // cpuBudgetEnter ends the program if its share of the CPU is used up.
@@ -212,7 +208,7 @@ func (g *runtime) cpuBudgetEnter() {
 	g.emit(
 		asm.LoadMem(asm.R2, asm.R0, budStart, asm.DWord), asm.Mov.Reg(asm.R3, asm.R1),
 		asm.Sub.Reg(asm.R3, asm.R2), asm.JLT.Imm(asm.R3, cpuWindow, same),
-		asm.StoreMem(asm.R0, budStart, asm.R1, asm.DWord), storeImm(asm.R0, budUsed, 0, asm.DWord),
+		asm.StoreMem(asm.R0, budStart, asm.R1, asm.DWord), bpfasm.StoreImm(asm.R0, budUsed, 0, asm.DWord),
 	)
 	g.Label(same)
 	limit := int32(min(g.prog.Budget.CPUPercent, 100) / 100 * cpuWindow)
@@ -257,7 +253,7 @@ func (g *runtime) eventBudget(over string) {
 	g.emit(
 		asm.LoadMem(asm.R2, asm.R0, budWindow, asm.DWord), asm.Mov.Reg(asm.R3, asm.R1),
 		asm.Sub.Reg(asm.R3, asm.R2), asm.JLT.Imm(asm.R3, 1_000_000_000, same),
-		asm.StoreMem(asm.R0, budWindow, asm.R1, asm.DWord), storeImm(asm.R0, budEvents, 0, asm.DWord),
+		asm.StoreMem(asm.R0, budWindow, asm.R1, asm.DWord), bpfasm.StoreImm(asm.R0, budEvents, 0, asm.DWord),
 	)
 	g.Label(same)
 	g.emit(
@@ -325,7 +321,7 @@ func (g *runtime) failedFunction() {
 		asm.Mov.Imm(asm.R0, 0), asm.Return(),
 	)
 	g.Label(lost)
-	g.emit(storeImm(asm.R10, -4, int32(g.lay.Lost(g.prog.Failures)), asm.Word))
+	g.emit(bpfasm.StoreImm(asm.R10, -4, int32(g.lay.Lost(g.prog.Failures)), asm.Word))
 	g.countStored()
 }
 

@@ -22,6 +22,7 @@ func TestInstructions(t *testing.T) {
 	u32, u64 := ir.IntType(4, false), ir.Uint64Type()
 	counts := &ir.Map{Name: "counts", Key: u32, Agg: ir.AggCount, Kind: ir.MapPerCPUHash}
 	hist := &ir.Map{Name: "hist", Agg: ir.AggHist, Kind: ir.MapPerCPUHash, Key: u32}
+	stacks := &ir.Map{Name: "stacks", Key: ir.BytesType(8 * 64), Agg: ir.AggCount, Kind: ir.MapPerCPUHash}
 	total := &ir.Map{Name: "total", Value: u64, Kind: ir.MapArray, Key: u32, Entries: 1}
 	seen := &ir.Map{Name: "seen", Key: u32, Value: u64}
 	events := &ir.Map{Name: "events", Kind: ir.MapRing, Value: ir.TupleType(ir.Field{Type: u32}, ir.Field{Type: ir.StringType(16)})}
@@ -68,6 +69,7 @@ func TestInstructions(t *testing.T) {
 			Body: []*ir.Stmt{{Op: ir.StmtAgg, Map: hist, Key: k(0), X: use(x)}},
 			Else: []*ir.Stmt{{Op: ir.StmtSet, Map: seen, Key: pid, X: k(1)}},
 		}}},
+		{"scratch", []string{"5.10", "6.12"}, []*ir.Stmt{{Op: ir.StmtAgg, Map: stacks, Key: &ir.Expr{Op: ir.OpKstack, Int: 64}}}},
 		{"event", []string{"6.12"}, []*ir.Stmt{{Op: ir.StmtEmit, Map: events, X: op(ir.OpTuple, pid, comm)}}},
 	} {
 		for _, kernel := range c.kernels {

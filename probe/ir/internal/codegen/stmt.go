@@ -4,6 +4,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/borescope/borescope/internal/bpfasm"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/typed"
@@ -146,9 +147,9 @@ func (g *statements) exitRequest(s *typed.Stmt) {
 	} else {
 		g.control(asm.R1)
 	}
-	g.emit(storeImm(asm.R1, ctlExit, 1, asm.Word))
+	g.emit(bpfasm.StoreImm(asm.R1, ctlExit, 1, asm.Word))
 	if s.Off {
-		g.emit(storeImm(asm.R1, ctlDisabled, 1, asm.Word))
+		g.emit(bpfasm.StoreImm(asm.R1, ctlDisabled, 1, asm.Word))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/borescope/borescope/internal/bpfasm"
 	"github.com/borescope/borescope/probe/ir/internal/check"
 	"github.com/borescope/borescope/probe/ir/internal/typed"
 	"github.com/borescope/borescope/stack"
@@ -29,7 +30,7 @@ func (g *runtime) walkedStack(e *typed.Node, to loc) {
 	full := g.label()
 	g.emit(
 		asm.JGE.Imm(asm.R0, int32(frames), full), asm.LSh.Imm(asm.R0, 3),
-		asm.Add.Reg(asm.R0, g.base(inScratch)), storeImm(asm.R0, pcs.off, 0, asm.DWord),
+		asm.Add.Reg(asm.R0, g.base(inScratch)), bpfasm.StoreImm(asm.R0, pcs.off, 0, asm.DWord),
 	)
 	g.Label(full)
 	g.countWalk(state)

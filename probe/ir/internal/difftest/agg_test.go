@@ -10,14 +10,12 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
 	"github.com/borescope/borescope/internal/testenv"
 	"github.com/borescope/borescope/probe"
 	"github.com/borescope/borescope/probe/ir"
 	"github.com/borescope/borescope/probe/ir/bpf"
-	"github.com/borescope/borescope/probe/ir/internal/codegen"
 	"github.com/borescope/borescope/probe/ir/interp"
 )
 
@@ -148,19 +146,4 @@ func pinCPU(t testing.TB, cpu int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.SchedSetaffinity(0, &old) })
-}
-
-// TestAtomicsAreNotAdditions: cilium/ebpf v0.22.0 encodes every atomic operation with the
-// constant 0, an addition, unless the constant is set explicitly. Maxima were sums, and two
-// programs used the same scratch area.
-func TestAtomicsAreNotAdditions(t *testing.T) {
-	for _, op := range []asm.AtomicOp{asm.Xchg, asm.CmpXchg} {
-		var b bytes.Buffer
-		if err := (asm.Instructions{codegen.Atomic(op, asm.R1, asm.R2, 8)}).Marshal(&b, binary.LittleEndian); err != nil {
-			t.Fatal(err)
-		}
-		if imm := binary.LittleEndian.Uint32(b.Bytes()[4:]); imm != uint32(op>>8) {
-			t.Errorf("%v is encoded with constant %#x", op, imm)
-		}
-	}
 }
