@@ -12,7 +12,6 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/borescope/borescope/internal/bench/peer"
 	"github.com/borescope/borescope/probe/script"
 )
 
@@ -205,18 +205,14 @@ func spaceOf(pid int) (*space, error) {
 func (s *space) place(address uint64) string {
 	for _, m := range s.files {
 		if address >= m.start && address < m.end {
-			return fmt.Sprintf("%x (%s)", address-m.start+m.offset, m.path)
+			return peer.PlaceIn(m.path, address-m.start+m.offset)
 		}
 	}
 	return ""
 }
 
-// call is where a function was called, and where the function that did it was called. Inner is "" for
-// the innermost function, which has no such place.
-type call struct{ inner, outer string }
-
 // calls returns how many calls the stacks have, and how many of them are known.
-func (s stacks) calls(known map[call]bool, in *space) (seen, n int) {
+func (s stacks) calls(known map[peer.Call]bool, in *space) (seen, n int) {
 	for stack, times := range s {
 		inner := ""
 		for i, a := range addresses(stack) {
@@ -224,7 +220,7 @@ func (s stacks) calls(known map[call]bool, in *space) (seen, n int) {
 				continue
 			}
 			outer := in.place(a - 1) // the call; a is where it returns
-			if n += times; known[call{inner, outer}] {
+			if n += times; known[peer.Call{Inner: inner, Outer: outer}] {
 				seen += times
 			}
 			inner = outer
@@ -234,7 +230,7 @@ func (s stacks) calls(known map[call]bool, in *space) (seen, n int) {
 }
 
 // byPerf returns the calls in the stacks that perf walks by DWARF.
-func byPerf(pid int, d time.Duration) (map[call]bool, error) {
+func byPerf(pid int, d time.Duration) (map[peer.Call]bool, error) {
 	dir, err := os.MkdirTemp("", "btstacks")
 	if err != nil {
 		return nil, err
@@ -246,28 +242,11 @@ func byPerf(pid int, d time.Duration) (map[call]bool, error) {
 	if out, err := record.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
 	}
-	show := exec.Command("perf", "script", "-i", file, "-F", "ip,sym,dso", "--no-inline")
-	out, err := show.Output()
-	if err != nil {
-		return nil, err
-	}
-	known := map[call]bool{}
-	depth, inner := 0, ""
-	for line := range strings.Lines(string(out)) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 {
-			depth, inner = 0, ""
-			continue
+	known := map[peer.Call]bool{}
+	_, err = peer.PerfStacks(file, func(s *peer.PerfStack) {
+		for _, c := range s.Calls {
+			known[c] = true
 		}
-		if depth++; depth == 1 {
-			continue
-		}
-		outer := fields[0] + " " + fields[len(fields)-1]
-		known[call{inner, outer}] = true
-		inner = outer
-	}
-	if len(known) == 0 {
-		return nil, errors.New("perf script shows no calls")
-	}
-	return known, nil
+	})
+	return known, err
 }

@@ -6,13 +6,14 @@
 //	go -C internal/bench run ./profile -stacks
 //	go -C internal/bench run ./profile -algorithms 2
 //	go -C internal/bench run ./profile -continuous 1m
-//	go -C internal/bench run ./profile -young 5 [-before FILE]
+//	go -C internal/bench run ./profile -young 5 [-before FILE] [-callers]
 //
 // With -stacks it prints instead how many samples of stripped programs reach the program's
 // start, for each of the three at the same time; with -algorithms, how many samples of
 // openssl speed do in borescope, for each of 23 algorithms. With -continuous it measures instead a
 // service that profiles all processes all the time, after its first minute and for so long. With -young
-// it counts the whole stacks of processes that live for milliseconds, or map code while they run.
+// it counts the whole stacks of processes that live for milliseconds, or map code while they run; with
+// -callers it looks for the calls in them in a recording of perf's of the same time.
 //
 // The cost is the loss of a pinned, busy program: the difference between its throughput alone
 // and under each tracer, divided by the number of samples. Rounds are interleaved and each
@@ -83,6 +84,7 @@ func main() {
 	fresh := flag.Int("young", 0, "count the whole stacks of processes that live for milliseconds, for so many seconds each")
 	only := flag.String("only", "", "with -young: only work whose `name` has this in it")
 	perf := flag.Bool("perf", true, "with -young: perf record beside it")
+	calls := flag.Bool("callers", false, "with -young: how many of the calls in whole stacks perf script sees, too")
 	warm := flag.Duration("warm", time.Minute, "how long it has been running then")
 	flag.Parse()
 	measure := func() error { return run(*rounds, *procs, *before) }
@@ -92,7 +94,7 @@ func main() {
 	case *each > 0:
 		measure = func() error { return wholeAlgorithms(*each) }
 	case *fresh > 0:
-		measure = func() error { return young(*fresh, *before, *only, *perf) }
+		measure = func() error { return young(*fresh, *before, *only, *perf, *calls) }
 	case *stacks:
 		measure = wholeStacks
 	}

@@ -87,7 +87,7 @@ func youngWorks(dir string) []youngWork {
 // young prints how many of the user stacks are whole of processes that live for milliseconds, or map
 // code while they run: by each of the builds of examples/profile, and by perf record with copies of
 // stacks, one after the other.
-func young(seconds int, before, only string, perf bool) error {
+func young(seconds int, before, only string, perf, calls bool) error {
 	dir, err := os.MkdirTemp("", "bench-profile")
 	if err != nil {
 		return err
@@ -106,6 +106,12 @@ func young(seconds int, before, only string, perf bool) error {
 	}
 	for _, w := range youngWorks(dir) {
 		if !strings.Contains(w.name, only) {
+			continue
+		}
+		if calls {
+			if err := callers(ours, &w, dir, seconds, 999); err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
 			continue
 		}
 		for _, hz := range []int{99, 999} {

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/borescope/borescope/internal/bench/peer"
+)
+
+// What the code says of a call, at the place of the outer function: an oracle besides perf.
+const (
+	callProven   = "to the inner function"            // a call, of the function in which the inner place is
+	callPossible = "through a pointer or a PLT"       // a call, of whatever
+	callElse     = "to one that may have jumped on"   // a call of another function
+	callNone     = "not at all: no call is before it" // another instruction
+	callUnread   = "unread"
+)
+
+// code reads the instructions of files. It is for amd64.
+type code map[string]*codeFile
+
+// codeFile is what is known of a file: nothing if it can't be read.
+type codeFile struct {
+	file   *elf.File
+	starts []uint64 // of functions, by .eh_frame_hdr, ascending
+	plt    []*elf.Section
+}
+
+// judge returns what the code says of a call.
+func (c code) judge(call peer.Call) string {
+	path, off, ok := placeOf(call.Outer)
+	f := c.open(path)
+	if !ok || f == nil {
+		return callUnread
+	}
+	at, ok := f.address(off)
+	b := f.read(at-7+1, 7) // off is the last byte of the call
+	if !ok || len(b) < 7 {
+		return callUnread
+	}
+	target := at + 1 + uint64(int64(int32(binary.LittleEndian.Uint32(b[3:]))))
+	direct := b[2] == 0xe8 && f.read(target, 1) != nil
+	if direct && f.inPLT(target) {
+		return callPossible
+	}
+	if path, to, _ := placeOf(call.Inner); direct && c.open(path) == f {
+		if inner, ok := f.address(to); ok && f.start(inner) == target {
+			return callProven
+		}
+	}
+	// FF /2, of 2 bytes and those of its operand.
+	for i := range len(b) - 1 {
+		if b[i] == 0xff && b[i+1]>>3&7 == 2 {
+			return callPossible
+		}
+	}
+	switch {
+	case direct && call.Inner == "":
+		return callPossible // the innermost place is not in a Call
+	case direct:
+		return callElse
+	}
+	return callNone
+}
+
+func (f *codeFile) inPLT(addr uint64) bool {
+	return slices.ContainsFunc(f.plt, func(s *elf.Section) bool { return addr >= s.Addr && addr < s.Addr+s.Size })
+}
+
+// placeOf reads what peer.PlaceIn writes.
+func placeOf(place string) (path string, off uint64, ok bool) {
+	at, rest, _ := strings.Cut(place, " (")
+	_, err := fmt.Sscanf(at, "%x", &off)
+	return strings.TrimSuffix(rest, ")"), off, err == nil
+}
+
+func (c code) open(path string) *codeFile {
+	if f, ok := c[path]; ok {
+		return f
+	}
+	var f *codeFile
+	if file, err := elf.Open(path); err == nil { // for the time of this process
+		f = &codeFile{file: file}
+		for _, s := range file.Sections {
+			if strings.HasPrefix(s.Name, ".plt") {
+				f.plt = append(f.plt, s)
+			}
+			if s.Name == ".eh_frame_hdr" {
+				f.readStarts(s)
+			}
+		}
+	}
+	c[path] = f
+	return f
+}
+
+// readStarts reads the table of .eh_frame_hdr, as linkers write it: pairs of offsets of four bytes from the
+// section, after twelve bytes.
+func (f *codeFile) readStarts(s *elf.Section) {
+	b, err := s.Data()
+	if err != nil || len(b) < 12 || b[3] != 0x3b {
+		return
+	}
+	for b = b[12:]; len(b) >= 8; b = b[8:] {
+		f.starts = append(f.starts, s.Addr+uint64(int64(int32(binary.LittleEndian.Uint32(b)))))
+	}
+}
+
+// start is where the function at an address begins.
+func (f *codeFile) start(addr uint64) uint64 {
+	i := sort.Search(len(f.starts), func(i int) bool { return f.starts[i] > addr })
+	if i == 0 {
+		return 0
+	}
+	return f.starts[i-1]
+}
+
+// address is that of an offset in the file.
+func (f *codeFile) address(off uint64) (uint64, bool) {
+	for _, p := range f.file.Progs {
+		if p.Type == elf.PT_LOAD && off >= p.Off && off < p.Off+p.Filesz {
+			return off - p.Off + p.Vaddr, true
+		}
+	}
+	return 0, false
+}
+
+// read reads code, nil if there is none.
+func (f *codeFile) read(addr uint64, n int) []byte {
+	for _, p := range f.file.Progs {
+		if p.Type == elf.PT_LOAD && addr >= p.Vaddr && addr+uint64(n) <= p.Vaddr+p.Filesz {
+			b := make([]byte, n)
+			if _, err := p.ReadAt(b, int64(addr-p.Vaddr)); err == nil {
+				return b
+			}
+		}
+	}
+	return nil
+}
