@@ -25,12 +25,15 @@ type aloneKey struct{}
 // Without it, Keep changes nothing, because the tool runs as part of another program.
 func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
 
+// IsAlone reports whether ctx is from Alone.
+func IsAlone(ctx context.Context) bool { return ctx.Value(aloneKey{}) != nil }
+
 // Keep irrevocably drops all capabilities except those that a run needs once all is attached,
 // if ctx is from Alone. A run that records keeps CAP_DAC_OVERRIDE too, to write into another
 // user's directory. If the program cannot drop capabilities, Keep prints that to standard
 // error and returns nil.
 func Keep(ctx context.Context, program string, records bool) error {
-	if ctx.Value(aloneKey{}) == nil {
+	if !IsAlone(ctx) {
 		return nil
 	}
 	kept := tracing

@@ -20,11 +20,24 @@ import (
 // keeps them.
 func Main(name string, run func(ctx context.Context, args []string, stdout *Output) error) int {
 	// A tool attaches, waits and ends: small memory matters more than speed.
-	debug.SetGCPercent(40)
+	debug.SetGCPercent(smallMemory)
 	return cli.Main(func() int {
 		err := run(privileges.Alone(cli.Context()), os.Args[1:], NewOutput(os.Stdout))
 		return cli.Status(name, err, os.Stderr)
 	})
+}
+
+// smallMemory is by how many percent the heap grows from one garbage collection to the next.
+const smallMemory = 40
+
+// attaching calls open, which attaches. Until that is done speed matters more, and what is allocated for it
+// is little: if the process is the tool's, collections wait.
+func attaching(ctx context.Context, open func() error) error {
+	if privileges.IsAlone(ctx) {
+		debug.SetGCPercent(100)
+		defer debug.SetGCPercent(smallMemory)
+	}
+	return open()
 }
 
 // Attached is for programs that attach without Tool.Run. Call it when everything is attached:

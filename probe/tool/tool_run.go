@@ -62,7 +62,7 @@ func (t *Tool) run(ctx context.Context, stdout *Output, start string, src source
 		r.requires(src)
 		return r.out.err
 	}
-	if err := r.open(ctx, src); err != nil {
+	if err := attaching(ctx, func() error { return r.open(ctx, src) }); err != nil {
 		return err
 	}
 	if !t.Replaying() {
