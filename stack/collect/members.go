@@ -38,12 +38,15 @@ func membersOf(e *probe.Env) members {
 	})}
 }
 
-// ahead begins to find them, as the next call of offsets would. wait waits until they are there: for a caller
-// that has other work meanwhile, such as the kernel's with large maps.
+// ahead begins to find them, and what taskStack tests, which is then known to who asks next. wait waits until
+// that is done: for a caller that has other work meanwhile, such as the kernel's with large maps.
 func (m members) ahead() (wait func()) {
-	var reading sync.WaitGroup
-	reading.Go(func() { _, _ = m.types() }) // offsets has the error
-	return reading.Wait
+	var finding sync.WaitGroup
+	finding.Go(func() {
+		_, _ = m.types()
+		_, _ = taskStack(m)
+	})
+	return finding.Wait
 }
 
 // offsets returns the offsets of members, in bytes.
