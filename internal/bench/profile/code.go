@@ -15,7 +15,8 @@ import (
 const (
 	callProven   = "to the inner function"            // a call, of the function in which the inner place is
 	callPossible = "through a pointer or a PLT"       // a call, of whatever
-	callElse     = "to one that may have jumped on"   // a call of another function
+	callJumped   = "to one that jumps there"          // a call of another function, which ends with a jump to it
+	callElse     = "to another function"              // which does not
 	callNone     = "not at all: no call is before it" // another instruction
 	callUnread   = "unread"
 )
@@ -48,8 +49,13 @@ func (c code) judge(call peer.Call) string {
 		return callPossible
 	}
 	if path, to, _ := placeOf(call.Inner); direct && c.open(path) == f {
-		if inner, ok := f.address(to); ok && f.start(inner) == target {
-			return callProven
+		if inner, ok := f.address(to); ok {
+			switch start := f.start(inner); {
+			case start == target:
+				return callProven
+			case f.jumps(target, start, 2):
+				return callJumped
+			}
 		}
 	}
 	// FF /2, of 2 bytes and those of its operand.
@@ -69,6 +75,31 @@ func (c code) judge(call peer.Call) string {
 
 func (f *codeFile) inPLT(addr uint64) bool {
 	return slices.ContainsFunc(f.plt, func(s *elf.Section) bool { return addr >= s.Addr && addr < s.Addr+s.Size })
+}
+
+// jumps reports whether a function has a jump to another one, as before a part that is rarely executed or
+// instead of a last call, directly or through so many others.
+func (f *codeFile) jumps(from, to uint64, through int) bool {
+	b := f.read(from, int(f.end(from)-from))
+	for i := range len(b) - 4 {
+		if b[i] != 0xe9 && (i == 0 || b[i-1] != 0x0f || b[i]&0xf0 != 0x80) {
+			continue
+		}
+		at := f.start(from + uint64(i) + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i+1:])))))
+		if at == to || at != from && at != 0 && through > 0 && f.jumps(at, to, through-1) {
+			return true
+		}
+	}
+	return false
+}
+
+// end is where the function after the one at an address begins.
+func (f *codeFile) end(addr uint64) uint64 {
+	i := sort.Search(len(f.starts), func(i int) bool { return f.starts[i] > addr })
+	if i == len(f.starts) {
+		return addr
+	}
+	return f.starts[i]
 }
 
 // placeOf reads what peer.PlaceIn writes.
