@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
@@ -16,7 +17,9 @@ const (
 	callProven   = "to the inner function"            // a call, of the function in which the inner place is
 	callPossible = "through a pointer or a PLT"       // a call, of whatever
 	callJumped   = "to one that jumps there"          // a call of another function, which ends with a jump to it
-	callElse     = "to another function"              // which does not
+	callPointer  = "to one that jumps by a pointer"   // or by a table
+	callSignal   = "of a signal's handler"            // or what it interrupted
+	callElse     = "to another function"              // which does not jump
 	callNone     = "not at all: no call is before it" // another instruction
 	callUnread   = "unread"
 )
@@ -43,6 +46,9 @@ func (c code) judge(call peer.Call) string {
 	if !ok || len(b) < 7 {
 		return callUnread
 	}
+	if c.trampoline(call.Outer) || c.trampoline(call.Inner) {
+		return callSignal
+	}
 	target := at + 1 + uint64(int64(int32(binary.LittleEndian.Uint32(b[3:]))))
 	direct := b[2] == 0xe8 && f.read(target, 1) != nil
 	if direct && f.inPLT(target) {
@@ -55,6 +61,8 @@ func (c code) judge(call peer.Call) string {
 				return callProven
 			case f.jumps(target, start, 2):
 				return callJumped
+			case f.jumpsByPointer(target):
+				return callPointer
 			}
 		}
 	}
@@ -91,6 +99,28 @@ func (f *codeFile) jumps(from, to uint64, through int) bool {
 		}
 	}
 	return false
+}
+
+// jumpsByPointer reports whether a function has a jump to an address that it computes: FF /4.
+func (f *codeFile) jumpsByPointer(from uint64) bool {
+	b := f.read(from, int(f.end(from)-from))
+	for i := range len(b) - 1 {
+		if b[i] == 0xff && b[i+1]>>3&7 == 4 {
+			return true
+		}
+	}
+	return false
+}
+
+// trampoline reports whether a place is where handlers of signals return to: mov $15, %rax; syscall.
+func (c code) trampoline(place string) bool {
+	path, off, ok := placeOf(place)
+	f := c.open(path)
+	if !ok || f == nil {
+		return false
+	}
+	at, ok := f.address(off)
+	return ok && bytes.Contains(f.read(at, 10), []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05})
 }
 
 // end is where the function after the one at an address begins.
