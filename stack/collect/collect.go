@@ -194,29 +194,34 @@ func attach(targets []probe.Target, o *Options, f *filter) (*Collector, error) {
 	if env == nil {
 		env = probe.NewEnv(nil)
 	}
-	m := membersOf(env)
-	defer m.ahead()()
-	plan, err := probe.Resolve(env, targets, &probe.Options{Context: o.Context})
-	if err != nil {
-		return nil, err
-	}
 	c := &Collector{
-		members: m, plan: plan, filter: f, ns: kernel.OwnPIDNamespace(),
+		members: membersOf(env), filter: f, ns: kernel.OwnPIDNamespace(),
 		cfi: &stack.CFICache{
 			MaxBytes: cfiBytes, MaxMappings: bpfwalk.MaxMappings, Chosen: f.pids, Served: o.Served,
 		},
 	}
+	// What none of these has to wait for is done at the same time: until a sample is taken it is waited for.
+	var made sync.WaitGroup
+	defer c.members.ahead()()
+	var merr error
+	made.Go(func() { merr = c.makeMaps(o) })
+	var err error
+	c.plan, err = probe.Resolve(env, targets, &probe.Options{Context: o.Context})
+	made.Wait()
+	if err := cmp.Or(err, merr); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	if err := c.load(o); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	if err := c.open(); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	link, err := plan.Attach(c.coll.Programs, &probe.AttachOptions{Context: o.Context})
+	link, err := c.plan.Attach(c.coll.Programs, &probe.AttachOptions{Context: o.Context})
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return c, c.replaceLink(link)
+	if err := errors.Join(c.replaceLink(link), c.open()); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
 }
 
 // filter checks the options and returns what the programs filter by.
@@ -242,9 +247,8 @@ func (o *Options) filter() (*filter, error) {
 	return f, nil
 }
 
-// load creates the maps and loads a program for each of the plan's. Where things are in the kernel is only
-// asked when there are maps: it is read meanwhile (members.ahead).
-func (c *Collector) load(o *Options) error {
+// makeMaps creates the maps that need nothing of the kernel's types.
+func (c *Collector) makeMaps(o *Options) error {
 	// Kernels before 5.11 charge maps against a limit. If it can't be raised, loading
 	// reports that.
 	_ = kernel.RaiseMemlock()
@@ -253,16 +257,20 @@ func (c *Collector) load(o *Options) error {
 	if c.filter.pids {
 		c.spec.Maps[mapPIDs] = pidsSpec(len(o.PIDs))
 	}
-	maps, err := ebpf.NewCollection(c.spec)
-	if err != nil {
+	var err error
+	if c.coll, err = ebpf.NewCollection(c.spec); err != nil {
 		return refusal(err)
 	}
-	defer maps.Close()
 	if !c.filter.noUser {
 		if c.turns, err = kernel.NewTurns(); err != nil {
 			return refusal(err)
 		}
 	}
+	return nil
+}
+
+// load loads a program for each of the plan's, and creates the maps that are left.
+func (c *Collector) load(o *Options) error {
 	c.filter.lives = findLives(c.members)
 	if !c.filter.noUser && c.filter.waits != Wakeups {
 		if c.filter.copier = newCopier(c.members); c.filter.copier != nil {
@@ -276,18 +284,21 @@ func (c *Collector) load(o *Options) error {
 	if err := c.programs(); err != nil {
 		return err
 	}
-	c.coll, err = ebpf.NewCollectionWithOptions(c.spec,
+	maps := c.coll
+	coll, err := ebpf.NewCollectionWithOptions(c.spec,
 		ebpf.CollectionOptions{MapReplacements: maps.Maps, Cache: c.plan.Cache})
 	if err != nil {
 		return refusal(err)
 	}
+	maps.Close() // coll has them
+	c.coll = coll
 	if o.Hold {
 		c.pids = o.PIDs
 		if err := c.give(formNone); err != nil {
 			return err
 		}
 	}
-	return fillPIDs(c.coll, o.PIDs)
+	return fillPIDs(coll, o.PIDs)
 }
 
 // programs makes those that ask the kernel's helper for stacks.
