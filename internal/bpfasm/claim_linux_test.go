@@ -39,7 +39,7 @@ func TestClaims(t *testing.T) {
 				p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: a.Finish(), License: "MIT"})
 				if err != nil {
 					if c.Exchange {
-						testenv.Need(t, testenv.Got("atomic exchange", err, "BPF_XADD uses reserved fields"))
+						testenv.Need(t, testenv.Got("atomic exchange", err, "uses reserved fields"))
 					}
 					t.Fatal(err)
 				}
