@@ -54,16 +54,18 @@ func (c code) judge(call peer.Call) string {
 	if direct && f.inPLT(target) {
 		return callPossible
 	}
-	if path, to, _ := placeOf(call.Inner); direct && c.open(path) == f {
-		if inner, ok := f.address(to); ok {
+	if direct {
+		path, to, _ := placeOf(call.Inner)
+		if inner, ok := f.address(to); ok && c.open(path) == f {
 			switch start := f.start(inner); {
 			case start == target:
 				return callProven
 			case f.jumps(target, start, 2):
 				return callJumped
-			case f.jumpsByPointer(target):
-				return callPointer
 			}
+		}
+		if f.jumpsElsewhere(target) {
+			return callPointer
 		}
 	}
 	// FF /2, of 2 bytes and those of its operand.
@@ -101,11 +103,15 @@ func (f *codeFile) jumps(from, to uint64, through int) bool {
 	return false
 }
 
-// jumpsByPointer reports whether a function has a jump to an address that it computes: FF /4.
-func (f *codeFile) jumpsByPointer(from uint64) bool {
+// jumpsElsewhere reports whether a function has a jump to an address that it computes, FF /4, or to a PLT.
+func (f *codeFile) jumpsElsewhere(from uint64) bool {
 	b := f.read(from, int(f.end(from)-from))
 	for i := range len(b) - 1 {
 		if b[i] == 0xff && b[i+1]>>3&7 == 4 {
+			return true
+		}
+		if b[i] == 0xe9 && len(b)-i >= 5 &&
+			f.inPLT(from+uint64(i)+5+uint64(int64(int32(binary.LittleEndian.Uint32(b[i+1:]))))) {
 			return true
 		}
 	}
