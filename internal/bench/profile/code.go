@@ -126,7 +126,7 @@ func (c code) trampoline(place string) bool {
 		return false
 	}
 	at, ok := f.address(off)
-	return ok && bytes.Contains(f.read(at, 10), []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05})
+	return ok && bytes.Contains(f.read(at-9, 19), []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05})
 }
 
 // end is where the function after the one at an address begins.
