@@ -44,7 +44,7 @@ var opens = map[string]string{
 	"probe/broker/file_linux.go inspect":             "the descriptor of a regular file",
 	"probe/container/id_linux.go pathByHandle":       "cgroup2",
 	"probe/deploy/deploy.go clearDir":                "bpffs, where nobody else writes (lockDir)",
-	"probe/kprobe_linux.go readNumber":              "tracefs",
+	"probe/kprobe_linux.go readNumber":               "tracefs",
 	"probe/deploy/lock_linux.go lockDir":             "a directory, no link",
 	"probe/pin.go OpenPinned":                        "bpffs",
 	"probe/pin.go Unpin":                             "bpffs",

@@ -174,7 +174,11 @@ func TestDuringNumber(t *testing.T) {
 			start, at uint64
 			want      string
 		}{
-			{200, 150, ofLib}, {200, 350, ofApp}, {0, 150, ofLib}, {0, 350, ofApp}, {200, 250, "the process ended before it was seen"},
+			{200, 150, ofLib},
+			{200, 350, ofApp},
+			{0, 150, ofLib},
+			{0, 350, ofApp},
+			{200, 250, "the process ended before it was seen"},
 			{0, 250, changed},
 		} {
 			if got := stateNames(p.During(c.start, began+c.at, began+c.at), inApp); got != c.want {
