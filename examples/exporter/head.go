@@ -105,7 +105,7 @@ func (d *declared) set(key, value string) (err error) {
 		}
 	case "expire":
 		if m.Expire, err = time.ParseDuration(value); err == nil && m.Expire <= 0 {
-			err = fmt.Errorf("expire %s is no time", value)
+			err = fmt.Errorf("expire %s is not a positive duration", value)
 		}
 	case "classic":
 		m.Classic = true
