@@ -32,14 +32,16 @@ func TestLives(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	programs := stacktest.CompileLives(t)
 	numbered := stacktest.Numbered(t)
-	const ms, times = 40, 12
+	const ms, times, loads = 40, 12, 60
 	length, more := strconv.Itoa(ms), strconv.Itoa(times-1)
 	for name, run := range map[string]func(t *testing.T) string{
 		"executed": func(t *testing.T) string {
 			return output(t, programs.First, length, more, programs.Second, programs.First)
 		},
+		// That one library takes the place of another is learned from the kernel's records, some time later: what
+		// was counted together until then is uncertain. So this takes longer than a busy machine needs for that.
 		"loaded": func(t *testing.T) string {
-			return output(t, programs.Plug, length, strconv.Itoa(times), programs.LibFirst, programs.LibSecond)
+			return output(t, programs.Plug, length, strconv.Itoa(loads), programs.LibFirst, programs.LibSecond)
 		},
 		"widths": func(t *testing.T) string {
 			narrow := stacktest.CompileLives32(t)
@@ -79,8 +81,8 @@ func TestLives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(told) != times {
-				t.Fatalf("%d of %d functions ran", len(told), times)
+			if n := len(told); n != times && (name != "loaded" || n != loads) {
+				t.Fatalf("%d functions ran", n)
 			}
 			// With the race detector, and other tests beside this one, records are lost: what cannot be
 			// known then is uncertain.
