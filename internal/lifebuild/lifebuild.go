@@ -64,20 +64,38 @@ func Executed(t testing.TB, dir, name string, programs int) string {
 	return path(0)
 }
 
-// Reading writes programs with the functions First and Second, which they call when they have read from
-// their standard input, and returns their paths. Their files have a name and the number 0 or 1.
-func Reading(t testing.TB, dir, name string) (first, second string) {
+// Single writes programs that call the functions First and Second, and returns their paths. Their files have
+// a name and the number 0 or 1.
+func Single(t testing.TB, dir, name string) (first, second string) {
 	t.Helper()
 	var paths []string
 	for i, f := range functions {
 		path := filepath.Join(dir, name+strconv.Itoa(i))
 		write(t, path, f.name, elf.ET_EXEC, func(func(string) uint32) []byte {
-			const stdin, unwritable = 0, text
-			return slices.Concat(call(read, stdin, unwritable, 1), getppids(f.calls), call(exit))
+			return append(getppids(f.calls), call(exit)...)
 		})
 		paths = append(paths, path)
 	}
 	return paths[0], paths[1]
+}
+
+// Numbered writes a program that runs another one in a process with a number, waits for it and ends: with
+// status 1 if another process has the number (clone3's set_tid, Linux 5.5). It returns its path.
+func Numbered(t testing.TB, dir string, pid int, run string) string {
+	t.Helper()
+	path := filepath.Join(dir, "numbered")
+	write(t, path, "numbered", elf.ET_EXEC, func(at func(string) uint32) []byte {
+		number := at(string(binary.LittleEndian.AppendUint32(nil, uint32(pid))))
+		var args []byte // struct clone_args, include/uapi/linux/sched.h
+		for _, v := range []uint64{0, 0, 0, 0, sigchld, 0, 0, 0, uint64(number), 1} {
+			args = binary.LittleEndian.AppendUint64(args, v)
+		}
+		ended := slices.Concat(call(wait4, 1<<32-1), call(exit))
+		parent := slices.Concat([]byte{0x78, byte(len(ended))}, ended, call(exit, 1))                           // js: refused
+		begin := append(call(clone3, at(string(args)), uint32(len(args))), 0x85, 0xc0, 0x74, byte(len(parent))) // test eax, eax; jz
+		return slices.Concat(begin, parent, call(execve, at(run)), call(exit, 127))
+	})
+	return path
 }
 
 // Mapped writes a program that maps a library with the function First at Place, calls it, does the same
@@ -102,13 +120,16 @@ func Mapped(t testing.TB, dir, name string) string {
 
 // System calls of amd64.
 const (
-	read    = 0
 	open    = 2
 	mmap    = 9
 	execve  = 59
 	exit    = 60
+	wait4   = 61
 	getppid = 110
+	clone3  = 435
 )
+
+const sigchld = 17
 
 // getppids is code that calls getppid n times.
 func getppids(n int) []byte {

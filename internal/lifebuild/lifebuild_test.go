@@ -2,6 +2,7 @@ package lifebuild_test
 
 import (
 	"debug/elf"
+	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -16,9 +17,9 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	lifebuild.Executed(t, dir, "executed", 2)
-	lifebuild.Reading(t, dir, "read")
+	lifebuild.Single(t, dir, "single")
 	lifebuild.Mapped(t, dir, "mapped")
-	for _, names := range [][]string{{"executed0", "executed1"}, {"read0", "read1"}, {"first.so", "second.so"}} {
+	for _, names := range [][]string{{"executed0", "executed1"}, {"single0", "single1"}, {"first.so", "second.so"}} {
 		for i, function := range []string{lifebuild.First, lifebuild.Second} {
 			f, err := elf.Open(filepath.Join(dir, names[i]))
 			if err != nil {
@@ -40,10 +41,28 @@ func TestRuns(t *testing.T) {
 	}
 	testenv.Need(t, testenv.Arch("amd64"))
 	dir := t.TempDir()
-	first, second := lifebuild.Reading(t, dir, "read")
+	first, second := lifebuild.Single(t, dir, "single")
 	for _, path := range []string{lifebuild.Executed(t, dir, "lives", 4), first, second, lifebuild.Mapped(t, dir, "mapped")} {
 		if err := testenv.Command(t, path).Run(); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+// TestNumbered: a program runs in a process with a number that is free, and in none if it is not.
+func TestNumbered(t *testing.T) {
+	testenv.Need(t, testenv.Root, testenv.Arch("amd64"))
+	dir := t.TempDir()
+	first, _ := lifebuild.Single(t, dir, "single")
+	cmd := testenv.Command(t, first)
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := testenv.Command(t, lifebuild.Numbered(t, dir, cmd.Process.Pid, first)).Run(); err != nil {
+		t.Error(err)
+	}
+	cmd = testenv.Command(t, lifebuild.Numbered(t, dir, os.Getpid(), first))
+	if _ = cmd.Run(); cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("with the number of this process it ends with %d", cmd.ProcessState.ExitCode())
 	}
 }

@@ -40,13 +40,11 @@ func TestLives(t *testing.T) {
 		},
 		"numbered": {
 			run: func(t *testing.T, dir string) error {
-				first, second := lifebuild.Reading(t, dir, "lives")
+				first, second := lifebuild.Single(t, dir, "lives")
 				cmd := testenv.Command(t, first)
 				err := cmd.Run()
 				for _, path := range []string{second, first, second} {
-					if err == nil {
-						err = runAs(t, cmd.Process.Pid, path)
-					}
+					err = errors.Join(err, testenv.Command(t, lifebuild.Numbered(t, dir, cmd.Process.Pid, path)).Run())
 				}
 				return err
 			},
@@ -104,31 +102,4 @@ func TestLives(t *testing.T) {
 			}
 		})
 	}
-}
-
-// runAs runs a program, which reads its standard input first, in a process with a number that is free.
-func runAs(t *testing.T, pid int, path string) error {
-	const last = "/proc/sys/kernel/ns_last_pid"
-	for range 1000 {
-		if err := os.WriteFile(last, []byte(strconv.Itoa(pid-1)), 0); err != nil {
-			return err
-		}
-		cmd := testenv.Command(t, path)
-		in, err := cmd.StdinPipe() // without it, it does nothing
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			return err
-		}
-		if cmd.Process.Pid == pid {
-			return errors.Join(in.Close(), cmd.Wait())
-		}
-		err = cmd.Process.Kill()
-		_ = cmd.Wait() // which says that it was killed
-		if err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("no process got the number %d", pid)
 }
