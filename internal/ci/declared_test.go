@@ -93,3 +93,34 @@ func asksFor(file *ast.File) []string {
 	}
 	return columns
 }
+
+// TestDeclaredTests: a test that is declared by its name is there, in the files of its package.
+func TestDeclaredTests(t *testing.T) {
+	root := filepath.Join("..", "..")
+	m, err := readMatrix(filepath.Join(root, ".ci", "matrix.txt"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for row := range m {
+		pkg, test, ok := strings.Cut(row, ":")
+		if !ok {
+			continue
+		}
+		named++
+		test, _, _ = strings.Cut(test, "/")
+		files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(files, func(path string) bool {
+			text, err := os.ReadFile(path)
+			return err == nil && strings.Contains(string(text), "func "+test+"(")
+		}) {
+			t.Errorf("%s is declared, but there is no such test", row)
+		}
+	}
+	if named < 100 {
+		t.Errorf("only %d tests are declared by their names", named)
+	}
+}
