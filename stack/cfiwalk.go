@@ -97,13 +97,6 @@ const (
 func (w *CFIWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 	w.regs, w.exact, w.size = *r, true, wordSize(r.Machine)
 	w.fp.PACMask = w.PACMask
-	if r.Machine == elf.EM_ARM {
-		n, end := begin(dst, r)
-		if end == StopUnknown {
-			end = StopCompat
-		}
-		return n, end
-	}
 	return walk(dst, r, mem, w)
 }
 
@@ -412,14 +405,18 @@ func (w *CFIWalker) plus(addr uint64, off int32) uint64 {
 }
 
 func (w *CFIWalker) word(addr uint64, mem Memory) (uint64, error) {
-	if w.size == 4 {
-		err := mem.ReadMemory(w.one[:4], addr)
-		return uint64(binary.LittleEndian.Uint32(w.one[:])), err
-	}
-	if err := mem.ReadMemory(w.one[:], addr); err != nil {
+	if err := mem.ReadMemory(w.one[:w.size], addr); err != nil {
 		return 0, err
 	}
-	return binary.LittleEndian.Uint64(w.one[:]), nil
+	return w.address(w.one[:]), nil
+}
+
+// address returns the address that memory begins with.
+func (w *CFIWalker) address(b []byte) uint64 {
+	if w.size == 4 {
+		return uint64(binary.LittleEndian.Uint32(b))
+	}
+	return binary.LittleEndian.Uint64(b)
 }
 
 // readBlock reads all slots of a frame at once, which most frames allow.
@@ -449,10 +446,7 @@ func (w *CFIWalker) value(t *CFITable, s *rules.SavedReg, cfa, sp uint64, block 
 		return w.regs.R[s.Reg], StopUnknown
 	case rules.RegAtCFA:
 		if block != nil {
-			if w.size == 4 {
-				return uint64(binary.LittleEndian.Uint32(block[s.Off-lo:])), StopUnknown
-			}
-			return binary.LittleEndian.Uint64(block[s.Off-lo:]), StopUnknown
+			return w.address(block[s.Off-lo:]), StopUnknown
 		}
 	case rules.RegAtReg:
 		addr = w.plus(w.regs.R[s.Reg], s.Off)

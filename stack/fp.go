@@ -47,9 +47,6 @@ func (w *FPWalker) Walk(dst []Frame, r *Regs, mem Memory) (int, StopReason) {
 	if end != StopUnknown {
 		return n, end
 	}
-	if r.Machine == elf.EM_ARM {
-		return n, StopCompat
-	}
 	fp, sp := r.FP(), r.SP()
 	record := 2 * wordSize(r.Machine)
 	for {

@@ -1,5 +1,7 @@
 package stack
 
+import "debug/elf"
+
 // Walker walks a stack.
 //
 // Walk writes the frames, innermost first, into dst and returns their number and the reason
@@ -17,7 +19,7 @@ type stepper interface {
 	caller(f *Frame, mem Memory) (Frame, StopReason)
 }
 
-// begin writes the innermost frame; StopUnknown means that there is one.
+// begin writes the innermost frame; StopUnknown means that there is one, and that it has a caller to look for.
 func begin(dst []Frame, r *Regs) (int, StopReason) {
 	pc, ok := r.Reg(r.pcNum())
 	switch {
@@ -27,6 +29,9 @@ func begin(dst []Frame, r *Regs) (int, StopReason) {
 		return 0, StopLimit
 	}
 	dst[0] = Frame{PC: pc, Source: SourceRegs}
+	if r.Machine == elf.EM_ARM { // there is no walker for its stacks
+		return 1, StopCompat
+	}
 	return 1, StopUnknown
 }
 
