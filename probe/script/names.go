@@ -72,9 +72,7 @@ func (n *names) state(p output.Process) (symbol.State, error) {
 	if n.stale {
 		n.stale = false
 		clear(n.states)
-		if n.follower != nil {
-			_ = n.follower.Sync() // without it, what is known is old
-		}
+		_ = n.follower.Sync() // without it, what is known is old
 	}
 	if st, ok := n.states[p]; ok {
 		return st, nil

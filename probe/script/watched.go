@@ -79,9 +79,7 @@ func (w *watched) entered(pid int) {
 
 // learn hears what happened until now. Without it, mappings are read again by their age.
 func (w *watched) learn() {
-	if w.follower != nil {
-		_ = w.follower.Sync()
-	}
+	_ = w.follower.Sync()
 }
 
 // stop ends the goroutines.

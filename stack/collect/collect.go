@@ -419,9 +419,7 @@ func (c *Collector) Samples() ([]Sample, error) {
 // learn has processes be known as they are now: what was sampled so far is then named by what they
 // mapped before it.
 func (c *Collector) learn() {
-	if f := c.follower.Load(); f != nil {
-		_ = f.Sync() // processes that are followed no longer are read again
-	}
+	_ = c.follower.Load().Sync() // processes that are followed no longer are read again
 }
 
 // failed returns the error of an operation on the maps, which matches os.ErrClosed if they were

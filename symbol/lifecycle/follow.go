@@ -102,8 +102,11 @@ func (f *Follower) sameCPUs() bool {
 }
 
 // Sync tells of everything that happened until now. The error is why processes are followed no longer;
-// after Close it matches os.ErrClosed.
+// after Close it matches os.ErrClosed. A nil Follower, as Follow returns it with an error, has nothing to tell.
 func (f *Follower) Sync() error {
+	if f == nil {
+		return nil
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	began := kernel.Monotonic()
