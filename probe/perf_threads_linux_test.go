@@ -28,7 +28,7 @@ func TestNewThreads(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestThreadStarter$")
 	cmd.Env = append(os.Environ(), "PROBE_WORKLOAD=threads")
-	w := probetest.StartCommand(t, cmd)
+	w := probetest.StartProgram(t, cmd)
 	faults := func() (n uint64) { // the workload's, by its own count
 		if err := binary.Read(w.Out, binary.NativeEndian, &n); err != nil {
 			t.Fatal(err)

@@ -31,8 +31,8 @@ type Workload struct {
 	cmd *testenv.Cmd
 }
 
-// Start starts the target, which ends when the test ends. In a package other than probe it
-// fails the test: probe's tests would count this process too.
+// Start starts the target, which ends when the test ends, and waits until it reads its first byte.
+// In a package other than probe it fails the test: probe's tests would count this process too.
 func Start(t testing.TB) *Workload {
 	t.Helper()
 	if dir, err := os.Getwd(); err != nil || filepath.Base(dir) != "probe" {
@@ -47,10 +47,19 @@ func StartOwn(t testing.TB) *Workload {
 	return StartCommand(t, testenv.Command(t, OwnTarget(t)))
 }
 
-// StartCommand is Start for a command that runs the target. It waits until the new program is mapped:
+// StartCommand is Start for a command that runs the target. It waits until the target reads its
+// first byte, after all that it does to start: nothing happens in it before the next Run.
+func StartCommand(t testing.TB, cmd *testenv.Cmd) *Workload {
+	t.Helper()
+	w := StartProgram(t, cmd)
+	w.WaitBlocked()
+	return w
+}
+
+// StartProgram starts another program than the target. It waits until the new program is mapped:
 // the descriptors that report the exec to the parent by being closed are closed before that, and
 // /proc shows its name (begin_new_exec, fs/exec.c of 6.12).
-func StartCommand(t testing.TB, cmd *testenv.Cmd) *Workload {
+func StartProgram(t testing.TB, cmd *testenv.Cmd) *Workload {
 	t.Helper()
 	w := &Workload{t: t, cmd: cmd}
 	w.In, w.Out = testenv.Piped(t, cmd)
