@@ -170,11 +170,10 @@ func TestChangedFile(t *testing.T) {
 
 // TestSharedImage: processes have one vDSO, and one table for it.
 func TestSharedImage(t *testing.T) {
-	testenv.Need(t, testenv.Tool("sleep"))
-	cmd := testenv.Command(t, "sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Need(t, testenv.Tool("cat"))
+	cmd := testenv.Command(t, "cat")
+	in := testenv.Echoing(t, cmd)
+	defer func() { in.Close(); cmd.Wait() }()
 	var c CFICache
 	of := func(pid int) *CFITable {
 		t.Helper()

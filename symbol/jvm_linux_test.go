@@ -27,12 +27,18 @@ func TestJVM(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "Spin.java")
 	code := `public class Spin {
 	static long hotMethod(long n) { long s = 0; for (long i = 0; i < n; i++) s += i * 31 % 7; return s; }
-	public static void main(String[] a) { System.out.println("up"); long s = 0; while (s != 42) s += hotMethod(100000); }
+	public static void main(String[] a) {
+		long s = 0;
+		for (int i = 0; i < 1000; i++) s += hotMethod(100000);
+		System.out.println("compiled");
+		while (s != 42) s += hotMethod(100000);
+	}
 }`
 	if err := os.WriteFile(src, []byte(code), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := testenv.Command(t, "java", "-Xmx64m", "-XX:-UsePerfData", src)
+	// With -Xbatch a method that is to be compiled runs on when it has been.
+	cmd := testenv.Command(t, "java", "-Xmx64m", "-Xbatch", "-XX:-UsePerfData", src)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +57,6 @@ func TestJVM(t *testing.T) {
 	if _, err := out.Read(make([]byte, 2)); err != nil {
 		t.Fatalf("java did not start: %v", err)
 	}
-	time.Sleep(500 * time.Millisecond) // to be compiled
 	ps := NewProcesses(nil)
 	defer ps.Close()
 	p, err := ps.Process(pid)

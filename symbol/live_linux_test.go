@@ -56,27 +56,6 @@ func TestThisProcess(t *testing.T) {
 	}
 }
 
-// start runs a program that stays, and waits until it runs its own code.
-func start(t *testing.T, name string, args ...string) *testenv.Cmd {
-	t.Helper()
-	testenv.Need(t, testenv.Tool(name))
-	cmd := testenv.Command(t, name, args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	for range 200 {
-		maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", cmd.Process.Pid))
-		if bytes.Contains(maps, []byte("libc.so")) && bytes.Contains(maps, []byte(filepath.Base(name))) {
-			time.Sleep(10 * time.Millisecond)
-			return cmd
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatal("the program did not start")
-	return nil
-}
-
 // lookupIn returns the address of a function in a live process.
 func lookupIn(t *testing.T, p *Process, name string) uint64 {
 	t.Helper()
@@ -90,8 +69,8 @@ func lookupIn(t *testing.T, p *Process, name string) uint64 {
 // TestDeadProcess names what ran in a process that ended, from a program whose
 // file was deleted while it ran.
 func TestDeadProcess(t *testing.T) {
-	testenv.Need(t, testenv.Tool("sleep"))
-	src, err := exec.LookPath("sleep")
+	testenv.Need(t, testenv.Tool("cat"))
+	src, err := exec.LookPath("cat")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,11 +78,13 @@ func TestDeadProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "sleepy (deleted) x")
+	path := filepath.Join(t.TempDir(), "catty (deleted) x")
 	if err := os.WriteFile(path, b, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := start(t, path, "100")
+	cmd := testenv.Command(t, path)
+	testenv.Echoing(t, cmd)
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

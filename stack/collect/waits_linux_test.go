@@ -3,11 +3,9 @@ package collect_test
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -71,27 +69,21 @@ func startReader(t *testing.T) *reader {
 }
 
 // waitBlocked returns when the thread has taken what it was fed and waits in
-// read. A thread that is being woken looks blocked still (its state is neither 0
-// nor is it in a queue: task_current_syscall, lib/syscall.c), on a slow machine
-// for long: fed again then, it would take two bytes in one read.
+// read. One that is being woken, on a slow machine for long, looks blocked still:
+// fed again then, it would take two bytes in one read.
 func (n *reader) waitBlocked() {
 	n.t.Helper()
-	path := fmt.Sprintf("/proc/%d/task/%d/syscall", n.pid, n.tid)
-	want := fmt.Sprintf("%d 0x0 ", unix.SYS_READ)
 	for {
 		left, err := unix.IoctlGetInt(int(n.in.Fd()), unix.TIOCINQ)
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		if left == 0 && strings.HasPrefix(string(b), want) {
-			return
+		if left == 0 {
+			break
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
+	testenv.WaitBlocked(n.t, n.tid, unix.SYS_READ, 0)
 }
 
 // feed gives the thread the bytes it waits for, one each time it waits. It

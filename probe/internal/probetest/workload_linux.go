@@ -1,11 +1,9 @@
 package probetest
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -132,15 +130,5 @@ func (w *Workload) KeepBusy() (stop func() int) {
 // before the next run, and returns only when the next run begins.
 func (w *Workload) WaitBlocked() {
 	w.t.Helper()
-	want := fmt.Sprintf("%d 0x0 ", unix.SYS_READ) // read(0, …)
-	for {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", w.PID()))
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if strings.HasPrefix(string(b), want) {
-			return
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
+	testenv.WaitBlocked(w.t, w.PID(), unix.SYS_READ, 0)
 }

@@ -1,6 +1,8 @@
 package stacktest
 
 import (
+	"bytes"
+	"debug/elf"
 	"errors"
 	"os"
 	"path/filepath"
@@ -71,6 +73,20 @@ func StartChain32(t *testing.T) int {
 	t.Setenv("PATH", filepath.Dir(path)+":"+os.Getenv("PATH"))
 	name := filepath.Base(path)
 	return Workload{Name: name, Argv: []string{name}}.Start(t)
+}
+
+// Functions32 returns the functions of Chain32's program on this architecture, innermost first.
+func Functions32(t *testing.T) []elf.Symbol {
+	t.Helper()
+	f, err := elf.NewFile(bytes.NewReader(Chain32(runtime.GOARCH)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 // StartGoChain starts a program of ChainGo, compiled for 386. It skips the test if Go is not installed.
