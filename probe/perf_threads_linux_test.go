@@ -28,15 +28,16 @@ func TestNewThreads(t *testing.T) {
 	testenv.Need(t, testenv.Root, testenv.Perf)
 	cmd := testenv.Command(t, "/proc/self/exe", "-test.run=^TestThreadStarter$")
 	cmd.Env = append(os.Environ(), "PROBE_WORKLOAD=threads")
-	w := probetest.StartProgram(t, cmd)
+	in, out := testenv.Piped(t, cmd)
+	defer func() { in.Close(); cmd.Wait() }()
 	faults := func() (n uint64) { // the workload's, by its own count
-		if err := binary.Read(w.Out, binary.NativeEndian, &n); err != nil {
+		if err := binary.Read(out, binary.NativeEndian, &n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
 	next := func() {
-		if _, err := w.In.Write([]byte{'n'}); err != nil {
+		if _, err := in.Write([]byte{'n'}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,7 +46,7 @@ func TestNewThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := target.(Perf)
-	p.PID = w.PID()
+	p.PID = cmd.Process.Pid
 	plan, err := Resolve(NewEnv(nil), []Target{p}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func TestCompat(t *testing.T) {
 	pid := stacktest.StartChain(t, "-static")
 	file := filepath.Join(t.TempDir(), "perf.data")
 	recordPerf(t, perf, pid, file, "8192")
-	functionAt := functions(t, fmt.Sprintf("/proc/%d/exe", pid))
+	functionAt := stacktest.Functions(t, fmt.Sprintf("/proc/%d/exe", pid))
 	p, err := Open(file)
 	if err != nil {
 		t.Fatal(err)
@@ -58,27 +58,5 @@ func TestCompat(t *testing.T) {
 	}
 	if n < 100 || whole < n*98/100 {
 		t.Errorf("%d of %d stacks are whole", whole, n)
-	}
-}
-
-// functions returns a function that names the addresses of a program by its symbols.
-func functions(t *testing.T, path string) func(pc uint64) string {
-	t.Helper()
-	f, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.Symbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(pc uint64) string {
-		for i := range symbols {
-			if s := &symbols[i]; elf.ST_TYPE(s.Info) == elf.STT_FUNC && pc-s.Value < s.Size {
-				return s.Name
-			}
-		}
-		return "?"
 	}
 }

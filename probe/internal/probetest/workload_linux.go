@@ -6,13 +6,11 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/borescope/borescope/internal/procfs"
 	"github.com/borescope/borescope/internal/testenv"
 )
 
@@ -49,44 +47,14 @@ func StartOwn(t testing.TB) *Workload {
 // first byte, after all that it does to start: nothing happens in it before the next Run.
 func StartCommand(t testing.TB, cmd *testenv.Cmd) *Workload {
 	t.Helper()
-	w := StartProgram(t, cmd)
-	w.WaitBlocked()
-	return w
-}
-
-// StartProgram starts another program than the target. It waits until the new program is mapped:
-// the descriptors that report the exec to the parent by being closed are closed before that, and
-// /proc shows its name (begin_new_exec, fs/exec.c of 6.12).
-func StartProgram(t testing.TB, cmd *testenv.Cmd) *Workload {
-	t.Helper()
 	w := &Workload{t: t, cmd: cmd}
 	w.In, w.Out = testenv.Piped(t, cmd)
 	t.Cleanup(func() {
 		w.In.Close()
 		cmd.Wait()
 	})
-	want, err := os.Stat(cmd.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 1000 {
-		if st, err := os.Stat(procfs.Dir(w.PID()) + "/exe"); err == nil && os.SameFile(st, want) && hasCode(w.PID(), st) {
-			return w
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatalf("process %d does not run %s", w.PID(), cmd.Path)
-	return nil
-}
-
-// hasCode reports whether a process has mapped the code of a file.
-func hasCode(pid int, of os.FileInfo) (has bool) {
-	inode := of.Sys().(*syscall.Stat_t).Ino
-	_ = procfs.EachMapping(pid, func(m *procfs.Mapping) bool { // its end is seen later
-		has = m.Inode == inode && m.Perm&procfs.Exec != 0
-		return !has
-	})
-	return has
+	w.WaitBlocked()
+	return w
 }
 
 // Path returns the path of the file that it runs.

@@ -1,7 +1,6 @@
 package stacktest
 
 import (
-	"bytes"
 	"debug/elf"
 	"errors"
 	"os"
@@ -75,18 +74,26 @@ func StartChain32(t *testing.T) int {
 	return Workload{Name: name, Argv: []string{name}}.Start(t)
 }
 
-// Functions32 returns the functions of Chain32's program on this architecture, innermost first.
-func Functions32(t *testing.T) []elf.Symbol {
+// Functions returns a function that names the addresses of a program by its symbols.
+func Functions(t *testing.T, path string) func(pc uint64) string {
 	t.Helper()
-	f, err := elf.NewFile(bytes.NewReader(Chain32(runtime.GOARCH)))
+	f, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := f.Symbols()
+	defer f.Close()
+	symbols, err := f.Symbols()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return list
+	return func(pc uint64) string {
+		for i := range symbols {
+			if s := &symbols[i]; elf.ST_TYPE(s.Info) == elf.STT_FUNC && pc-s.Value < s.Size {
+				return s.Name
+			}
+		}
+		return "?"
+	}
 }
 
 // StartGoChain starts a program of ChainGo, compiled for 386. It skips the test if Go is not installed.
